@@ -1,0 +1,170 @@
+"""What every register and every source node means: an affine form of the inputs and of the gates that have a head.
+
+Both sides are derived here, independently: the registers' forms from the stored weights, layer by layer; the source's forms from the
+graph, where a gate without a head must be one that cannot cross zero on the domain. Where a head reads a register, the two are compared:
+the difference is the head's `deviation`, an error like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from headsmith.certify.forms import (
+    Form,
+    basis_form,
+    constant_form,
+    deviation,
+    embedded_rows,
+    image,
+    plus,
+    rows_of,
+    scattered,
+)
+from headsmith.core.arrays import Array, Indices
+from headsmith.core.errors import CertificateError
+from headsmith.core.intervals import Interval
+from headsmith.heads.stream import DATA, Link
+from headsmith.source.graph import Affine, Graph, Input, Relu
+from headsmith.transformer.ir import Bank, Transformer
+
+
+class SourceMeaning:
+    """Forms of the source nodes over the input and the gates that have a head."""
+
+    def __init__(self, graph: Graph, ranges: Sequence[Interval], transformer: Transformer) -> None:
+        self.graph, self.ranges = graph, ranges
+        self.headed = _headed(graph, transformer)
+        self.magnitudes = {number: found.magnitude for number, found in enumerate(ranges)}
+        self._forms: dict[int, Form] = {}
+
+    def form(self, number: int) -> Form:
+        """The node's form; computed once, in the order of the graph."""
+        for earlier in self._missing(number):
+            self._forms[earlier] = self._derive(earlier)
+        return self._forms[number]
+
+    def _missing(self, number: int) -> list[int]:
+        needed, stack = set(), [number]
+        while stack:
+            current = stack.pop()
+            if current in needed or current in self._forms:
+                continue
+            needed.add(current)
+            node = self.graph.nodes[current]
+            if isinstance(node, Affine):
+                stack.extend(term.node for term in node.terms)
+            elif isinstance(node, Relu) and len(self.headed.get(current, ())) < node.size:
+                stack.append(node.argument)
+        return sorted(needed)
+
+    def _derive(self, number: int) -> Form:
+        node = self.graph.nodes[number]
+        match node:
+            case Input():
+                return basis_form(number, node.size)
+            case Affine():
+                total = constant_form(node.bias)
+                for term in node.terms:
+                    total = plus(total, image(term.weights, self._forms[term.node]))
+                return total
+            case Relu():
+                return self._gates(number, node)
+
+    def _gates(self, number: int, node: Relu) -> Form:
+        headed = self.headed.get(number, np.zeros(0, dtype=np.int64))
+        if len(headed) == node.size:
+            return basis_form(number, node.size)
+        found = self.ranges[node.argument]
+        has_head = np.isin(np.arange(node.size), headed)
+        active = ~has_head & (found.low >= 0.0)
+        dead = ~has_head & ~active & (found.high <= 0.0)
+        if not (has_head | active | dead).all():
+            gate = int(np.argmin(has_head | active | dead))
+            raise CertificateError(
+                f"gate {gate} of node {number} crosses zero on the domain (its argument ranges over "
+                f"[{found.low[gate]:.6g}, {found.high[gate]:.6g}]), but no head computes it"
+            )
+        own = image(has_head.astype(np.float64), basis_form(number, node.size))
+        return plus(own, image(active.astype(np.float64), self._forms[node.argument]))
+
+
+def _headed(graph: Graph, transformer: Transformer) -> dict[int, Indices]:
+    """For each relu node, the components that a head claims to compute, sorted; each at most once."""
+    claims: dict[int, list[Indices]] = {}
+    for layer in transformer.layers:
+        for bank in layer.banks:
+            for number in np.unique(bank.node):
+                claims.setdefault(int(number), []).append(bank.component[bank.node == number])
+    headed = {}
+    for number, lists in claims.items():
+        node = graph.nodes[number] if 0 <= number < len(graph.nodes) else None
+        components = np.sort(np.concatenate(lists))
+        if not isinstance(node, Relu) or components[0] < 0 or components[-1] >= node.size:
+            raise CertificateError(f"a head claims gate {components.tolist()[:3]} of node {number}: there is no such gate")
+        if len(np.unique(components)) != len(components):
+            raise CertificateError(f"two heads claim the same gate of node {number}")
+        headed[number] = components
+    return headed
+
+
+class StreamMeaning:
+    """Forms of the registers on data tokens, advanced layer by layer from the stored weights."""
+
+    def __init__(self, graph: Graph, transformer: Transformer) -> None:
+        self.graph, self.transformer = graph, transformer
+        self._forms = {name: constant_form(value) for name, value in transformer.initial.items()}
+        self._forms[DATA] = constant_form(np.ones(1))
+        for link in transformer.embedding:
+            columns = np.arange(link.first, link.first + link.columns)
+            self._add(link.register, 0, link.weights, columns)
+
+    def _add(self, register: str, node: int, weights: Array, columns: Indices) -> None:
+        size = self.graph.nodes[node].size
+        wide = scattered(weights, columns, size)
+        written = image(wide, basis_form(node, size))
+        self._forms[register] = plus(self._form(register), written)
+
+    def _form(self, register: str) -> Form:
+        if register not in self._forms:
+            self._forms[register] = constant_form(np.zeros(self.transformer.sizes[register]))
+        return self._forms[register]
+
+    def read(self, links: Sequence[Link], rows: int, constant: Array | None = None) -> Form:
+        """What heads (or the read-out) read through `links`."""
+        total = constant_form(np.zeros(rows) if constant is None else constant)
+        for link in links:
+            total = plus(total, embedded_rows(image(link.weights, self._form(link.register)), link.first, rows))
+        return total
+
+    def advance(self, bank: Bank) -> None:
+        """Add what the bank's heads write, each head being its gate."""
+        for link in bank.write:
+            nodes, components = bank.node[link.sources], bank.component[link.sources]
+            for number in np.unique(nodes):
+                mine = nodes == number
+                weights = link.weights
+                if not mine.all():
+                    weights = (np.diag(weights) if weights.ndim == 1 else weights)[:, mine]
+                self._add(link.register, int(number), weights, components[mine])
+
+
+def gate_deviation(source: SourceMeaning, stream: StreamMeaning, bank: Bank) -> Array:
+    """For each head, a bound of |what it reads - its gate's argument|, both with exact gates before it."""
+    read = stream.read(bank.read, bank.heads)
+    result = np.zeros(bank.heads)
+    for number in np.unique(bank.node):
+        mine = np.flatnonzero(bank.node == number)
+        node = source.graph.nodes[int(number)]
+        assert isinstance(node, Relu)
+        wanted = rows_of(source.form(node.argument), bank.component[mine])
+        result[mine] = deviation(rows_of(read, mine), wanted, source.magnitudes)
+    return result
+
+
+def output_deviation(source: SourceMeaning, stream: StreamMeaning) -> Array:
+    """For each output, a bound of |what the read-out reads - the source's output|, with exact gates."""
+    transformer = stream.transformer
+    read = stream.read(transformer.readout, transformer.outputs, transformer.readout_bias)
+    return deviation(read, source.form(source.graph.output), source.magnitudes)

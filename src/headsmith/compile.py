@@ -1,0 +1,185 @@
+"""The compiler, on one page: target -> source graph -> transformer -> certificate -> bill.
+
+    graph, box   = what is wanted, exactly                         source/
+    ranges       = where every node can lie on the domain          source/ranges.py
+    skeleton     = registers and heads, scales still open          lower/
+    transformer  = scales that meet the error                      lower/budget.py
+    certificate  = what the proof kernel can prove of it           certify/  (knows nothing of the lines above)
+    bill         = what it costs                                   transformer/bill.py
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from headsmith.certify.certificate import Certificate
+from headsmith.certify.kernel import certify
+from headsmith.core.arrays import Array
+from headsmith.core.errors import CertificateError, DomainError, TargetError, UnreachableError
+from headsmith.core.intervals import Box, as_box
+from headsmith.core.rounding import PRECISIONS, Dtype
+from headsmith.export.file import Contents, read_file, write_file
+from headsmith.lower.budget import with_softmax_budget
+from headsmith.lower.lower import lower
+from headsmith.run.numpy_runner import run
+from headsmith.source.graph import Graph
+from headsmith.source.network import Network
+from headsmith.source.ranges import ranges
+from headsmith.transformer.bill import Bill, bill
+from headsmith.transformer.ir import Transformer
+from headsmith.transformer.sensitivity import sensitivity
+
+Target = Network | Graph
+RECIPES = ("auto", "relu")
+
+
+def compile(
+    target: Target,
+    domain: Any = None,
+    error: float = 1e-6,
+    *,
+    recipe: str = "auto",
+    tokens: int = 1,
+    dtype: Dtype = "float64",
+) -> Compiled:
+    """Compile `target` into a softmax transformer that is provably within `error` of it everywhere on `domain`.
+
+    `domain` is (low, high) for every input, a sequence of such pairs, or {"name": (low, high), ...}. `tokens` is how many data tokens one sequence
+    may hold. Raises UnreachableError, with the smallest error that can be met, where the dtype cannot do it.
+    """
+    _check_options(error, recipe, tokens, dtype)
+    graph = as_graph(target)
+    box = as_box(domain, graph.input.names)
+    skeleton = lower(graph, ranges(graph, box), tokens=tokens, dtype=dtype)
+    transformer, certificate = _meet(graph, box, skeleton, error)
+    return Compiled(graph, box, transformer, certificate, bill(transformer, certificate.max_score))
+
+
+def _meet(graph: Graph, box: Box, skeleton: Transformer, error: float) -> tuple[Transformer, Certificate]:
+    """Spend on softmax what rounding and leak leave over: measure them once, then choose the scales."""
+    gains = sensitivity(skeleton)
+
+    def attempt(budget: float) -> tuple[Transformer, Certificate]:
+        transformer = with_softmax_budget(skeleton, gains, budget, leak=1e-6 * budget)
+        try:
+            return transformer, certify(graph, box, transformer)
+        except CertificateError as refusal:
+            raise _unreachable(error, "rounding", float("inf"), refusal) from refusal
+
+    transformer, certificate = attempt(error)
+    for _ in range(4):
+        if certificate.error <= error:
+            return transformer, certificate
+        rest = certificate.error - certificate.parts["softmax"]
+        left = (error - rest) * (1.0 - 1e-9) - 1e-6 * rest
+        if left <= 0.0:
+            break
+        transformer, certificate = attempt(left)
+    rest = certificate.error - certificate.parts["softmax"]
+    smallest = attempt(rest / 8.0)[1]
+    part = max(("leak", "rounding"), key=lambda name: smallest.parts[name])
+    raise _unreachable(error, part, 1.02 * smallest.error)
+
+
+def _unreachable(error: float, part: str, smallest: float, cause: Exception | None = None) -> UnreachableError:
+    if cause is not None:
+        return UnreachableError(f"error {error:.3g} cannot be certified: {cause}", part=part, smallest=smallest)
+    return UnreachableError(
+        f"error {error:.3g} cannot be certified in this dtype: the {part} part blocks it. The smallest error that can be met is "
+        f"{smallest:.3g}: ask for that, use float64, shrink the domain, or rescale the weights",
+        part=part,
+        smallest=smallest,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A transformer with its target, its certificate and its bill. Call it with an array (..., inputs), or by names."""
+
+    graph: Graph
+    box: Box
+    transformer: Transformer
+    certificate: Certificate
+    bill: Bill
+
+    def __call__(
+        self, *arrays: Any, outside: Literal["refuse", "allow"] = "refuse", causal: bool = False, **named: Any
+    ) -> Array:
+        """Run the model.
+
+        One data token: an array (..., inputs) gives (..., outputs). `tokens=n` at compile time: (..., m, inputs) with m <= n gives
+        (..., m, outputs), each of the m rows a token of the same sequence. By name, inputs broadcast and single outputs lose their axis.
+        """
+        inputs = self._inputs(arrays, named)
+        if outside != "allow":
+            self.box.refuse_outside(inputs)
+        tokens = self.transformer.tokens
+        if tokens > 1 and (inputs.ndim < 2 or not 1 <= inputs.shape[-2] <= tokens):
+            raise DomainError(f"this model takes sequences (..., m, inputs) with 1 <= m <= {tokens}; got shape {inputs.shape}")
+        length = 1 if tokens == 1 else inputs.shape[-2]
+        shape = inputs.shape if tokens == 1 else inputs.shape[:-2]
+        sequences = inputs.reshape(-1, length, inputs.shape[-1])
+        result = run(self.transformer, sequences, causal=causal)
+        lead = shape[:-1] if tokens == 1 else (*shape, length)
+        result = result.reshape(*lead, self.transformer.outputs)
+        return np.asarray(result[..., 0] if named and self.transformer.outputs == 1 else result)
+
+    def _inputs(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> Array:
+        if len(arrays) == 1 and not named:
+            inputs = np.asarray(arrays[0], dtype=np.float64)
+            if inputs.ndim == 0 or inputs.shape[-1] != self.box.size:
+                raise DomainError(f"expected an array (..., {self.box.size}); got shape {inputs.shape}")
+            return inputs
+        if arrays or set(named) != set(self.box.names):
+            raise DomainError(f"give one array (..., {self.box.size}), or each of {', '.join(self.box.names[:8])} by name")
+        values = np.broadcast_arrays(*(np.asarray(named[name], dtype=np.float64) for name in self.box.names))
+        return np.stack(values, axis=-1)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one safetensors file, completely or not at all."""
+        write_file(path, Contents(self.graph, self.box, self.transformer, self.certificate))
+
+
+def load(path: str | os.PathLike[str]) -> Compiled:
+    """Read a saved model back, bit for bit. Its certificate is the stored one: `verify` re-derives it."""
+    contents = read_file(path)
+    cost = bill(contents.transformer, contents.certificate.max_score)
+    return Compiled(contents.graph, contents.box, contents.transformer, contents.certificate, cost)
+
+
+def verify(model: Compiled | str | os.PathLike[str]) -> Certificate:
+    """Re-derive the certificate from the stored weights. Raises CertificateError if less can be proven than is claimed."""
+    compiled = model if isinstance(model, Compiled) else load(model)
+    proven = certify(compiled.graph, compiled.box, compiled.transformer)
+    claimed = compiled.certificate.error
+    # The kernel's own last bits depend on the machine's matrix product: allow that much, and return what was proven here.
+    if not proven.error <= claimed * (1.0 + 1e-9):
+        raise CertificateError(
+            f"the model claims an error of {claimed:.6g}, but from its weights only {proven.error:.6g} can be proven"
+        )
+    return proven
+
+
+def as_graph(target: Target) -> Graph:
+    """The target as a source graph."""
+    match target:
+        case Network():
+            return target.graph
+        case Graph():
+            return target
+    raise TargetError(f"cannot compile a {type(target).__name__}; give a headsmith.Network")
+
+
+def _check_options(error: float, recipe: str, tokens: int, dtype: str) -> None:
+    if not (isinstance(error, int | float) and np.isfinite(error) and error > 0.0):
+        raise TargetError(f"error is {error!r}; it must be a positive finite number")
+    if recipe not in RECIPES:
+        raise TargetError(f"unknown recipe {recipe!r}; choose one of {', '.join(RECIPES)}")
+    if not isinstance(tokens, int) or tokens < 1:
+        raise TargetError(f"tokens is {tokens!r}; it must be a positive integer")
+    if dtype not in PRECISIONS:
+        raise TargetError(f"unknown dtype {dtype!r}; choose one of {', '.join(PRECISIONS)}")

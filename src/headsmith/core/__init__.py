@@ -1,0 +1,1 @@
+"""Errors, boxes, intervals with outward rounding, and ball arithmetic."""

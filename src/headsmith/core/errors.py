@@ -1,0 +1,30 @@
+"""Every error that Headsmith raises on purpose. Each message says what happened, where, the numbers, and what to change."""
+
+
+class HeadsmithError(Exception):
+    """The base of all errors below."""
+
+
+class TargetError(HeadsmithError, ValueError):
+    """The target cannot be compiled as given: a shape that does not chain, a weight that is not finite, ..."""
+
+
+class DomainError(HeadsmithError, ValueError):
+    """The domain is not a finite box, or an input lies outside it."""
+
+
+class UnreachableError(HeadsmithError, ValueError):
+    """The asked error cannot be certified in this dtype. `smallest` can; `part` is what blocks."""
+
+    def __init__(self, message: str, *, part: str, smallest: float) -> None:
+        super().__init__(message)
+        self.part = part
+        self.smallest = smallest
+
+
+class CertificateError(HeadsmithError, ValueError):
+    """The proof kernel refuses: the weights do not compute the target within any bound it can derive."""
+
+
+class FileFormatError(HeadsmithError, ValueError):
+    """The file is not a complete Headsmith model of a version that this release reads."""

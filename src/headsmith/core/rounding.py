@@ -1,0 +1,71 @@
+"""What floating point does to a sum of products, as inequalities that hold in any order of summation.
+
+The standard model of rounding (Higham, Accuracy and Stability of Numerical Algorithms, chapters 2 and 3): with unit
+roundoff u, every operation returns the exact result times (1 + d) with |d| <= u, as long as nothing overflows or underflows. A sum
+of k products, added in any order, with or without fused multiply-add, is off by at most gamma_k times the sum of their absolute
+values, gamma_k = k u / (1 - k u). Underflow adds at most one smallest normal number for each operation (flushing to zero included).
+
+The kernel uses these inequalities twice: for the model's own arithmetic, in its dtype, and for the kernel's arithmetic, which is
+numpy in float64: `upper` and `lower` turn a computed figure into a bound.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from headsmith.core.arrays import Array
+
+Dtype = Literal["float64", "float32"]
+
+EXP_ULPS = 4
+"""The model's exp is assumed correct to this many units in the last place (measured: about 0.55 in numpy and torch)."""
+
+
+@dataclass(frozen=True)
+class Precision:
+    """The constants of one floating-point format."""
+
+    name: Dtype
+    unit_roundoff: float
+    smallest_normal: float
+    largest: float
+
+    def gamma(self, operations: Any) -> Any:
+        """An upper bound of gamma_k; infinite where k u reaches 1/2, so that nothing can be certified from it."""
+        product = np.asarray(operations, dtype=np.float64) * self.unit_roundoff
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = product / (1.0 - product) * (1.0 + 1e-12)
+        result = np.where(product < 0.5, value, np.inf)
+        return float(result) if result.ndim == 0 else result
+
+
+PRECISIONS: dict[str, Precision] = {
+    "float64": Precision("float64", 2.0**-53, 2.0**-1022, float(np.finfo(np.float64).max)),
+    "float32": Precision("float32", 2.0**-24, 2.0**-126, float(np.finfo(np.float32).max)),
+}
+
+FLOAT64 = PRECISIONS["float64"]
+
+
+def upper(value: Any, operations: int) -> Any:
+    """A bound above the exact value of a sum of non-negative products that float64 computed as `value`.
+
+    Guarantee: if `value` came from at most `operations` roundings, all terms non-negative, then exact <= upper(value).
+    """
+    factor = 1.0 + 2.0 * FLOAT64.gamma(operations + 2)
+    return np.asarray(value) * factor + (operations + 2) * FLOAT64.smallest_normal
+
+
+def lower(value: Any, operations: int) -> Any:
+    """A bound below the exact value of a sum of non-negative products; never negative."""
+    factor = 1.0 - 2.0 * FLOAT64.gamma(operations + 2)
+    return np.maximum(np.asarray(value) * factor - (operations + 2) * FLOAT64.smallest_normal, 0.0)
+
+
+def magnitude_product(weights: Array, magnitudes: Array) -> Array:
+    """|weights| @ magnitudes, rounded up. `weights` is dense (to, from), or diagonal (a vector)."""
+    absolute = np.abs(weights)
+    if weights.ndim == 1:
+        return np.asarray(upper((absolute * magnitudes.T).T, 1))
+    return np.asarray(upper(absolute @ magnitudes, weights.shape[1]))

@@ -1,0 +1,1 @@
+"""Getting models out: our own safetensors file."""

@@ -1,0 +1,221 @@
+"""One file for a model: safetensors, with a JSON header under the metadata key "headsmith".
+
+The header holds the structure (source graph, domain, registers, banks, certificate), the tensors hold the numbers:
+
+    source.N.bias, source.N.terms.K          float64    the target
+    embedding.K, initial.NAME                 dtype     the transformer
+    layers.L.B.read.K, .write.K, .query_scale, .key_scale, .node, .component
+    readout.K, readout_bias
+
+Source and transformer are stored apart even where the numbers agree: the proof kernel compares the two.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from headsmith.certify.certificate import PARTS, Certificate
+from headsmith.core.arrays import Array, frozen
+from headsmith.core.errors import FileFormatError, HeadsmithError
+from headsmith.core.intervals import Box
+from headsmith.core.rounding import PRECISIONS
+from headsmith.heads.sink import SinkBank
+from headsmith.heads.stream import Link, Register
+from headsmith.source.graph import Affine, Graph, Input, Node, Relu, Term
+from headsmith.transformer.ir import Layer, Transformer
+
+FORMAT = "headsmith"
+VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What a file holds."""
+
+    graph: Graph
+    box: Box
+    transformer: Transformer
+    certificate: Certificate
+
+
+def write_file(path: str | os.PathLike[str], contents: Contents) -> None:
+    """Write to a temporary file beside `path`, then rename: the file is complete or absent."""
+    tensors: dict[str, Any] = {}
+    header = json.dumps(_header(contents, tensors), separators=(",", ":"))
+    path = os.fspath(path)
+    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".headsmith-", suffix=".part")
+    os.close(handle)
+    try:
+        save_file(tensors, temporary, metadata={"format": FORMAT, FORMAT: header})
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def read_file(path: str | os.PathLike[str]) -> Contents:
+    """Read a model, or raise FileFormatError saying what is wrong with the file."""
+    path = os.fspath(path)
+    if not os.path.isfile(path):
+        raise FileFormatError(f"{path}: no such file")
+    try:
+        with safe_open(path, framework="np") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as problem:
+        raise FileFormatError(f"{path}: not a complete safetensors file ({problem})") from None
+    if FORMAT not in metadata:
+        raise FileFormatError(f"{path}: a safetensors file, but not written by headsmith (no such header)")
+    try:
+        header = json.loads(metadata[FORMAT])
+        if header["version"] != VERSION:
+            raise FileFormatError(f"{path}: format version {header['version']}; this release reads version {VERSION}")
+        return _contents(header, lambda name: tensors[name])
+    except HeadsmithError as problem:
+        raise type(problem)(f"{path}: {problem}") if isinstance(problem, FileFormatError) else problem from None
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as problem:
+        raise FileFormatError(f"{path}: the header is damaged ({type(problem).__name__}: {problem})") from None
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
+
+
+def _header(contents: Contents, tensors: dict[str, Any]) -> dict[str, Any]:
+    transformer = contents.transformer
+    dtype = np.dtype(transformer.dtype)
+
+    def keep(name: str, values: Array, kind: Any = dtype) -> str:
+        tensors[name] = np.ascontiguousarray(values, dtype=kind)
+        return name
+
+    def links(stem: str, items: tuple[Link, ...]) -> list[dict[str, Any]]:
+        return [
+            {"register": link.register, "first": link.first, "weights": keep(f"{stem}.{index}", link.weights)}
+            for index, link in enumerate(items)
+        ]
+
+    def bank(stem: str, item: SinkBank) -> dict[str, Any]:
+        return {
+            "kind": item.kind,
+            "node": keep(f"{stem}.node", item.node, np.int64),  # type: ignore[arg-type]
+            "component": keep(f"{stem}.component", item.component, np.int64),  # type: ignore[arg-type]
+            "read": links(f"{stem}.read", item.read),
+            "write": links(f"{stem}.write", item.write),
+            "query_scale": keep(f"{stem}.query_scale", item.query_scale),
+            "key_scale": keep(f"{stem}.key_scale", item.key_scale),
+            "reference_gain": item.reference_gain,
+            "position_gain": item.position_gain,
+        }
+
+    def node(number: int, item: Node) -> dict[str, Any]:
+        match item:
+            case Input():
+                return {"kind": "input", "names": list(item.names)}
+            case Affine():
+                terms = [
+                    {"node": term.node, "weights": keep(f"source.{number}.terms.{index}", term.weights, np.float64)}
+                    for index, term in enumerate(item.terms)
+                ]
+                return {"kind": "affine", "terms": terms, "bias": keep(f"source.{number}.bias", item.bias, np.float64)}
+            case Relu():
+                return {"kind": "relu", "argument": item.argument, "size": item.size}
+
+    return {
+        "version": VERSION,
+        "domain": {"low": contents.box.low.tolist(), "high": contents.box.high.tolist()},
+        "source": {
+            "nodes": [node(number, item) for number, item in enumerate(contents.graph.nodes)],
+            "output": contents.graph.output,
+        },
+        "transformer": {
+            "inputs": transformer.inputs,
+            "outputs": transformer.outputs,
+            "tokens": transformer.tokens,
+            "dtype": transformer.dtype,
+            "registers": [asdict(register) for register in transformer.registers],
+            "embedding": links("embedding", transformer.embedding),
+            "initial": {name: keep(f"initial.{name}", value) for name, value in transformer.initial.items()},
+            "layers": [
+                [bank(f"layers.{index}.{place}", item) for place, item in enumerate(layer.banks)]
+                for index, layer in enumerate(transformer.layers)
+            ],
+            "readout": links("readout", transformer.readout),
+            "readout_bias": keep("readout_bias", transformer.readout_bias),
+        },
+        "certificate": asdict(contents.certificate),
+    }
+
+
+def _contents(header: dict[str, Any], tensor: Callable[[str], Any]) -> Contents:
+    def links(items: list[dict[str, Any]]) -> tuple[Link, ...]:
+        return tuple(Link(item["register"], frozen(tensor(item["weights"])), int(item["first"])) for item in items)
+
+    def bank(item: dict[str, Any]) -> SinkBank:
+        if item["kind"] != SinkBank.kind:
+            raise FileFormatError(f"unknown bank kind {item['kind']!r}")
+        return SinkBank(
+            node=tensor(item["node"]),
+            component=tensor(item["component"]),
+            read=links(item["read"]),
+            write=links(item["write"]),
+            query_scale=tensor(item["query_scale"]),
+            key_scale=tensor(item["key_scale"]),
+            reference_gain=float(item["reference_gain"]),
+            position_gain=float(item["position_gain"]),
+        )
+
+    def node(item: dict[str, Any]) -> Node:
+        match item["kind"]:
+            case "input":
+                return Input(tuple(str(name) for name in item["names"]))
+            case "affine":
+                terms = tuple(Term(int(term["node"]), tensor(term["weights"])) for term in item["terms"])
+                return Affine(terms, tensor(item["bias"]))
+            case "relu":
+                return Relu(int(item["argument"]), int(item["size"]))
+            case kind:
+                raise FileFormatError(f"unknown source node kind {kind!r}")
+
+    graph = Graph(tuple(node(item) for item in header["source"]["nodes"]), int(header["source"]["output"]))
+    box = Box(graph.input.names, header["domain"]["low"], header["domain"]["high"])
+    stored = header["transformer"]
+    if stored["dtype"] not in PRECISIONS:
+        raise FileFormatError(f"unknown dtype {stored['dtype']!r}")
+    transformer = Transformer(
+        inputs=int(stored["inputs"]),
+        outputs=int(stored["outputs"]),
+        tokens=int(stored["tokens"]),
+        dtype=stored["dtype"],
+        registers=tuple(Register(str(item["name"]), int(item["size"])) for item in stored["registers"]),
+        embedding=links(stored["embedding"]),
+        initial={name: tensor(key) for name, key in stored["initial"].items()},
+        layers=tuple(Layer(tuple(bank(item) for item in banks)) for banks in stored["layers"]),
+        readout=links(stored["readout"]),
+        readout_bias=tensor(stored["readout_bias"]),
+    )
+    return Contents(graph, box, transformer, _certificate(header["certificate"]))
+
+
+def _certificate(stored: dict[str, Any]) -> Certificate:
+    return Certificate(
+        error=float(stored["error"]),
+        parts={name: float(stored["parts"][name]) for name in PARTS},
+        outputs=tuple(float(value) for value in stored["outputs"]),
+        dtype=stored["dtype"],
+        tokens=int(stored["tokens"]),
+        max_score=float(stored["max_score"]),
+        exp_ulps=int(stored["exp_ulps"]),
+    )

@@ -1,0 +1,1 @@
+"""One head kind a file: its weights, its lemma, its derivation."""

@@ -1,0 +1,82 @@
+"""The residual stream's vocabulary: registers (named columns) and links (weights between registers and heads).
+
+Nobody writes a column index: weights are attached to names, and `transformer.layout` alone knows which columns a name has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headsmith.core.arrays import Array, frozen
+
+DATA = "data"
+"""One on every data token, zero on the reference tokens."""
+
+REFERENCE = "reference"
+"""One on the reference token, zero on the data tokens."""
+
+POSITION = "position"
+"""The binary position code of a data token, +1 or -1 a bit; absent when there is a single data token."""
+
+RESERVED = (DATA, REFERENCE, POSITION)
+
+
+@dataclass(frozen=True)
+class Register:
+    """A named block of residual columns. The column i of the block is called name[i]."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Link:
+    """Weights (to, from) between one register block and a run of heads, inputs or outputs that starts at `first`.
+
+    A vector stands for a diagonal matrix. Read by heads: to = heads, from = register. Written by heads: to = register, from = heads.
+    """
+
+    register: str
+    weights: Array
+    first: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", frozen(self.weights))
+
+    @property
+    def rows(self) -> int:
+        return int(self.weights.shape[0])
+
+    @property
+    def columns(self) -> int:
+        return int(self.weights.shape[-1])
+
+    @property
+    def reads(self) -> slice:
+        """The heads (or outputs) that this link feeds, where it reads a register."""
+        return slice(self.first, self.first + self.rows)
+
+    @property
+    def sources(self) -> slice:
+        """The heads (or inputs) that this link takes from, where it writes a register."""
+        return slice(self.first, self.first + self.columns)
+
+    @property
+    def nonzeros(self) -> int:
+        return int(np.count_nonzero(self.weights))
+
+
+def position_bits(tokens: int) -> int:
+    """How many columns the position code of `tokens` data tokens takes: ceil(log2(tokens))."""
+    return (tokens - 1).bit_length()
+
+
+def position_code(tokens: int) -> Array:
+    """The binary code of positions 0 .. tokens-1, one row each, entries +1 and -1.
+
+    Guarantee: two rows i != j have inner product bits - 2 h, where h >= 1 is the number of bits in which they differ.
+    """
+    bits = position_bits(tokens)
+    return frozen(1.0 - 2.0 * ((np.arange(tokens)[:, None] >> np.arange(bits)[None, :]) & 1))

@@ -1,0 +1,121 @@
+"""Gates that cannot cross zero on the domain vanish: an active one is its argument, a dead one is zero.
+
+What remains is a graph of the same function on the domain whose relu nodes hold unstable gates only. An affine node that sums gates
+and passed-through arguments, P = W_U relu + W_A P_A, is split into Q = W_U relu (a running sum that heads write) and P = Q + W_A P_A,
+so that the register allocator can choose between reading P_A and folding it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headsmith.core.arrays import Array, Indices
+from headsmith.core.intervals import Interval
+from headsmith.lower.linear import select_columns, select_rows
+from headsmith.source.graph import Affine, Builder, Graph, Input, Relu
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced:
+    """The reduced graph, and for each of its relu nodes the original (node, components)."""
+
+    graph: Graph
+    origin: dict[int, tuple[int, Indices]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """Some components of an original node, as the whole of a new node."""
+
+    node: int
+    components: Indices
+    passed: bool
+
+
+def reduce(graph: Graph, ranges: Sequence[Interval]) -> Reduced:
+    """Drop stable gates. Guarantee: on the domain, the reduced graph's output equals the original's."""
+    return _Reducer(graph, ranges).result()
+
+
+class _Reducer:
+    def __init__(self, graph: Graph, ranges: Sequence[Interval]) -> None:
+        self.graph, self.ranges = graph, ranges
+        self.builder = Builder(graph.input.names)
+        self.origin: dict[int, tuple[int, Indices]] = {}
+        self.pieces: dict[int, list[_Piece]] = {}
+        self.whole: dict[int, int] = {}
+
+    def result(self) -> Reduced:
+        for number in self._needed():
+            node = self.graph.nodes[number]
+            if isinstance(node, Input):
+                self.pieces[number] = [_Piece(self.builder.input, np.arange(node.size), False)]
+            elif isinstance(node, Relu):
+                self.pieces[number] = self._gates(number, node)
+        output = self._rows(self.graph.output, np.arange(self.graph.nodes[self.graph.output].size))
+        return Reduced(self.builder.graph(output), self.origin)
+
+    def _needed(self) -> list[int]:
+        needed, stack = set(), [self.graph.output]
+        while stack:
+            number = stack.pop()
+            if number in needed:
+                continue
+            needed.add(number)
+            node = self.graph.nodes[number]
+            if isinstance(node, Relu):
+                stack.append(node.argument)
+            elif isinstance(node, Affine):
+                stack.extend(term.node for term in node.terms)
+        return sorted(needed)
+
+    def _gates(self, number: int, node: Relu) -> list[_Piece]:
+        found = self.ranges[node.argument]
+        active = np.flatnonzero(found.low >= 0.0)
+        unstable = np.flatnonzero((found.low < 0.0) & (found.high > 0.0))
+        pieces = []
+        if len(unstable):
+            gate = self.builder.relu(self._rows(node.argument, unstable))
+            self.origin[gate] = (number, unstable)
+            pieces.append(_Piece(gate, unstable, False))
+        if len(active):
+            pieces.append(_Piece(self._rows(node.argument, active), active, True))
+        return pieces
+
+    def _rows(self, number: int, rows: Indices) -> int:
+        """A new affine node: the given components of an original node."""
+        node = self.graph.nodes[number]
+        complete = len(rows) == node.size
+        if complete and number in self.whole:
+            return self.whole[number]
+        terms: list[tuple[int, Array]] = [(number, np.ones(node.size))]
+        bias = np.zeros(node.size)
+        if isinstance(node, Affine):
+            terms, bias = [(term.node, term.weights) for term in node.terms], node.bias
+        gates: list[tuple[int, Any]] = []
+        passed: list[tuple[int, Any]] = []
+        for source, weights in terms:
+            picked = select_rows(weights, rows)
+            for piece in self._pieces_of(source):
+                part = (piece.node, select_columns(picked, piece.components))
+                (passed if piece.passed else gates).append(part)
+        result = self._affine(gates, passed, bias[rows])
+        if complete:
+            self.whole[number] = result
+        return result
+
+    def _pieces_of(self, number: int) -> list[_Piece]:
+        if number in self.pieces:
+            return self.pieces[number]
+        size = self.graph.nodes[number].size
+        return [_Piece(self._rows(number, np.arange(size)), np.arange(size), False)]
+
+    def _affine(self, gates: list[tuple[int, Any]], passed: list[tuple[int, Any]], bias: Array) -> int:
+        if not (gates and passed):
+            return self.builder.affine(gates + passed, bias)
+        running = self.builder.affine(gates, bias)
+        return self.builder.affine([(running, np.ones(len(bias))), *passed], np.zeros(len(bias)))

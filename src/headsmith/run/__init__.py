@@ -1,0 +1,1 @@
+"""Executing a transformer."""

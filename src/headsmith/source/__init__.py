@@ -1,0 +1,1 @@
+"""Targets and the source graph that states them exactly."""

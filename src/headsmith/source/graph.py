@@ -1,0 +1,318 @@
+"""The source graph: what is to be computed, exactly.
+
+    graph  ::= node*  output                  a node's number is its place; arguments have smaller numbers
+    node   ::= Input                          the inputs, one vector
+             | Affine  (weights @ node)* + bias
+             | Relu    max(node, 0)
+             | Maximum max(node, node, ...)
+             | Minimum min(node, node, ...)
+             | Product node * node
+             | Quotient node / node
+             | Function name(node)            a named function of one variable, see core.functions
+
+All but Affine act component by component. A node is a vector, whatever its width: a layer of a thousand neurons is one Affine and one Relu.
+The semantics is exact real arithmetic on the stored doubles. `weights` is a matrix (to, from), or a vector that stands for a diagonal
+matrix. A graph of Input, Affine and Relu nodes alone is a circuit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+import numpy as np
+
+from headsmith.core.arrays import Array, frozen
+from headsmith.core.errors import TargetError
+from headsmith.core.functions import FUNCTIONS
+
+
+@dataclass(frozen=True, eq=False)
+class Input:
+    """The vector of inputs."""
+
+    names: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """One summand of an affine node: weights @ (value of `node`)."""
+
+    node: int
+    weights: Array
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", frozen(self.weights))
+
+    @property
+    def rows(self) -> int:
+        return int(self.weights.shape[0])
+
+    @property
+    def diagonal(self) -> bool:
+        return self.weights.ndim == 1
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """A sum of linear images of earlier nodes, plus a constant."""
+
+    terms: tuple[Term, ...]
+    bias: Array
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bias", frozen(self.bias))
+
+    @property
+    def size(self) -> int:
+        return len(self.bias)
+
+
+@dataclass(frozen=True, eq=False)
+class Relu:
+    """max(value of `argument`, 0): as many gates as components."""
+
+    argument: int
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Maximum:
+    """The largest of the values of `arguments`."""
+
+    arguments: tuple[int, ...]
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Minimum:
+    """The smallest of the values of `arguments`."""
+
+    arguments: tuple[int, ...]
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """left * right."""
+
+    left: int
+    right: int
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Quotient:
+    """numerator / denominator."""
+
+    numerator: int
+    denominator: int
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """A named function of one variable, applied to every component of `argument`; `parameter` is the exponent of "power"."""
+
+    name: str
+    argument: int
+    size: int
+    parameter: float | None = None
+
+
+Node = Input | Affine | Relu | Maximum | Minimum | Product | Quotient | Function
+
+
+def arguments(node: Node) -> tuple[int, ...]:
+    """The nodes that a node reads."""
+    match node:
+        case Input():
+            return ()
+        case Affine():
+            return tuple(term.node for term in node.terms)
+        case Relu() | Function():
+            return (node.argument,)
+        case Maximum() | Minimum():
+            return node.arguments
+        case Product():
+            return (node.left, node.right)
+        case Quotient():
+            return (node.numerator, node.denominator)
+        case _:
+            assert_never(node)
+
+
+def needed(graph: Graph, number: int) -> list[int]:
+    """The node and everything it depends on, in order."""
+    found, stack = set(), [number]
+    while stack:
+        current = stack.pop()
+        if current not in found:
+            found.add(current)
+            stack.extend(arguments(graph.nodes[current]))
+    return sorted(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A checked source graph."""
+
+    nodes: tuple[Node, ...]
+    output: int
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def input(self) -> Input:
+        node = self.nodes[0]
+        assert isinstance(node, Input)
+        return node
+
+    @property
+    def gates(self) -> int:
+        return sum(node.size for node in self.nodes if isinstance(node, Relu))
+
+
+class Builder:
+    """Grows a graph node by node; each method returns the new node's number."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._nodes: list[Node] = [Input(tuple(names))]
+
+    @property
+    def input(self) -> int:
+        return 0
+
+    def size(self, node: int) -> int:
+        return self._nodes[node].size
+
+    def affine(self, terms: Sequence[tuple[int, Any]], bias: Any) -> int:
+        """weights @ node summed over `terms`, plus `bias`."""
+        return self._add(Affine(tuple(Term(node, weights) for node, weights in terms), bias))
+
+    def relu(self, argument: int) -> int:
+        """max(argument, 0)."""
+        return self._add(Relu(argument, self.size(argument)))
+
+    def maximum(self, arguments: Sequence[int]) -> int:
+        """The largest of several nodes, component by component."""
+        return self._add(Maximum(tuple(arguments), self.size(arguments[0])))
+
+    def minimum(self, arguments: Sequence[int]) -> int:
+        """The smallest of several nodes, component by component."""
+        return self._add(Minimum(tuple(arguments), self.size(arguments[0])))
+
+    def product(self, left: int, right: int) -> int:
+        """left * right."""
+        return self._add(Product(left, right, self.size(left)))
+
+    def quotient(self, numerator: int, denominator: int) -> int:
+        """numerator / denominator."""
+        return self._add(Quotient(numerator, denominator, self.size(numerator)))
+
+    def function(self, name: str, argument: int, parameter: float | None = None) -> int:
+        """A named function of one variable."""
+        return self._add(Function(name, argument, self.size(argument), parameter))
+
+    def graph(self, output: int) -> Graph:
+        """The finished graph."""
+        return Graph(tuple(self._nodes), output)
+
+    def _add(self, node: Node) -> int:
+        self._nodes.append(node)
+        return len(self._nodes) - 1
+
+
+def check(graph: Graph) -> None:
+    """Raise TargetError unless every node is well formed: order, shapes, finite numbers."""
+    if not graph.nodes or not isinstance(graph.nodes[0], Input):
+        raise TargetError("a source graph starts with its input node")
+    for number, node in enumerate(graph.nodes):
+        match node:
+            case Input():
+                if number:
+                    raise TargetError(f"node {number} is a second input node")
+            case Affine():
+                _check_affine(graph, number, node)
+            case Relu() | Maximum() | Minimum() | Product() | Quotient() | Function():
+                for argument in arguments(node):
+                    _check_argument(number, argument)
+                    if node.size != graph.nodes[argument].size:
+                        kind = type(node).__name__.lower()
+                        raise TargetError(f"node {number}: {kind} of width {node.size} on {graph.nodes[argument].size}")
+                if not arguments(node):
+                    raise TargetError(f"node {number} has no arguments")
+            case _:
+                assert_never(node)
+    if not 0 <= graph.output < len(graph.nodes):
+        raise TargetError(f"the output is node {graph.output}, and there are {len(graph.nodes)} nodes")
+
+
+def _check_argument(number: int, argument: int) -> None:
+    if not 0 <= argument < number:
+        raise TargetError(f"node {number} reads node {argument}, which does not come before it")
+
+
+def _check_affine(graph: Graph, number: int, node: Affine) -> None:
+    if node.bias.ndim != 1:
+        raise TargetError(f"node {number}: the bias has shape {node.bias.shape}; it must be a vector")
+    if not np.isfinite(node.bias).all():
+        raise TargetError(f"node {number}: bias {int(np.argmin(np.isfinite(node.bias)))} is not a finite number")
+    for term in node.terms:
+        _check_argument(number, term.node)
+        source = graph.nodes[term.node].size
+        expected = (source,) if term.diagonal else (node.size, source)
+        if term.weights.shape != expected or term.rows != node.size:
+            raise TargetError(
+                f"node {number}: weights of shape {term.weights.shape} cannot take node {term.node} (width {source}) "
+                f"to width {node.size}"
+            )
+        if not np.isfinite(term.weights).all():
+            where = np.argwhere(~np.isfinite(term.weights))[0]
+            raise TargetError(f"node {number}: weight {tuple(map(int, where))} is not a finite number")
+
+
+def apply(weights: Any, values: Any) -> Any:
+    """weights @ values along the last axis of `values`, for dense or diagonal weights of any dtype."""
+    return values * weights if weights.ndim == 1 else values @ weights.T
+
+
+def evaluate(graph: Graph, inputs: Any, dtype: Any = np.float64) -> Any:
+    """The graph's output for `inputs` (..., inputs), in floating point of `dtype`: a fast stand-in, not a bound."""
+    return node_values(graph, inputs, dtype)[graph.output]
+
+
+def node_values(graph: Graph, inputs: Any, dtype: Any = np.float64) -> list[Any]:
+    """The value of every node for `inputs` (..., inputs), in floating point of `dtype`."""
+    inputs = np.asarray(inputs, dtype=dtype)
+    values: list[Any] = []
+    for node in graph.nodes:
+        match node:
+            case Input():
+                values.append(inputs)
+            case Affine():
+                value = np.broadcast_to(node.bias.astype(dtype), (*inputs.shape[:-1], node.size))
+                for term in node.terms:
+                    value = value + apply(term.weights.astype(dtype), values[term.node])
+                values.append(value)
+            case Relu():
+                values.append(np.maximum(values[node.argument], 0))
+            case Maximum():
+                values.append(np.maximum.reduce([values[argument] for argument in node.arguments]))
+            case Minimum():
+                values.append(np.minimum.reduce([values[argument] for argument in node.arguments]))
+            case Product():
+                values.append(values[node.left] * values[node.right])
+            case Quotient():
+                values.append(values[node.numerator] / values[node.denominator])
+            case Function():
+                values.append(FUNCTIONS[node.name].value(values[node.argument], node.parameter))
+            case _:
+                assert_never(node)
+    return values

@@ -1,0 +1,1 @@
+"""The compiler's product: an explicit attention-only softmax transformer."""

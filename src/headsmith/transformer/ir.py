@@ -1,0 +1,170 @@
+"""The transformer, as data.
+
+    transformer ::= registers  tokens  dtype  embedding initial  layer*  readout readout_bias
+    layer       ::= bank*                     all heads of one kind, as arrays with a leading head axis
+
+Attention only: a residual stream, softmax attention, no feed-forward block, no normalisation.
+
+    X in R^{T x d}                            T = 1 reference token, then the data tokens
+    X_data      = embedding(x) + initial      the reference token starts at zero, but for its flag
+    X          <- X + sum_h softmax(Q_h K_h^T) V_h O_h        for each layer, all heads at once
+    output      = readout(X_data) + readout_bias
+
+The bias of the read-out is a weight on the register `data`, which is one on data tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headsmith.core.arrays import Array, frozen
+from headsmith.core.errors import CertificateError
+from headsmith.core.rounding import PRECISIONS, Dtype, Precision
+from headsmith.heads.sink import SinkBank
+from headsmith.heads.stream import DATA, POSITION, REFERENCE, RESERVED, Link, Register, position_bits
+
+Bank = SinkBank
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """The heads that run side by side."""
+
+    banks: tuple[Bank, ...]
+
+    @property
+    def heads(self) -> int:
+        return sum(bank.heads for bank in self.banks)
+
+
+@dataclass(frozen=True, eq=False)
+class Transformer:
+    """A complete model. `tokens` is the largest number of data tokens in one sequence."""
+
+    inputs: int
+    outputs: int
+    tokens: int
+    dtype: Dtype
+    registers: tuple[Register, ...]
+    embedding: tuple[Link, ...]
+    initial: Mapping[str, Array]
+    layers: tuple[Layer, ...]
+    readout: tuple[Link, ...]
+    readout_bias: Array
+    sizes: Mapping[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "initial", {name: frozen(value) for name, value in self.initial.items()})
+        object.__setattr__(self, "readout_bias", frozen(self.readout_bias))
+        object.__setattr__(self, "sizes", {register.name: register.size for register in self.registers})
+        check(self)
+
+    @property
+    def precision(self) -> Precision:
+        return PRECISIONS[self.dtype]
+
+
+def layout(transformer: Transformer) -> dict[str, slice]:
+    """Which columns of the stream each register has: the only place where names become positions."""
+    columns, start = {}, 0
+    for register in transformer.registers:
+        columns[register.name] = slice(start, start + register.size)
+        start += register.size
+    return columns
+
+
+def width(transformer: Transformer) -> int:
+    """d_model."""
+    return sum(register.size for register in transformer.registers)
+
+
+def reserved_registers(tokens: int) -> tuple[Register, ...]:
+    """The constant registers: token kinds and, for several tokens, the position code."""
+    position = (Register(POSITION, position_bits(tokens)),) if tokens > 1 else ()
+    return (Register(DATA, 1), Register(REFERENCE, 1), *position)
+
+
+def arrays(transformer: Transformer) -> Iterator[tuple[str, Array]]:
+    """Every stored number of the model with the place where it stands."""
+    for link in transformer.embedding:
+        yield f"embedding into {link.register}", link.weights
+    for name, value in transformer.initial.items():
+        yield f"initial value of {name}", value
+    for number, layer in enumerate(transformer.layers):
+        for bank in layer.banks:
+            where = f"layer {number}, {bank.kind} bank"
+            for link in bank.read:
+                yield f"{where}, read of {link.register}", link.weights
+            for link in bank.write:
+                yield f"{where}, write to {link.register}", link.weights
+            yield f"{where}, query scale", bank.query_scale
+            yield f"{where}, key scale", bank.key_scale
+            yield f"{where}, gains", np.array([bank.reference_gain, bank.position_gain])
+    for link in transformer.readout:
+        yield f"read-out of {link.register}", link.weights
+    yield "read-out bias", transformer.readout_bias
+
+
+def check(transformer: Transformer) -> None:
+    """Raise CertificateError unless shapes fit, names exist, constants are never written and numbers are of the dtype."""
+    if len(transformer.sizes) != len(transformer.registers):
+        raise CertificateError("two registers have the same name")
+    if transformer.tokens < 1 or transformer.inputs < 1 or transformer.outputs < 1:
+        raise CertificateError("a transformer needs at least one token, one input and one output")
+    reserved = reserved_registers(transformer.tokens)
+    if tuple(r for r in transformer.registers if r.name in RESERVED) != reserved:
+        raise CertificateError(f"the constant registers must be {', '.join(r.name for r in reserved)}")
+    for link in transformer.embedding:
+        _check_write(transformer, link, transformer.inputs, "embedding")
+    for name, value in transformer.initial.items():
+        if name in RESERVED or value.shape != (transformer.sizes.get(name),):
+            raise CertificateError(f"the initial value of {name} has shape {value.shape}")
+    for number, layer in enumerate(transformer.layers):
+        for bank in layer.banks:
+            _check_bank(transformer, bank, f"layer {number}, {bank.kind} bank")
+    for link in transformer.readout:
+        _check_read(transformer, link, transformer.outputs, "read-out")
+    if transformer.readout_bias.shape != (transformer.outputs,):
+        raise CertificateError(f"the read-out bias has shape {transformer.readout_bias.shape}")
+    for where, values in arrays(transformer):
+        _check_numbers(transformer, where, values)
+
+
+def _check_bank(transformer: Transformer, bank: Bank, where: str) -> None:
+    for values in (bank.node, bank.component, bank.query_scale, bank.key_scale):
+        if values.shape != (bank.heads,):
+            raise CertificateError(f"{where}: {bank.heads} heads, but an array of shape {values.shape}")
+    if bank.heads == 0:
+        raise CertificateError(f"{where}: no heads")
+    for link in bank.read:
+        _check_read(transformer, link, bank.heads, where)
+    for link in bank.write:
+        _check_write(transformer, link, bank.heads, where)
+
+
+def _check_read(transformer: Transformer, link: Link, readers: int, where: str) -> None:
+    size = transformer.sizes.get(link.register)
+    fits = link.weights.ndim in (1, 2) and link.columns == size and link.first >= 0
+    if not fits or link.first + link.rows > readers:
+        raise CertificateError(f"{where}: a read of {link.register} with weights {link.weights.shape} does not fit")
+
+
+def _check_write(transformer: Transformer, link: Link, writers: int, where: str) -> None:
+    if link.register in RESERVED:
+        raise CertificateError(f"{where}: the constant register {link.register} is written")
+    size = transformer.sizes.get(link.register)
+    fits = link.weights.ndim in (1, 2) and link.rows == size and link.first >= 0
+    if not fits or link.first + link.columns > writers:
+        raise CertificateError(f"{where}: a write to {link.register} with weights {link.weights.shape} does not fit")
+
+
+def _check_numbers(transformer: Transformer, where: str, values: Array) -> None:
+    if not np.isfinite(values).all():
+        raise CertificateError(f"{where}: a number is not finite")
+    if transformer.dtype == "float32":
+        with np.errstate(over="ignore"):
+            if not np.array_equal(values, values.astype(np.float32).astype(np.float64)):
+                raise CertificateError(f"{where}: a number is not a float32")
