@@ -1,16 +1,17 @@
 """The compiler, on one page: target -> source graph -> transformer -> certificate -> bill.
 
-    graph, box   = what is wanted, exactly                         source/
-    ranges       = where every node can lie on the domain          source/ranges.py
-    skeleton     = registers and heads, scales still open          lower/
-    transformer  = scales that meet the error                      lower/budget.py
-    certificate  = what the proof kernel can prove of it           certify/  (knows nothing of the lines above)
-    bill         = what it costs                                   transformer/bill.py
+graph, box   = what is wanted, exactly                         source/
+ranges       = where every node can lie on the domain          source/ranges.py
+skeleton     = registers and heads, scales still open          lower/
+transformer  = scales that meet the error                      lower/budget.py
+certificate  = what the proof kernel can prove of it           certify/  (knows nothing of the lines above)
+bill         = what it costs                                   transformer/bill.py
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from headsmith.certify.certificate import Certificate
 from headsmith.certify.kernel import certify
+from headsmith.circuits.assemble import Choice
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, DomainError, TargetError, UnreachableError
 from headsmith.core.intervals import Box, as_box
@@ -25,13 +27,13 @@ from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.export.file import Contents, read_file, write_file
 from headsmith.lower.budget import with_softmax_budget
 from headsmith.lower.lower import lower
+from headsmith.lower.plan import Planned, plan
 from headsmith.run.numpy_runner import run
 from headsmith.source.graph import Graph
 from headsmith.source.network import Network
 from headsmith.source.ranges import ranges
 from headsmith.transformer.bill import Bill, bill
 from headsmith.transformer.ir import Transformer
-from headsmith.transformer.sensitivity import sensitivity
 
 Target = Network | Graph
 RECIPES = ("auto", "relu")
@@ -45,32 +47,36 @@ def compile(
     recipe: str = "auto",
     tokens: int = 1,
     dtype: Dtype = "float64",
+    max_layers: int | None = None,
 ) -> Compiled:
     """Compile `target` into a softmax transformer that is provably within `error` of it everywhere on `domain`.
 
-    `domain` is (low, high) for every input, a sequence of such pairs, or {"name": (low, high), ...}. `tokens` is how many data tokens one sequence
-    may hold. Raises UnreachableError, with the smallest error that can be met, where the dtype cannot do it.
+    `domain` is (low, high) for every input, a sequence of such pairs, or {"name": (low, high), ...}. `tokens` is how
+    many data tokens one sequence may hold. Raises UnreachableError, with the smallest error that can be met, where the
+    dtype cannot do it.
     """
-    _check_options(error, recipe, tokens, dtype)
+    _check_options(error, recipe, tokens, dtype, max_layers)
     graph = as_graph(target)
     box = as_box(domain, graph.input.names)
-    skeleton = lower(graph, ranges(graph, box), tokens=tokens, dtype=dtype)
-    transformer, certificate = _meet(graph, box, skeleton, error)
-    return Compiled(graph, box, transformer, certificate, bill(transformer, certificate.max_score))
+    planned = plan(graph, ranges(graph, box), error, max_layers)
+    skeleton = lower(planned.circuit, planned.ranges, tokens=tokens, dtype=dtype)
+    transformer, certificate = _meet(graph, box, planned, skeleton, error)
+    return Compiled(graph, planned.choices, box, transformer, certificate, bill(transformer, certificate.max_score))
 
 
-def _meet(graph: Graph, box: Box, skeleton: Transformer, error: float) -> tuple[Transformer, Certificate]:
-    """Spend on softmax what rounding and leak leave over: measure them once, then choose the scales."""
-    gains = sensitivity(skeleton)
+def _meet(
+    graph: Graph, box: Box, planned: Planned, skeleton: Transformer, error: float
+) -> tuple[Transformer, Certificate]:
+    """Spend on softmax what the other parts leave over: measure them once, then choose the scales."""
 
     def attempt(budget: float) -> tuple[Transformer, Certificate]:
-        transformer = with_softmax_budget(skeleton, gains, budget, leak=1e-6 * budget)
+        transformer = with_softmax_budget(skeleton, planned.gains, budget, leak=1e-6 * budget)
         try:
-            return transformer, certify(graph, box, transformer)
+            return transformer, certify(graph, planned.choices, box, transformer)
         except CertificateError as refusal:
             raise _unreachable(error, "rounding", float("inf"), refusal) from refusal
 
-    transformer, certificate = attempt(error)
+    transformer, certificate = attempt(error - planned.approximation)
     for _ in range(4):
         if certificate.error <= error:
             return transformer, certificate
@@ -89,8 +95,8 @@ def _unreachable(error: float, part: str, smallest: float, cause: Exception | No
     if cause is not None:
         return UnreachableError(f"error {error:.3g} cannot be certified: {cause}", part=part, smallest=smallest)
     return UnreachableError(
-        f"error {error:.3g} cannot be certified in this dtype: the {part} part blocks it. The smallest error that can be met is "
-        f"{smallest:.3g}: ask for that, use float64, shrink the domain, or rescale the weights",
+        f"error {error:.3g} cannot be certified in this dtype: the {part} part blocks it. "
+        f"The smallest error that can be met is {smallest:.3g}: ask for that, use float64, shrink the domain, or rescale the weights",
         part=part,
         smallest=smallest,
     )
@@ -101,6 +107,7 @@ class Compiled:
     """A transformer with its target, its certificate and its bill. Call it with an array (..., inputs), or by names."""
 
     graph: Graph
+    choices: Mapping[int, Choice]
     box: Box
     transformer: Transformer
     certificate: Certificate
@@ -111,15 +118,18 @@ class Compiled:
     ) -> Array:
         """Run the model.
 
-        One data token: an array (..., inputs) gives (..., outputs). `tokens=n` at compile time: (..., m, inputs) with m <= n gives
-        (..., m, outputs), each of the m rows a token of the same sequence. By name, inputs broadcast and single outputs lose their axis.
+        One data token: an array (..., inputs) gives (..., outputs). `tokens=n` at compile time: (..., m, inputs) with m
+        <= n gives (..., m, outputs), each of the m rows a token of the same sequence. By name, inputs broadcast and
+        single outputs lose their axis.
         """
         inputs = self._inputs(arrays, named)
         if outside != "allow":
             self.box.refuse_outside(inputs)
         tokens = self.transformer.tokens
         if tokens > 1 and (inputs.ndim < 2 or not 1 <= inputs.shape[-2] <= tokens):
-            raise DomainError(f"this model takes sequences (..., m, inputs) with 1 <= m <= {tokens}; got shape {inputs.shape}")
+            raise DomainError(
+                f"this model takes sequences (..., m, inputs) with 1 <= m <= {tokens}; got shape {inputs.shape}"
+            )
         length = 1 if tokens == 1 else inputs.shape[-2]
         shape = inputs.shape if tokens == 1 else inputs.shape[:-2]
         sequences = inputs.reshape(-1, length, inputs.shape[-1])
@@ -135,28 +145,32 @@ class Compiled:
                 raise DomainError(f"expected an array (..., {self.box.size}); got shape {inputs.shape}")
             return inputs
         if arrays or set(named) != set(self.box.names):
-            raise DomainError(f"give one array (..., {self.box.size}), or each of {', '.join(self.box.names[:8])} by name")
+            raise DomainError(
+                f"give one array (..., {self.box.size}), or each of {', '.join(self.box.names[:8])} by name"
+            )
         values = np.broadcast_arrays(*(np.asarray(named[name], dtype=np.float64) for name in self.box.names))
         return np.stack(values, axis=-1)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one safetensors file, completely or not at all."""
-        write_file(path, Contents(self.graph, self.box, self.transformer, self.certificate))
+        write_file(path, Contents(self.graph, self.choices, self.box, self.transformer, self.certificate))
 
 
 def load(path: str | os.PathLike[str]) -> Compiled:
     """Read a saved model back, bit for bit. Its certificate is the stored one: `verify` re-derives it."""
     contents = read_file(path)
     cost = bill(contents.transformer, contents.certificate.max_score)
-    return Compiled(contents.graph, contents.box, contents.transformer, contents.certificate, cost)
+    return Compiled(contents.graph, contents.choices, contents.box, contents.transformer, contents.certificate, cost)
 
 
 def verify(model: Compiled | str | os.PathLike[str]) -> Certificate:
-    """Re-derive the certificate from the stored weights. Raises CertificateError if less can be proven than is claimed."""
+    """Re-derive the certificate from the stored weights. Raises CertificateError if less can be proven than is
+    claimed."""
     compiled = model if isinstance(model, Compiled) else load(model)
-    proven = certify(compiled.graph, compiled.box, compiled.transformer)
+    proven = certify(compiled.graph, compiled.choices, compiled.box, compiled.transformer)
     claimed = compiled.certificate.error
-    # The kernel's own last bits depend on the machine's matrix product: allow that much, and return what was proven here.
+    # The kernel's own last bits depend on the machine's matrix product: allow that much, and return what was proven
+    # here.
     if not proven.error <= claimed * (1.0 + 1e-9):
         raise CertificateError(
             f"the model claims an error of {claimed:.6g}, but from its weights only {proven.error:.6g} can be proven"
@@ -174,12 +188,14 @@ def as_graph(target: Target) -> Graph:
     raise TargetError(f"cannot compile a {type(target).__name__}; give a headsmith.Network")
 
 
-def _check_options(error: float, recipe: str, tokens: int, dtype: str) -> None:
+def _check_options(error: float, recipe: str, tokens: int, dtype: str, max_layers: int | None) -> None:
     if not (isinstance(error, int | float) and np.isfinite(error) and error > 0.0):
         raise TargetError(f"error is {error!r}; it must be a positive finite number")
     if recipe not in RECIPES:
         raise TargetError(f"unknown recipe {recipe!r}; choose one of {', '.join(RECIPES)}")
     if not isinstance(tokens, int) or tokens < 1:
         raise TargetError(f"tokens is {tokens!r}; it must be a positive integer")
+    if max_layers is not None and (not isinstance(max_layers, int) or max_layers < 1):
+        raise TargetError(f"max_layers is {max_layers!r}; it must be a positive integer, or None")
     if dtype not in PRECISIONS:
         raise TargetError(f"unknown dtype {dtype!r}; choose one of {', '.join(PRECISIONS)}")

@@ -1,1 +1,1 @@
-"""The proof kernel: it re-derives the error of a stored model from its weights and its source graph, and trusts no other number."""
+"""The proof kernel: it re-derives a stored model's error from its weights and its target, and trusts no other number."""

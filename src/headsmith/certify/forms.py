@@ -1,8 +1,9 @@
 """Affine forms with a radius: what a register or a source node means, as a function of inputs and gates.
 
-A form is   sum over basis nodes n of M_n v_n  +  constant,   where v_n is the exact value of the source node n (the input, or a relu).
-Every matrix and the constant carry a radius that bounds, entry by entry, how far floating point may be from the exact number; the
-radius is absent (None) where the numbers are exact, as they are wherever weights were merely copied.
+A form is   sum over basis nodes n of M_n v_n  +  constant,   where v_n is the exact value of the source node n (the
+            input, or a relu).
+Every matrix and the constant carry a radius that bounds, entry by entry, how far floating point may be from the exact
+number; the radius is absent (None) where the numbers are exact, as they are wherever weights were merely copied.
 """
 
 from __future__ import annotations
@@ -111,6 +112,9 @@ def deviation(left: Form, right: Form, magnitudes: Mapping[int, Array]) -> Array
     """Bound of |left - right| when each basis node n has |v_n| <= magnitudes[n]."""
     result = np.abs(left.constant - right.constant)
     result = upper(result + left.radius + right.radius, 4)
+    missing = [node for node in left.parts.keys() | right.parts.keys() if node not in magnitudes]
+    if missing:
+        return np.full(len(result), np.inf)
     for node in left.parts.keys() | right.parts.keys():
         first, second = left.parts.get(node), right.parts.get(node)
         if first is not None and second is not None and _identical(first, second):

@@ -1,15 +1,16 @@
 """What every register and every source node means: an affine form of the inputs and of the gates that have a head.
 
-Both sides are derived here, independently: the registers' forms from the stored weights, layer by layer; the source's forms from the
-graph, where a gate without a head must be one that cannot cross zero on the domain. Where a head reads a register, the two are compared:
-the difference is the head's `deviation`, an error like any other.
+Both sides are derived here, independently: the registers' forms from the stored weights, layer by layer; the source's
+forms from the graph, where a gate without a head must be one that cannot cross zero on the domain. Where a head reads a
+register, the two are compared: the difference is the head's `deviation`, an error like any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from headsmith.certify.forms import (
     Form,
@@ -27,7 +28,10 @@ from headsmith.core.errors import CertificateError
 from headsmith.core.intervals import Interval
 from headsmith.heads.stream import DATA, Link
 from headsmith.source.graph import Affine, Graph, Input, Relu
+from headsmith.source.sensitivity import Slopes
 from headsmith.transformer.ir import Bank, Transformer
+
+Mask = npt.NDArray[np.bool_]
 
 
 class SourceMeaning:
@@ -36,8 +40,17 @@ class SourceMeaning:
     def __init__(self, graph: Graph, ranges: Sequence[Interval], transformer: Transformer) -> None:
         self.graph, self.ranges = graph, ranges
         self.headed = _headed(graph, transformer)
-        self.magnitudes = {number: found.magnitude for number, found in enumerate(ranges)}
         self._forms: dict[int, Form] = {}
+
+    def slopes(self) -> dict[int, Slopes]:
+        """Chord slopes: anything in [0, 1] for a gate with a head; 1 or 0 for one that cannot cross zero and has
+        none."""
+        found = {}
+        for number, node in enumerate(self.graph.nodes):
+            if isinstance(node, Relu):
+                has_head, active, _ = self._sorted_gates(number, node)
+                found[number] = Slopes(active.astype(np.float64), (active | has_head).astype(np.float64))
+        return found
 
     def form(self, number: int) -> Form:
         """The node's form; computed once, in the order of the graph."""
@@ -71,13 +84,20 @@ class SourceMeaning:
                 return total
             case Relu():
                 return self._gates(number, node)
+            case _:
+                raise CertificateError(f"node {number} is not part of a circuit")
 
     def _gates(self, number: int, node: Relu) -> Form:
-        headed = self.headed.get(number, np.zeros(0, dtype=np.int64))
-        if len(headed) == node.size:
+        has_head, active, _ = self._sorted_gates(number, node)
+        if has_head.all():
             return basis_form(number, node.size)
+        own = image(has_head.astype(np.float64), basis_form(number, node.size))
+        return plus(own, image(active.astype(np.float64), self._forms[node.argument]))
+
+    def _sorted_gates(self, number: int, node: Relu) -> tuple[Mask, Mask, Mask]:
+        """Which gates have a head, are active, are dead; raises if one is neither."""
         found = self.ranges[node.argument]
-        has_head = np.isin(np.arange(node.size), headed)
+        has_head = np.isin(np.arange(node.size), self.headed.get(number, np.zeros(0, dtype=np.int64)))
         active = ~has_head & (found.low >= 0.0)
         dead = ~has_head & ~active & (found.high <= 0.0)
         if not (has_head | active | dead).all():
@@ -86,8 +106,7 @@ class SourceMeaning:
                 f"gate {gate} of node {number} crosses zero on the domain (its argument ranges over "
                 f"[{found.low[gate]:.6g}, {found.high[gate]:.6g}]), but no head computes it"
             )
-        own = image(has_head.astype(np.float64), basis_form(number, node.size))
-        return plus(own, image(active.astype(np.float64), self._forms[node.argument]))
+        return has_head, active, dead
 
 
 def _headed(graph: Graph, transformer: Transformer) -> dict[int, Indices]:
@@ -102,7 +121,9 @@ def _headed(graph: Graph, transformer: Transformer) -> dict[int, Indices]:
         node = graph.nodes[number] if 0 <= number < len(graph.nodes) else None
         components = np.sort(np.concatenate(lists))
         if not isinstance(node, Relu) or components[0] < 0 or components[-1] >= node.size:
-            raise CertificateError(f"a head claims gate {components.tolist()[:3]} of node {number}: there is no such gate")
+            raise CertificateError(
+                f"a head claims gate {components.tolist()[:3]} of node {number}: there is no such gate"
+            )
         if len(np.unique(components)) != len(components):
             raise CertificateError(f"two heads claim the same gate of node {number}")
         headed[number] = components
@@ -150,8 +171,9 @@ class StreamMeaning:
                 self._add(link.register, int(number), weights, components[mine])
 
 
-def gate_deviation(source: SourceMeaning, stream: StreamMeaning, bank: Bank) -> Array:
-    """For each head, a bound of |what it reads - its gate's argument|, both with exact gates before it."""
+def gate_deviation(source: SourceMeaning, stream: StreamMeaning, bank: Bank, magnitudes: Mapping[int, Array]) -> Array:
+    """For each head, a bound of |what it reads - its gate's argument|, both as functions of the same inputs and
+    gates."""
     read = stream.read(bank.read, bank.heads)
     result = np.zeros(bank.heads)
     for number in np.unique(bank.node):
@@ -159,12 +181,12 @@ def gate_deviation(source: SourceMeaning, stream: StreamMeaning, bank: Bank) -> 
         node = source.graph.nodes[int(number)]
         assert isinstance(node, Relu)
         wanted = rows_of(source.form(node.argument), bank.component[mine])
-        result[mine] = deviation(rows_of(read, mine), wanted, source.magnitudes)
+        result[mine] = deviation(rows_of(read, mine), wanted, magnitudes)
     return result
 
 
-def output_deviation(source: SourceMeaning, stream: StreamMeaning) -> Array:
-    """For each output, a bound of |what the read-out reads - the source's output|, with exact gates."""
+def output_deviation(source: SourceMeaning, stream: StreamMeaning, magnitudes: Mapping[int, Array]) -> Array:
+    """For each output, a bound of |what the read-out reads - the source's output|, as functions of the same gates."""
     transformer = stream.transformer
     read = stream.read(transformer.readout, transformer.outputs, transformer.readout_bias)
-    return deviation(read, source.form(source.graph.output), source.magnitudes)
+    return deviation(read, source.form(source.graph.output), magnitudes)

@@ -1,1 +1,7 @@
-"""To be filled."""
+"""Constructive ReLU approximators of functions of one variable: one family a file, each with its inequality."""
+
+from headsmith.circuits.fragment import Fragment
+from headsmith.circuits.options import options
+from headsmith.circuits.registry import build
+
+__all__ = ["Fragment", "build", "options"]

@@ -19,7 +19,10 @@ def frozen(values: Any) -> Array:
 
 
 def frozen_indices(values: Any) -> Indices:
-    """`values` as a read-only array of indices."""
-    array = np.asarray(values, dtype=np.int64).view()
+    """`values` as a read-only array of indices; numbers that are not integers are refused, never rounded."""
+    array = np.asarray(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise ValueError(f"indices must be integers, not {array.dtype}")
+    array = array.astype(np.int64).view()
     array.flags.writeable = False
     return array

@@ -43,7 +43,7 @@ class Interval:
 
 def centre_and_radius(interval: Interval) -> tuple[Array, Array]:
     """A floating-point centre and a radius, rounded up, whose ball holds the interval."""
-    centre = interval.low + 0.5 * (interval.high - interval.low)
+    centre = 0.5 * interval.low + 0.5 * interval.high
     radius = np.maximum(interval.high - centre, centre - interval.low)
     return centre, np.nextafter(radius, np.inf)
 
@@ -63,12 +63,38 @@ def linear_image(weights: Array, interval: Interval) -> Interval:
     count = 1 if weights.ndim == 1 else weights.shape[1]
     image = (weights * centre.T).T if weights.ndim == 1 else weights @ centre
     spread = upper(radius + FLOAT64.gamma(count + 1) * np.abs(centre), 2)
-    return ball(image, magnitude_product(weights, spread) + (count + 1) * FLOAT64.smallest_normal)
+    found = ball(image, magnitude_product(weights, spread) + (count + 1) * FLOAT64.smallest_normal)
+    return _kept_at_zero(weights, interval, found) if found.low.ndim == 1 else found
+
+
+def _kept_at_zero(weights: Array, interval: Interval, found: Interval) -> Interval:
+    """A sum of non-negative products is not negative: undo the outward step there, or stable gates would seem to cross zero."""
+    margin = 1e-9 * (found.high - found.low) + 1e-290
+    low, high = found.low, found.high
+    rows = np.flatnonzero(((low < 0.0) & (low >= -margin)) | ((high > 0.0) & (high <= margin)))
+    if not len(rows):
+        return found
+    low, high = low.copy(), high.copy()
+    if weights.ndim == 1:
+        parts, ends = weights[rows, None], interval[rows, None]
+    else:
+        parts, ends = weights[rows], interval
+    rises, falls = (parts > 0.0), (parts < 0.0)
+    negative = ((rises & (ends.low < 0.0)) | (falls & (ends.high > 0.0))).any(axis=1)
+    positive = ((rises & (ends.high > 0.0)) | (falls & (ends.low < 0.0))).any(axis=1)
+    low[rows] = np.where(negative, low[rows], np.maximum(low[rows], 0.0))
+    high[rows] = np.where(positive, high[rows], np.minimum(high[rows], 0.0))
+    return Interval(low, high)
 
 
 def add(left: Interval, right: Interval) -> Interval:
-    """Encloses every sum of one member of each."""
-    return Interval(np.nextafter(left.low + right.low, -np.inf), np.nextafter(left.high + right.high, np.inf))
+    """Encloses every sum of one member of each; adding zero is exact."""
+    return Interval(_sum(left.low, right.low, -np.inf), _sum(left.high, right.high, np.inf))
+
+
+def _sum(left: Array, right: Array, outwards: float) -> Array:
+    total = left + right
+    return np.where((left == 0.0) | (right == 0.0), total, np.nextafter(total, outwards))
 
 
 def point(values: Array) -> Interval:
@@ -123,7 +149,7 @@ def as_box(domain: Any, names: Sequence[str]) -> Box:
     """Read a domain: a mapping from names, one pair for all inputs, or a sequence of pairs."""
     names = tuple(names)
     if domain is None:
-        raise DomainError(f'no domain was given; give one interval for each of {", ".join(names[:6])}, e.g. (-1, 1)')
+        raise DomainError(f"no domain was given; give one interval for each of {', '.join(names[:6])}, e.g. (-1, 1)")
     if isinstance(domain, Box):
         if domain.size != len(names):
             raise DomainError(f"the domain has {domain.size} intervals and the target {len(names)} inputs")

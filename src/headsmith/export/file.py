@@ -15,22 +15,35 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from headsmith.certify.certificate import PARTS, Certificate
+from headsmith.circuits.assemble import Choice
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import FileFormatError, HeadsmithError
 from headsmith.core.intervals import Box
 from headsmith.core.rounding import PRECISIONS
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import Link, Register
-from headsmith.source.graph import Affine, Graph, Input, Node, Relu, Term
+from headsmith.source.graph import (
+    Affine,
+    Function,
+    Graph,
+    Input,
+    Maximum,
+    Minimum,
+    Node,
+    Product,
+    Quotient,
+    Relu,
+    Term,
+)
 from headsmith.transformer.ir import Layer, Transformer
 
 FORMAT = "headsmith"
@@ -42,6 +55,7 @@ class Contents:
     """What a file holds."""
 
     graph: Graph
+    choices: Mapping[int, Choice]
     box: Box
     transformer: Transformer
     certificate: Certificate
@@ -83,8 +97,17 @@ def read_file(path: str | os.PathLike[str]) -> Contents:
         return _contents(header, lambda name: tensors[name])
     except HeadsmithError as problem:
         raise type(problem)(f"{path}: {problem}") if isinstance(problem, FileFormatError) else problem from None
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as problem:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError) as problem:
         raise FileFormatError(f"{path}: the header is damaged ({type(problem).__name__}: {problem})") from None
+
+
+def _plain(value: Any) -> Any:
+    """Parameters as JSON: numbers, text, lists and objects. Doubles survive exactly."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _umask() -> int:
@@ -132,6 +155,28 @@ def _header(contents: Contents, tensors: dict[str, Any]) -> dict[str, Any]:
                 return {"kind": "affine", "terms": terms, "bias": keep(f"source.{number}.bias", item.bias, np.float64)}
             case Relu():
                 return {"kind": "relu", "argument": item.argument, "size": item.size}
+            case Maximum() | Minimum():
+                kind = "maximum" if isinstance(item, Maximum) else "minimum"
+                return {"kind": kind, "arguments": list(item.arguments), "size": item.size}
+            case Product():
+                return {"kind": "product", "left": item.left, "right": item.right, "size": item.size}
+            case Quotient():
+                return {
+                    "kind": "quotient",
+                    "numerator": item.numerator,
+                    "denominator": item.denominator,
+                    "size": item.size,
+                }
+            case Function():
+                return {
+                    "kind": "function",
+                    "name": item.name,
+                    "argument": item.argument,
+                    "size": item.size,
+                    "parameter": item.parameter,
+                }
+            case _:
+                assert_never(item)
 
     return {
         "version": VERSION,
@@ -139,6 +184,10 @@ def _header(contents: Contents, tensors: dict[str, Any]) -> dict[str, Any]:
         "source": {
             "nodes": [node(number, item) for number, item in enumerate(contents.graph.nodes)],
             "output": contents.graph.output,
+        },
+        "choices": {
+            str(number): {"family": choice.family, "parameters": _plain(choice.parameters)}
+            for number, choice in contents.choices.items()
         },
         "transformer": {
             "inputs": transformer.inputs,
@@ -186,10 +235,24 @@ def _contents(header: dict[str, Any], tensor: Callable[[str], Any]) -> Contents:
                 return Affine(terms, tensor(item["bias"]))
             case "relu":
                 return Relu(int(item["argument"]), int(item["size"]))
+            case "maximum":
+                return Maximum(tuple(int(number) for number in item["arguments"]), int(item["size"]))
+            case "minimum":
+                return Minimum(tuple(int(number) for number in item["arguments"]), int(item["size"]))
+            case "product":
+                return Product(int(item["left"]), int(item["right"]), int(item["size"]))
+            case "quotient":
+                return Quotient(int(item["numerator"]), int(item["denominator"]), int(item["size"]))
+            case "function":
+                parameter = None if item["parameter"] is None else float(item["parameter"])
+                return Function(str(item["name"]), int(item["argument"]), int(item["size"]), parameter)
             case kind:
                 raise FileFormatError(f"unknown source node kind {kind!r}")
 
     graph = Graph(tuple(node(item) for item in header["source"]["nodes"]), int(header["source"]["output"]))
+    choices = {
+        int(number): Choice(str(item["family"]), dict(item["parameters"])) for number, item in header["choices"].items()
+    }
     box = Box(graph.input.names, header["domain"]["low"], header["domain"]["high"])
     stored = header["transformer"]
     if stored["dtype"] not in PRECISIONS:
@@ -206,7 +269,7 @@ def _contents(header: dict[str, Any], tensor: Callable[[str], Any]) -> Contents:
         readout=links(stored["readout"]),
         readout_bias=tensor(stored["readout_bias"]),
     )
-    return Contents(graph, box, transformer, _certificate(header["certificate"]))
+    return Contents(graph, choices, box, transformer, _certificate(header["certificate"]))
 
 
 def _certificate(stored: dict[str, Any]) -> Certificate:

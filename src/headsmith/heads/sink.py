@@ -9,12 +9,14 @@ With b = query_scale * key_scale, data token i scores
 so that, up to the other tokens, the head returns z sigmoid(b z).
 
 Gate lemma.  0 <= relu(z) - z sigmoid(b z) = |z| / (1 + e^{b|z|}) <= min(W(1/e) / b, |z| / 2).
-    With y = b|z| the middle is (1/b) y / (1 + e^y); its derivative vanishes where e^y (y - 1) = 1, that is y = 1 + W(1/e), and the
-    value there is (y - 1)/b = W(1/e)/b.
+    With y = b|z| the middle is (1/b) y / (1 + e^y); its derivative vanishes where e^y (y - 1) = 1, that is y = 1 +
+    W(1/e), and the value there is (y - 1)/b = W(1/e)/b.
 
-Leak lemma.  The other data tokens together weigh at most L = (1 + e^{-position_gain})^bits - 1, because every pattern of differing
-    bits belongs to at most one token and the token itself has z_i's score: the sum over j != i of e^{-gain h_ij} is at most
-    sum_{h >= 1} binomial(bits, h) e^{-gain h}. They move a convex combination of values in [-Z, Z] by at most 2 Z L, whatever b is.
+Leak lemma.  The other data tokens together weigh at most L = (1 + e^{-position_gain})^bits - 1, because every pattern
+             of differing
+    bits belongs to at most one token and the token itself has z_i's score: the sum over j != i of e^{-gain h_ij} is at
+    most sum_{h >= 1} binomial(bits, h) e^{-gain h}. They move a convex combination of values in [-Z, Z] by at most 2 Z
+    L, whatever b is.
 
 The features of query and key, one row each (d_head of them), and the value:
 
@@ -24,8 +26,9 @@ The features of query and key, one row each (d_head of them), and the value:
     offset      KEY * data                            -position_gain * bits / 2 / KEY * data
     value       read . x
 
-KEY = 8 only shares the gains between query and key, so that neither has large weights; a power of two, it rounds nothing. The
-reference token attends to itself, reference_gain above the data tokens, so it stays (almost) zero under full attention too.
+KEY = 8 only shares the gains between query and key, so that neither has large weights; a power of two, it rounds
+nothing. The reference token attends to itself, reference_gain above the data tokens, so it stays (almost) zero under
+full attention too.
 """
 
 from __future__ import annotations
@@ -39,7 +42,6 @@ from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
 from headsmith.core.balls import gate_constant
 from headsmith.core.rounding import EXP_ULPS, FLOAT64, Precision, upper
 from headsmith.heads.stream import Link, position_bits
-
 
 KEY = 8.0
 
@@ -86,7 +88,8 @@ def gate_error(scale: Array, size: Array) -> Array:
 def leak_weight(position_gain: float, tokens: int, disturbance: Array) -> Array:
     """Bound of the total weight of the other data tokens, when rounding moves scores by at most `disturbance`.
 
-    Guarantee: ((1 + e^{-gain})^bits - 1) e^{2 disturbance} <= bits e^{bits e^{-gain}} e^{2 disturbance - gain}, rounded up.
+    Guarantee: ((1 + e^{-gain})^bits - 1) e^{2 disturbance} <= bits e^{bits e^{-gain}} e^{2 disturbance - gain}, rounded
+    up.
     """
     bits = position_bits(tokens)
     if bits == 0:
@@ -99,7 +102,8 @@ def leak_weight(position_gain: float, tokens: int, disturbance: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class ScoreRounding:
-    """How rounding moves the score difference between the token itself and the sink: at most relative |b z| + absolute."""
+    """How rounding moves the score difference between the token itself and the sink: at most relative |b z| +
+    absolute."""
 
     relative: float
     absolute: float
@@ -112,9 +116,9 @@ class ScoreRounding:
 def score_rounding(precision: Precision, tokens: int, position_gain: float) -> ScoreRounding:
     """The rounding of scores, of the subtraction of the largest one, and of exp, as a change of the score difference.
 
-    A score is a sum of feature_count products, of magnitude |b z| and, from the position code, bits * gain in all. Subtracting the
-    maximum rounds a difference once. exp, correct to k ulps, multiplies a weight by at most 1 + 2 k u: between two weights a score change
-    of at most 2 * 2 k u * 1.01.
+    A score is a sum of feature_count products, of magnitude |b z| and, from the position code, bits * gain in all.
+    Subtracting the maximum rounds a difference once. exp, correct to k ulps, multiplies a weight by at most 1 + 2 k u:
+    between two weights a score change of at most 2 * 2 k u * 1.01.
     """
     features = feature_count(tokens)
     relative = precision.gamma(features + 3)
@@ -126,11 +130,12 @@ def score_rounding(precision: Precision, tokens: int, position_gain: float) -> S
 def gate_rounding(rounding: ScoreRounding, scale: Array, size: Array, precision: Precision, tokens: int) -> Array:
     """Bound of what rounding inside the head adds, for |z| <= size, given the pre-activation as computed.
 
-    Guarantee: with t = b z, computed weights are those of t (1 + d) + a, |d| <= relative, |a| <= absolute, both at most 1/4. Since
-    sigmoid'(s) <= e^{-|s|}, and |s| >= 3|t|/4 - 1/4 in between,
+    Guarantee: with t = b z, computed weights are those of t (1 + d) + a, |d| <= relative, |a| <= absolute, both at most
+    1/4. Since sigmoid'(s) <= e^{-|s|}, and |s| >= 3|t|/4 - 1/4 in between,
         |z| |sigmoid(t(1+d)+a) - sigmoid(t)| <= (1/b) (relative y^2 + absolute y) e^{1/4 - 3y/4},   y = b|z|,
-    and y^2 e^{-3y/4} <= 0.9624, y e^{-3y/4} <= 0.4906, e^{1/4} <= 1.2841. The normalisation and the weighted sum of tokens + 1 values round
-    at most 2 tokens + 6 times; weights that underflow lose at most a smallest normal number each. Infinite if the conditions fail.
+    and y^2 e^{-3y/4} <= 0.9624, y e^{-3y/4} <= 0.4906, e^{1/4} <= 1.2841. The normalisation and the weighted sum of
+    tokens + 1 values round at most 2 tokens + 6 times; weights that underflow lose at most a smallest normal number
+    each. Infinite if the conditions fail.
     """
     if not (rounding.relative <= 0.25 and rounding.absolute <= 0.25):
         return np.full_like(size, np.inf)
@@ -142,7 +147,8 @@ def gate_rounding(rounding: ScoreRounding, scale: Array, size: Array, precision:
 
 
 def split_scale(scale: Array, precision: Precision) -> tuple[Array, Array]:
-    """(query_scale, key_scale) with product at least `scale`, both near its square root; the key's is a power of two."""
+    """(query_scale, key_scale) with product at least `scale`, both near its square root; the key's is a power of
+    two."""
     exponent = np.rint(np.log2(scale) / 2.0)
     key = np.exp2(exponent)
     query = np.asarray(scale / key)

@@ -1,6 +1,7 @@
 """The residual stream's vocabulary: registers (named columns) and links (weights between registers and heads).
 
-Nobody writes a column index: weights are attached to names, and `transformer.layout` alone knows which columns a name has.
+Nobody writes a column index: weights are attached to names, and `transformer.layout` alone knows which columns a name
+has.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Register:
 class Link:
     """Weights (to, from) between one register block and a run of heads, inputs or outputs that starts at `first`.
 
-    A vector stands for a diagonal matrix. Read by heads: to = heads, from = register. Written by heads: to = register, from = heads.
+    A vector stands for a diagonal matrix. Read by heads: to = heads, from = register. Written by heads: to = register,
+    from = heads.
     """
 
     register: str

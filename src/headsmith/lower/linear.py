@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headsmith.core.arrays import Array
+from headsmith.core.arrays import Array, Indices
 
 
 def product(left: Array, right: Array) -> Array:
@@ -26,14 +26,14 @@ def applied(weights: Array, vector: Array) -> Array:
     return weights * vector if weights.ndim == 1 else np.asarray(weights @ vector)
 
 
-def select_rows(weights: Array, rows: Array) -> Array:
+def select_rows(weights: Array, rows: Indices) -> Array:
     """Some rows of the matrix; the whole diagonal stays a diagonal."""
     if weights.ndim == 2:
         return weights if len(rows) == len(weights) else weights[rows]
     return weights if len(rows) == len(weights) else np.diag(weights)[rows]
 
 
-def select_columns(weights: Array, columns: Array) -> Array:
+def select_columns(weights: Array, columns: Indices) -> Array:
     """Some columns of the matrix; the whole diagonal stays a diagonal."""
     if weights.ndim == 2:
         return weights if len(columns) == weights.shape[1] else weights[:, columns]

@@ -21,7 +21,8 @@ from headsmith.transformer.ir import Layer, Transformer, reserved_registers
 
 
 def lower(graph: Graph, ranges: Sequence[Interval], *, tokens: int, dtype: Dtype) -> Transformer:
-    """The transformer whose sink heads, in the limit of large scales, compute `graph` exactly (up to rounded weights)."""
+    """The transformer whose sink heads, in the limit of large scales, compute `graph` exactly (up to rounded
+    weights)."""
     reduced = reduce(graph, ranges)
     allocation = allocate(reduced.graph)
     names = _names(reduced.graph, allocation)
@@ -58,7 +59,9 @@ def _first_heads(graph: Graph, allocation: Allocation) -> dict[int, int]:
     return first
 
 
-def _bank(reduced: Reduced, allocation: Allocation, names: dict[int, str], first: dict[int, int], level: int) -> SinkBank:
+def _bank(
+    reduced: Reduced, allocation: Allocation, names: dict[int, str], first: dict[int, int], level: int
+) -> SinkBank:
     gates = [gate for gate in first if allocation.levels[gate] == level]
     read: list[Link] = []
     for gate in gates:
@@ -111,7 +114,8 @@ def _constant(allocation: Allocation, combination: Combination) -> Array:
 
 
 def _names(graph: Graph, allocation: Allocation) -> dict[int, str]:
-    """z1, z2, ...: what the gates of layer 1, 2, ... read; out: what the read-out reads; a letter where there are several."""
+    """z1, z2, ...: what the gates of layer 1, 2, ... read; out: what the read-out reads; a letter where there are
+    several."""
     readers: dict[int, list[int]] = {register: [] for register in allocation.writes}
     for reader, combination in allocation.reads.items():
         for number in combination.parts:
@@ -157,5 +161,7 @@ def _single(values: Array, where: str) -> Array:
     with np.errstate(over="ignore"):
         result = values.astype(np.float32).astype(np.float64)
     if not np.isfinite(result).all():
-        raise TargetError(f"a weight at {where} is {np.abs(values).max():.3g}, beyond float32; compile with dtype='float64'")
+        raise TargetError(
+            f"a weight at {where} is {np.abs(values).max():.3g}, beyond float32; compile with dtype='float64'"
+        )
     return frozen(result)

@@ -1,8 +1,8 @@
 """Gates that cannot cross zero on the domain vanish: an active one is its argument, a dead one is zero.
 
-What remains is a graph of the same function on the domain whose relu nodes hold unstable gates only. An affine node that sums gates
-and passed-through arguments, P = W_U relu + W_A P_A, is split into Q = W_U relu (a running sum that heads write) and P = Q + W_A P_A,
-so that the register allocator can choose between reading P_A and folding it.
+What remains is a graph of the same function on the domain whose relu nodes hold unstable gates only. An affine node
+that sums gates and passed-through arguments, P = W_U relu + W_A P_A, is split into Q = W_U relu (a running sum that
+heads write) and P = Q + W_A P_A, so that the register allocator can choose between reading P_A and folding it.
 """
 
 from __future__ import annotations

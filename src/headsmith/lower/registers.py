@@ -1,24 +1,27 @@
 """Where each affine node lives: in a register that heads add to, on top of an older register, or nowhere at all.
 
-Linear algebra is free in a residual stream, up to the number of weights. For a reduced graph (affine nodes and unstable gates):
+Linear algebra is free in a residual stream, up to the number of weights. For a reduced graph (affine nodes and unstable
+gates):
 
-  home      an affine node that sums gates or inputs directly gets a register block. The embedding and the heads that compute its gates
-            write it; its bias is the register's initial value.
-  in place  z' = D z + (gates), D diagonal, takes over z's register where nobody reads z any more when the first of these gates writes.
-            Running sums of deep circuits stay one column wide and their weights stay O(1) for each gate.
-  virtual   an affine function of other affine nodes is read directly from their registers, twice (query and value), or folded
-            into writes: whichever has fewer weights.
+  home      an affine node that sums gates or inputs directly gets a register block. The embedding and the heads that
+            compute its gates write it; its bias is the register's initial value.
+  in place  z' = D z + (gates), D diagonal, takes over z's register where nobody reads z any more when the first of
+            these gates writes. Running sums of deep circuits stay one column wide and their weights stay O(1) for each
+            gate.
+  virtual   an affine function of other affine nodes is read directly from their registers, twice (query and value), or
+            folded into writes: whichever has fewer weights.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.lower.linear import applied, product, total
-from headsmith.source.graph import Affine, Graph, Input, Relu
+from headsmith.source.graph import Affine, Graph, Input, Relu, Term
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +79,11 @@ class _Allocator:
                 self.flattenings[number] = Combination({number: np.ones(node.size)}, np.zeros(node.size))
         return self.flattenings[number]
 
-    def _substitute(self, node: Affine, meaning: object) -> Combination:
+    def _substitute(self, node: Affine, meaning: Callable[[int], Combination]) -> Combination:
         parts: dict[int, Array] = {}
         constant = np.asarray(node.bias)
         for term in node.terms:
-            inner: Combination = meaning(term.node)  # type: ignore[operator]
+            inner = meaning(term.node)
             constant = constant + applied(term.weights, inner.constant)
             for source, weights in inner.parts.items():
                 added = _scaled(term.weights, weights)
@@ -180,7 +183,7 @@ def _with_ancestors(graph: Graph, read: dict[int, int], levels: dict[int, int]) 
     return sorted(wanted)
 
 
-def _running_term(graph: Graph, node: Affine):  # type: ignore[no-untyped-def]
+def _running_term(graph: Graph, node: Affine) -> Term | None:
     """The one term D z with z affine and D diagonal without zeros, where the other terms are gates."""
     affine = [term for term in node.terms if isinstance(graph.nodes[term.node], Affine)]
     if len(affine) != 1 or not affine[0].diagonal or not np.all(affine[0].weights != 0.0):
@@ -189,7 +192,14 @@ def _running_term(graph: Graph, node: Affine):  # type: ignore[no-untyped-def]
     return affine[0] if len(gates) == len(node.terms) - 1 and gates else None
 
 
-def _predecessor(graph, node, levels, last_read, homes, taken):  # type: ignore[no-untyped-def]
+def _predecessor(
+    graph: Graph,
+    node: Affine,
+    levels: dict[int, int],
+    last_read: dict[int, int],
+    homes: dict[int, Home],
+    taken: set[int],
+) -> Term | None:
     """The running term whose register this node may take over: nobody reads it after these gates start to write."""
     term = _running_term(graph, node)
     if term is None or term.node not in homes or term.node in taken:

@@ -1,8 +1,9 @@
 """The default runner: softmax attention in numpy, in the model's dtype, over batches of token sequences.
 
-It evaluates the transformer and nothing else: scores from queries and keys, softmax over all tokens (or over the earlier ones), weighted
-values, output maps added to the residual stream. It only avoids multiplying by zeros: registers are kept apart, and the scores that all
-heads of a bank share (position code, reference token) are computed once. Memory stays bounded: attention goes chunk by chunk.
+It evaluates the transformer and nothing else: scores from queries and keys, softmax over all tokens (or over the
+earlier ones), weighted values, output maps added to the residual stream. It only avoids multiplying by zeros: registers
+are kept apart, and the scores that all heads of a bank share (position code, reference token) are computed once. Memory
+stays bounded: attention goes chunk by chunk.
 """
 
 from __future__ import annotations
@@ -92,7 +93,13 @@ def embed(transformer: Transformer, inputs: Any) -> Stream:
 
 
 def _sink_outputs(
-    transformer: Transformer, bank: SinkBank, stream: Stream, causal: bool, number: int, first: int, observe: Observer | None
+    transformer: Transformer,
+    bank: SinkBank,
+    stream: Stream,
+    causal: bool,
+    number: int,
+    first: int,
+    observe: Observer | None,
 ) -> Any:
     dtype = np.dtype(transformer.dtype)
     batch, size, _ = stream[DATA].shape

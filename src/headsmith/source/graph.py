@@ -10,9 +10,9 @@
              | Quotient node / node
              | Function name(node)            a named function of one variable, see core.functions
 
-All but Affine act component by component. A node is a vector, whatever its width: a layer of a thousand neurons is one Affine and one Relu.
-The semantics is exact real arithmetic on the stored doubles. `weights` is a matrix (to, from), or a vector that stands for a diagonal
-matrix. A graph of Input, Affine and Relu nodes alone is a circuit.
+All but Affine act component by component. A node is a vector, whatever its width: a layer of a thousand neurons is one
+Affine and one Relu. The semantics is exact real arithmetic on the stored doubles. `weights` is a matrix (to, from), or
+a vector that stands for a diagonal matrix. A graph of Input, Affine and Relu nodes alone is a circuit.
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ class Quotient:
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """A named function of one variable, applied to every component of `argument`; `parameter` is the exponent of "power"."""
+    """A named function of one variable, applied to every component of `argument`; `parameter` is the exponent of
+    "power"."""
 
     name: str
     argument: int

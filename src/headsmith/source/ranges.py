@@ -1,28 +1,193 @@
-"""Interval propagation: where each node's exact value can lie when the inputs range over the domain box."""
+"""Interval propagation: where each node's exact value can lie when the inputs range over the domain box.
 
+Term by term, intervals forget that x * x - x + 1 reads the same x three times. Three things remember it:
+  columns    column 0 of every range is the whole box, the others are cells that cover it; the hull of the cells trims
+             column 0, and column 0 trims the cells (it holds for each of them, so that is sound)
+  rounding   results that are doubles are not widened (core.directed), so a range that touches 0 still touches it
+  sharing    sums of gates, maxima and minima of one argument are bounded as functions of it (source.piecewise)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
 from typing import assert_never
 
+import numpy as np
+
+from headsmith.core.directed import divided, intersected, multiplied, squared
+from headsmith.core.errors import DomainError
+from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Box, Interval, add, linear_image, point
-from headsmith.source.graph import Affine, Graph, Input, Relu
+from headsmith.source.describe import describe, number
+from headsmith.source.graph import Affine, Function, Graph, Input, Maximum, Minimum, Node, Product, Quotient, Relu
+from headsmith.source.piecewise import Forms, affine_range
+
+COARSE_HALVINGS, FINE_HALVINGS = 7, 12
+"""How often the box is cut in two: at first, and where that does not show that a formula is defined everywhere."""
 
 
 def ranges(graph: Graph, box: Box) -> tuple[Interval, ...]:
     """One interval vector for each node.
 
-    Guarantee: for every input in `box`, each component of each node's exact value lies in its interval.
+    Guarantee: for every input in `box`, each component of each node's exact value lies in its interval. Raises
+    DomainError, naming the expression and its interval, where a value may not be defined or not be a finite double.
     """
+    if all(isinstance(node, Input | Relu) or _one_term(node) for node in graph.nodes):
+        return _chain_ranges(graph, box)
+    if not any(isinstance(node, Function | Product | Quotient) for node in graph.nodes):
+        return _Propagation(graph, box, 0).result()
+    try:
+        return _Propagation(graph, box, COARSE_HALVINGS).result()
+    except DomainError:
+        return _Propagation(graph, box, FINE_HALVINGS).result()
+
+
+def _one_term(node: Node) -> bool:
+    return isinstance(node, Affine) and len(node.terms) <= 1
+
+
+def _chain_ranges(graph: Graph, box: Box) -> tuple[Interval, ...]:
+    """Plain propagation, for layered networks of any width: they read no node twice and are defined everywhere."""
     found: list[Interval] = []
     for node in graph.nodes:
         match node:
             case Input():
                 found.append(box.interval)
             case Affine():
-                total = point(node.bias)
-                for term in node.terms:
-                    total = add(total, linear_image(term.weights, found[term.node]))
-                found.append(total)
+                found.append(_plain_affine(node, {term.node: found[term.node] for term in node.terms}))
             case Relu():
                 found.append(found[node.argument].relu())
             case _:
-                assert_never(node)
+                raise AssertionError(f"a chain has no {type(node).__name__}")
     return tuple(found)
+
+
+def _plain_affine(node: Affine, found: Mapping[int, Interval]) -> Interval:
+    """Term by term; ranges are vectors, or matrices with columns."""
+    columns = [1] * (max((found[term.node].low.ndim for term in node.terms), default=1) - 1)
+    total = point(node.bias.reshape(-1, *columns))
+    for term in node.terms:
+        total = add(total, linear_image(term.weights, found[term.node]))
+    return total
+
+
+def _extremum(node: Maximum | Minimum, found: list[Interval]) -> Interval:
+    pick = np.maximum if isinstance(node, Maximum) else np.minimum
+    lows, highs = ([getattr(found[a], end) for a in node.arguments] for end in ("low", "high"))
+    return Interval(pick.reduce(lows), pick.reduce(highs))
+
+
+class _Propagation:
+    """Ranges (size, columns) of every node in turn."""
+
+    def __init__(self, graph: Graph, box: Box, halvings: int) -> None:
+        self.graph = graph
+        self.forms = Forms(graph)
+        self.inputs = _columns(box, halvings)
+        self.found: list[Interval] = []
+
+    def result(self) -> tuple[Interval, ...]:
+        for place, node in enumerate(self.graph.nodes):
+            with np.errstate(over="ignore", invalid="ignore"):
+                range_ = _trimmed(self._range(place, node))
+            finite = np.isfinite(range_.low[:, 0]) & np.isfinite(range_.high[:, 0])
+            if not finite.all():
+                self._refuse_overflow(place, int(np.argmin(finite)))
+            self.found.append(range_)
+        return tuple(range_[:, 0] for range_ in self.found)
+
+    def _range(self, place: int, node: Node) -> Interval:
+        found = self.found
+        match node:
+            case Input():
+                return self.inputs
+            case Affine():
+                return self._affine(place, node)
+            case Relu():
+                return found[node.argument].relu()
+            case Maximum() | Minimum():
+                return _extremum(node, found)
+            case Product():
+                left, right = found[node.left], found[node.right]
+                return squared(left) if node.left == node.right else multiplied(left, right)
+            case Quotient():
+                self._refuse_zero(node)
+                return divided(found[node.numerator], found[node.denominator])
+            case Function():
+                return self._function(place, node)
+            case _:
+                assert_never(node)
+
+    def _affine(self, place: int, node: Affine) -> Interval:
+        if self.forms.small(node):
+            rows = [affine_range(self.forms, self.graph, place, row, self.found) for row in range(node.size)]
+            columns = self.inputs.low.shape[1]
+            low, high = (np.stack([np.broadcast_to(getattr(r, end), columns) for r in rows]) for end in ("low", "high"))
+            return Interval(low, high)
+        cells = _plain_affine(node, {term.node: self.found[term.node] for term in node.terms})
+        whole = _plain_affine(node, {term.node: self.found[term.node][:, 0] for term in node.terms})
+        low = np.concatenate([whole.low[:, None], cells.low[:, 1:]], axis=1)
+        return Interval(low, np.concatenate([whole.high[:, None], cells.high[:, 1:]], axis=1))
+
+    def _function(self, place: int, node: Function) -> Interval:
+        if node.name not in FUNCTIONS:
+            raise DomainError(
+                f"{describe(self.graph, place)}: there is no function named {node.name!r} in this process"
+            )
+        function, argument = FUNCTIONS[node.name], self.found[node.argument]
+        domain = function.domain(node.parameter)
+        inside = domain.covers(argument.low[:, 0], argument.high[:, 0])
+        if not inside.all():
+            component = int(np.argmin(inside))
+            what, part = {
+                "reciprocal": ("division", "denominator"),
+                "power": (f"x**{number(node.parameter or 0.0)}", "base"),
+            }.get(node.name, (node.name, "argument"))
+            interval, text = _interval_text(argument, component), describe(self.graph, place, component)
+            raise DomainError(f"{text}: its {part} ranges over {interval}, but {what} needs {domain.needs}")
+        return Interval(*function.enclose(argument.low, argument.high, 0, node.parameter))
+
+    def _refuse_zero(self, node: Quotient) -> None:
+        denominator = self.found[node.denominator]
+        zero = (denominator.low[:, 0] <= 0.0) & (denominator.high[:, 0] >= 0.0)
+        if zero.any():
+            component = int(np.argmax(zero))
+            text = describe(self.graph, len(self.found), component)
+            interval = _interval_text(denominator, component)
+            raise DomainError(
+                f"{text}: its denominator ranges over {interval}, but division needs numbers other than 0"
+            )
+
+    def _refuse_overflow(self, place: int, component: int) -> None:
+        text = describe(self.graph, place, component)
+        raise DomainError(f"{text}: its values overflow double precision on this domain; choose a smaller domain")
+
+
+def _trimmed(range_: Interval) -> Interval:
+    """Column 0 (the whole box) cut down to the hull of the others, and the others cut down to column 0."""
+    if range_.low.shape[1] == 1:
+        return range_
+    whole = Interval(range_.low[:, :1], range_.high[:, :1])
+    cells = Interval(range_.low[:, 1:].min(axis=1, keepdims=True), range_.high[:, 1:].max(axis=1, keepdims=True))
+    whole = intersected(cells, whole)
+    return intersected(Interval(range_.low, range_.high), whole)
+
+
+def _columns(box: Box, halvings: int) -> Interval:
+    """The box, and cells that cover it: the wide inputs are cut in two in turn, `halvings` times in all."""
+    wide = np.flatnonzero(box.high > box.low)
+    halvings = halvings if len(wide) else 0
+    cuts = np.bincount(wide[np.arange(halvings) % max(len(wide), 1)], minlength=box.size)
+    low, high = (np.repeat(end[:, None], 1 + 2**halvings, axis=1) for end in (box.low, box.high))
+    cells = np.arange(2**halvings)
+    for coordinate in np.flatnonzero(cuts):
+        count = 2 ** int(cuts[coordinate])
+        knots = np.linspace(box.low[coordinate], box.high[coordinate], count + 1)
+        low[coordinate, 1:], high[coordinate, 1:] = knots[cells % count], knots[cells % count + 1]
+        cells = cells // count
+    return Interval(low, high)
+
+
+def _interval_text(range_: Interval, component: int) -> str:
+    low, high = float(range_.low[component, 0]), float(range_.high[component, 0])
+    return f"[{low:.6g}, {high:.6g}]"

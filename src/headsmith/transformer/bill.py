@@ -13,7 +13,8 @@ from headsmith.transformer.ir import Transformer, arrays, width
 
 @dataclass(frozen=True)
 class Bill:
-    """Sizes of the model. `parameters` counts dense matrices, `nonzeros` their non-zero entries; `max_score` is a bound."""
+    """Sizes of the model. `parameters` counts dense matrices, `nonzeros` their non-zero entries; `max_score` is a
+    bound."""
 
     layers: int
     heads: int
@@ -33,7 +34,8 @@ def bill(transformer: Transformer, max_score: float) -> Bill:
     d_model, tokens = width(transformer), transformer.tokens
     features = feature_count(tokens)
     per_head = d_model * (2 * features + 2)
-    constants = 2 + tokens * position_bits(tokens)
+    # The flag of the reference token and the position code; the flag of data tokens stands in the embedding's bias.
+    constants = 1 + tokens * position_bits(tokens)
     return Bill(
         layers=len(transformer.layers),
         heads=sum(heads),
@@ -46,7 +48,7 @@ def bill(transformer: Transformer, max_score: float) -> Bill:
         + d_model * transformer.outputs
         + transformer.outputs
         + constants,
-        nonzeros=_nonzeros(transformer) + constants,
+        nonzeros=_nonzeros(transformer) + 1 + constants,
         max_weight=_max_weight(transformer),
         max_score=max_score,
     )
@@ -54,7 +56,8 @@ def bill(transformer: Transformer, max_score: float) -> Bill:
 
 def _nonzeros(transformer: Transformer) -> int:
     bits = position_bits(transformer.tokens)
-    # Besides the read (once in W_Q, once in W_V): the key's slope, the reference pair, the position pairs, the offset pair.
+    # Besides the read (once in W_Q, once in W_V): the key's slope, the reference pair, the position pairs, the offset
+    # pair.
     features = 3 + (2 * bits + 2 if transformer.tokens > 1 else 0)
     count = sum(link.nonzeros for link in (*transformer.embedding, *transformer.readout))
     count += sum(int(np.count_nonzero(value)) for value in transformer.initial.values())

@@ -109,11 +109,14 @@ def arrays(transformer: Transformer) -> Iterator[tuple[str, Array]]:
 
 
 def check(transformer: Transformer) -> None:
-    """Raise CertificateError unless shapes fit, names exist, constants are never written and numbers are of the dtype."""
+    """Raise CertificateError unless shapes fit, names exist, constants are never written and numbers are of the
+    dtype."""
     if len(transformer.sizes) != len(transformer.registers):
         raise CertificateError("two registers have the same name")
     if transformer.tokens < 1 or transformer.inputs < 1 or transformer.outputs < 1:
         raise CertificateError("a transformer needs at least one token, one input and one output")
+    if transformer.dtype not in PRECISIONS:
+        raise CertificateError(f"unknown dtype {transformer.dtype!r}")
     reserved = reserved_registers(transformer.tokens)
     if tuple(r for r in transformer.registers if r.name in RESERVED) != reserved:
         raise CertificateError(f"the constant registers must be {', '.join(r.name for r in reserved)}")
@@ -146,6 +149,8 @@ def _check_bank(transformer: Transformer, bank: Bank, where: str) -> None:
 
 
 def _check_read(transformer: Transformer, link: Link, readers: int, where: str) -> None:
+    if link.register in (REFERENCE, POSITION):
+        raise CertificateError(f"{where}: the register {link.register} tells tokens apart; only scores may use it")
     size = transformer.sizes.get(link.register)
     fits = link.weights.ndim in (1, 2) and link.columns == size and link.first >= 0
     if not fits or link.first + link.rows > readers:

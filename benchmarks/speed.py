@@ -1,0 +1,126 @@
+"""How long and how much memory compile + certify + save takes, against the network itself.
+
+ratio     time over one batch-1000 forward pass of the source network in numpy, same process      limit 10
+memory    peak memory, weights included, over the bytes of the network's weights                  limit 6
+growth    time against parameters from 1e4 to 1e7: linear fit, and the log-log slope
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+import headsmith as hs
+
+WIDTHS = (784, 1024, 1024, 1024, 10)
+ERROR = 1e-3
+
+
+def random_network(*widths: int, seed: int = 0) -> hs.Network:
+    random = np.random.default_rng(seed)
+    return hs.Network(
+        [
+            (random.standard_normal((after, before)) * np.sqrt(2.0 / before), 0.1 * random.standard_normal(after))
+            for before, after in pairwise(widths)
+        ]
+    )
+
+
+def forward(layers: list[tuple[np.ndarray, np.ndarray]], values: np.ndarray) -> np.ndarray:
+    """The source network in plain numpy."""
+    for index, (weights, bias) in enumerate(layers):
+        values = (np.maximum(values, 0.0) if index else values) @ weights.T + bias
+    return values
+
+
+def best(action: Callable[[], object], repeats: int) -> float:
+    """The shortest of several times, in seconds."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def compile_and_save(network: hs.Network, folder: str, error: float = ERROR) -> None:
+    hs.compile(network, (0.0, 1.0), error).save(os.path.join(folder, "model.safetensors"))
+
+
+def ratio(folder: str) -> None:
+    network = random_network(*WIDTHS)
+    inputs = np.random.default_rng(1).random((1000, WIDTHS[0]))
+    pass_time = best(lambda: forward(list(network.layers), inputs), 7)
+    compile_time = best(lambda: compile_and_save(network, folder), 5)
+    print(f"one batch-1000 forward pass of {network!r}: {1e3 * pass_time:.0f} ms")
+    print(
+        f"compile + certify + save: {1e3 * compile_time:.0f} ms, {compile_time / pass_time:.1f} times that (limit 10)"
+    )
+
+
+def memory(folder: str) -> None:
+    """Peaks above what the network itself holds: what Python allocates, and (on Linux) what the process occupies."""
+    network = random_network(*WIDTHS)
+    weights = 8 * network.parameters
+    resident = _peak_resident(lambda: compile_and_save(network, folder))
+    tracemalloc.start()
+    compile_and_save(network, folder)
+    allocated = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    print(f"\nweights {weights / 2**20:.0f} MiB; peak above them: allocated {allocated / 2**20:.0f} MiB", end="")
+    print("" if resident is None else f", resident {resident / 2**20:.0f} MiB")
+    peak = max(allocated, resident or 0) + weights
+    print(f"peak memory, weights included: {peak / weights:.1f} times the weights (limit 6)")
+
+
+def _peak_resident(action: Callable[[], object]) -> int | None:
+    """How far resident memory rises above its present level during `action`; None where the system cannot say."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+        before = _status("VmRSS")
+        action()
+        return max(0, _status("VmHWM") - before)
+    except OSError:
+        return None
+
+
+def _status(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
+
+
+def growth(folder: str) -> None:
+    parameters, times = [], []
+    print("\nparameters   seconds   microseconds per 1000 parameters")
+    for size in np.geomspace(1e4, 1e7, 7):
+        width = round((size / 2.0) ** 0.5)
+        network = random_network(width, width, width, 10)
+        seconds = best(lambda network=network: compile_and_save(network, folder, 1.0), 3)  # type: ignore[misc]
+        parameters.append(network.parameters)
+        times.append(seconds)
+        print(f"{network.parameters:10,d}   {seconds:7.4f}   {1e9 * seconds / network.parameters:7.1f}")
+    x, y = np.array(parameters), np.array(times)
+    slope, start = np.polyfit(x, y, 1)
+    explained = 1.0 - np.sum((y - start - slope * x) ** 2) / np.sum((y - y.mean()) ** 2)
+    print(f"fit: {1e3 * start:.1f} ms + {1e9 * slope:.1f} ns per parameter, R^2 = {explained:.4f}")
+    upper = x >= 1e5
+    exponent = np.polyfit(np.log(x[upper]), np.log(y[upper]), 1)[0]
+    print(f"log-log slope from 1e5 parameters: {exponent:.2f}")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        ratio(folder)
+        memory(folder)
+        growth(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""python -m headsmith: the command line."""
+
+from headsmith.cli import main
+
+main()

@@ -1,0 +1,230 @@
+"""From a target graph to a circuit: every non-linear node becomes affine and relu nodes, by a stated choice for each.
+
+    Relu, Maximum, Minimum    exact: max(a, b) = b + relu(a - b), min(a, b) = a - relu(a - b), one shared gate; more
+                              arguments by a tree
+    Function                  a circuit of one variable (a fragment), spliced in at its argument
+    Product                   x y = ((c x + y)^2 - (c x - y)^2) / (4 c), two fragments of the square; c a power of two
+                              balances the widths
+    Quotient                  x / y = ((x + Z)^2 - (x - Z)^2) / (4 Z y), two perspectives y q(s / y) ~ s^2 / y of
+                              fragments q of the square on the range of s / y, s = x +- Z; Z a power of two. In a
+                              perspective every constant is multiplied by y > 0: relu(y v) = y relu(v)
+
+The result is a function of the target graph and the choices alone: the proof kernel rebuilds it and never reads a
+circuit from a file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, assert_never
+
+import numpy as np
+
+from headsmith.circuits.fragment import Fragment
+from headsmith.core.arrays import Array
+from headsmith.core.errors import TargetError
+from headsmith.source.graph import (
+    Affine,
+    Builder,
+    Function,
+    Graph,
+    Input,
+    Maximum,
+    Minimum,
+    Product,
+    Quotient,
+    Relu,
+    needed,
+)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How one non-linear node is approximated: a family's name and the parameters that rebuild its circuit."""
+
+    family: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Splice:
+    """A fragment inside the circuit: fragment node k stands at circuit node first + k - 1, once for each component.
+
+    `part` tells the two halves of a product or quotient apart. With `scale`, a circuit node V, it is the perspective V
+    q(u / V).
+    """
+
+    target: int
+    part: str
+    fragment: Fragment
+    argument: int
+    first: int
+    scale: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Extremum:
+    """A circuit node that is exactly the maximum or minimum of two others."""
+
+    node: int
+    largest: bool
+    left: int
+    right: int
+
+
+@dataclass(frozen=True, eq=False)
+class Assembly:
+    """The circuit, where each target node lives in it, and what was spliced in."""
+
+    circuit: Graph
+    places: Mapping[int, int]
+    splices: tuple[Splice, ...]
+    extrema: tuple[Extremum, ...]
+
+
+def is_circuit(graph: Graph) -> bool:
+    """Whether the graph has affine and relu nodes alone."""
+    return all(isinstance(node, Input | Affine | Relu) for node in graph.nodes)
+
+
+def fragment_of(family: str, parameters: Mapping[str, Any]) -> Fragment:
+    """The fragment of a choice; the same object for the same choice, so that what is proven of it is proven once."""
+    return _fragment_of(family, json.dumps(parameters, sort_keys=True))
+
+
+@lru_cache(maxsize=4096)
+def _fragment_of(family: str, parameters: str) -> Fragment:
+    from headsmith.circuits.registry import build
+
+    return build(family, json.loads(parameters))
+
+
+def assemble(target: Graph, choices: Mapping[int, Choice]) -> Assembly:
+    """Build the circuit of `target`; `choices` has an entry for every Function, Product and Quotient node."""
+    if is_circuit(target):
+        return Assembly(target, {number: number for number in range(len(target.nodes))}, (), ())
+    return _Assembler(target, choices).result()
+
+
+class _Assembler:
+    def __init__(self, target: Graph, choices: Mapping[int, Choice]) -> None:
+        self.target, self.choices = target, choices
+        self.builder = Builder(target.input.names)
+        self.places: dict[int, int] = {}
+        self.splices: list[Splice] = []
+        self.extrema: list[Extremum] = []
+        self.gates: dict[tuple[int, int], int] = {}
+
+    def result(self) -> Assembly:
+        for number in needed(self.target, self.target.output):
+            self.places[number] = self._place(number)
+        circuit = self.builder.graph(self.places[self.target.output])
+        return Assembly(circuit, self.places, tuple(self.splices), tuple(self.extrema))
+
+    def _place(self, number: int) -> int:
+        node, builder, places = self.target.nodes[number], self.builder, self.places
+        match node:
+            case Input():
+                return builder.input
+            case Affine():
+                return builder.affine([(places[term.node], term.weights) for term in node.terms], node.bias)
+            case Relu():
+                return builder.relu(places[node.argument])
+            case Maximum() | Minimum():
+                return self._tree([places[argument] for argument in node.arguments], isinstance(node, Maximum))
+            case Function():
+                return self._splice(number, "", self._fragment(number), places[node.argument])
+            case Product():
+                return self._product(number, node)
+            case Quotient():
+                return self._quotient(number, node)
+            case _:
+                assert_never(node)
+
+    def _choice(self, number: int) -> Choice:
+        if number not in self.choices:
+            raise TargetError(f"no circuit was chosen for node {number}")
+        return self.choices[number]
+
+    def _fragment(self, number: int) -> Fragment:
+        choice = self._choice(number)
+        return fragment_of(choice.family, choice.parameters)
+
+    def _tree(self, nodes: list[int], largest: bool) -> int:
+        while len(nodes) > 1:
+            pairs = zip(nodes[::2], nodes[1::2], strict=False)
+            nodes = [self._pair(left, right, largest) for left, right in pairs] + nodes[len(nodes) // 2 * 2 :]
+        return nodes[0]
+
+    def _pair(self, left: int, right: int, largest: bool) -> int:
+        ones = np.ones(self.builder.size(left))
+        if (left, right) not in self.gates:
+            difference = self.builder.affine([(left, ones), (right, -ones)], np.zeros(len(ones)))
+            self.gates[left, right] = self.builder.relu(difference)
+        gate = self.gates[left, right]
+        kept, sign = (right, ones) if largest else (left, -ones)
+        node = self.builder.affine([(kept, ones), (gate, sign)], np.zeros(len(ones)))
+        self.extrema.append(Extremum(node, largest, left, right))
+        return node
+
+    def _product(self, number: int, node: Product) -> int:
+        parameters = self._choice(number).parameters
+        balance = float(parameters["balance"])
+        left, right = self.places[node.left], self.places[node.right]
+        halves = []
+        for part, sign in (("plus", 1.0), ("minus", -1.0)):
+            size = np.ones(node.size)
+            total = self.builder.affine([(left, balance * size), (right, sign * size)], np.zeros(node.size))
+            halves.append(self._splice(number, part, fragment_of("square", parameters[part]), total))
+        quarter = np.full(node.size, 0.25 / balance)
+        return self.builder.affine([(halves[0], quarter), (halves[1], -quarter)], np.zeros(node.size))
+
+    def _quotient(self, number: int, node: Quotient) -> int:
+        parameters = self._choice(number).parameters
+        sign, shift = float(parameters["sign"]), float(parameters["shift"])
+        one = np.ones(node.size)
+        numerator, denominator = self.places[node.numerator], self.places[node.denominator]
+        if sign < 0.0:
+            denominator = self.builder.affine([(denominator, -one)], 0.0 * one)
+        halves = []
+        for part, direction in (("plus", shift), ("minus", -shift)):
+            shifted = self.builder.affine([(numerator, sign * one)], direction * one)
+            halves.append(self._splice(number, part, fragment_of("square", parameters[part]), shifted, denominator))
+        quarter = one * (0.25 / shift)
+        return self.builder.affine([(halves[0], quarter), (halves[1], -quarter)], 0.0 * one)
+
+    def _splice(self, number: int, part: str, fragment: Fragment, argument: int, scale: int | None = None) -> int:
+        """Copy the fragment for every component of the argument."""
+        copies = self.builder.size(argument)
+        first = 0
+        names = {0: argument}
+        for place, node in enumerate(fragment.graph.nodes):
+            match node:
+                case Input():
+                    continue
+                case Relu():
+                    names[place] = self.builder.relu(names[node.argument])
+                case Affine():
+                    terms = [(names[term.node], _repeated(term.weights, copies)) for term in node.terms]
+                    bias = np.tile(node.bias, copies)
+                    if scale is not None and node.bias.any():
+                        terms.append((scale, _repeated(node.bias[:, None], copies)))
+                        bias = 0.0 * bias
+                    names[place] = self.builder.affine(terms, bias)
+                case _:
+                    raise TargetError("a fragment has affine and relu nodes only")
+            first = first or names[place]
+        self.splices.append(Splice(number, part, fragment, argument, first, scale))
+        return names[fragment.graph.output]
+
+
+def _repeated(weights: Array, copies: int) -> Array:
+    """The weights of `copies` equal blocks side by side; single numbers become a diagonal."""
+    if weights.ndim == 1:
+        return np.tile(weights, copies)
+    if weights.shape == (1, 1):
+        return np.full(copies, weights[0, 0])
+    return weights if copies == 1 else np.asarray(np.kron(np.eye(copies), weights), dtype=np.float64)

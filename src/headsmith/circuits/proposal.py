@@ -1,0 +1,42 @@
+"""A fragment that is not built yet: what it would cost, and how to build it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from headsmith.circuits.fragment import Fragment
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """`make` builds a fragment with so many gates at such a depth."""
+
+    gates: int
+    depth: int
+    make: Callable[[], Fragment]
+
+
+def cheapest(proposals: Iterable[Proposal], max_depth: int | None = None) -> list[Proposal]:
+    """Those that no other beats in both gates and depth, fewest gates first."""
+    front: list[Proposal] = []
+    for proposal in sorted(proposals, key=lambda each: (each.gates, each.depth)):
+        fits = max_depth is None or proposal.depth <= max_depth
+        if fits and (not front or proposal.depth < front[-1].depth):
+            front.append(proposal)
+    return front
+
+
+def smallest(passes: Callable[[int], bool], guess: float, largest: int = 1 << 20) -> int | None:
+    """The least count that passes, near `guess` (which should pass or nearly so); None where there is none in reach."""
+    if not guess <= largest:
+        return None
+    count = max(int(guess) + 1, 1)
+    if passes(count):
+        while count > 1 and passes(count - 1):
+            count -= 1
+        return count
+    for count in range(count + 1, count + 4 + count // 8):
+        if passes(count):
+            return count
+    return None

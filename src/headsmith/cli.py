@@ -1,0 +1,279 @@
+"""The command line: parse, call, print. Whatever is heavy is imported inside the command that needs it.
+
+Every command takes --json and then prints one JSON object on standard output and nothing else, with the names of the
+Python interface. An error is one message on standard error (or {"error": {"kind", "message"}}): exit code 1, or 2 if
+the command itself was misspelt.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from headsmith import __version__
+from headsmith.core.errors import HeadsmithError
+
+if TYPE_CHECKING:
+    from headsmith.core.rounding import Dtype
+    from headsmith.report.claims import Checked, Claim
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _in_a_folder(_context: click.Context, _parameter: click.Parameter, path: str | None) -> str | None:
+    """Refuse an output file whose folder does not exist, before any work is done."""
+    if path is not None and not os.path.isdir(os.path.dirname(path) or "."):
+        raise click.BadParameter(f"{path}: the folder does not exist")
+    return path
+
+
+def output_option(text: str, required: bool = False) -> Callable[[Command], Command]:
+    """-o FILE."""
+    kind = click.Path(dir_okay=False)
+    return click.option("-o", "--output", type=kind, required=required, callback=_in_a_folder, help=text)
+
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+file_argument = click.argument("file", type=click.Path(dir_okay=False))
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="headsmith")
+def commands() -> None:
+    """Compile ReLU networks into softmax transformers, with a proof of the error and a bill of the cost."""
+
+
+@commands.command("compile", short_help="Compile a network into a transformer.")
+@click.argument("target")
+@click.option(
+    "--domain", multiple=True, required=True, metavar="[NAME=]LOW:HIGH", help="For all inputs, or for one; repeatable."
+)
+@click.option("--error", type=float, default=1e-6, show_default=True, help="The error that must be proven.")
+@click.option("--recipe", default="auto", show_default=True, help="How non-linear nodes become heads.")
+@click.option("--tokens", type=int, default=1, show_default=True, help="Data tokens in one sequence, at most.")
+@click.option("--dtype", type=click.Choice(["float64", "float32"]), default="float64", show_default=True)
+@output_option("Where to save the model (.safetensors).")
+@as_json_option
+def compile_command(
+    target: str,
+    domain: tuple[str, ...],
+    error: float,
+    recipe: str,
+    tokens: int,
+    dtype: Dtype,
+    output: str | None,
+    as_json: bool,
+) -> None:
+    """Compile TARGET, an .npz file of weights W0, b0, W1, b1, ..., into a transformer."""
+    from headsmith.compile import compile
+    from headsmith.report.inputs import read_domain, read_target
+
+    network = read_target(target)
+    compiled = compile(network, read_domain(domain, network.names), error, recipe=recipe, tokens=tokens, dtype=dtype)
+    if output is not None:
+        compiled.save(output)
+    if as_json:
+        return _print_json(file=output, certificate=compiled.certificate, bill=compiled.bill)
+    from headsmith.report.tables import bill_table, certificate_table
+
+    _print(certificate_table(compiled.certificate), bill_table(compiled.bill))
+    _print(f"saved to {output}" if output is not None else "not saved: give -o FILE to keep the model")
+
+
+@commands.command("run", short_help="Run a model on one input or on a table.")
+@file_argument
+@click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="One input; repeat for each.")
+@click.option("--csv", "table", type=click.Path(dir_okay=False), help="A table of inputs, one row each.")
+@output_option("Write the outputs to this .csv file.")
+@click.option("--causal", is_flag=True, help="Run under a causal mask.")
+@click.option("--outside", is_flag=True, help="Run inputs outside the domain too, without any promise.")
+@as_json_option
+def run_command(
+    file: str,
+    inputs: tuple[str, ...],
+    table: str | None,
+    output: str | None,
+    causal: bool,
+    outside: bool,
+    as_json: bool,
+) -> None:
+    """Run the model in FILE on one input, or on the rows of a .csv file.
+
+    A model of several tokens takes the rows as sequences, as many rows in each as it has tokens.
+    """
+    from headsmith.compile import load
+    from headsmith.report.inputs import read_point, read_rows, run_rows, write_rows
+
+    if (table is None) == (not inputs):
+        raise click.UsageError("give the inputs with --input NAME=VALUE, or a table of them with --csv FILE")
+    compiled = load(file)
+    names = compiled.box.names
+    rows = read_rows(table, names) if table is not None else read_point(inputs, names)
+    outputs = run_rows(compiled, rows, causal=causal, outside=outside)
+    if output is not None:
+        write_rows(output, outputs)
+    if as_json:
+        shown = (rows, outputs) if table is not None else (rows[0], outputs[0])
+        return _print_json(names=names, inputs=shown[0], outputs=shown[1], certificate=compiled.certificate)
+    if output is not None:
+        return _print(f"{len(outputs)} rows to {output}")
+    if table is not None:
+        return write_rows(None, outputs)
+    for index, value in enumerate(outputs[0].tolist()):
+        click.echo(f"y{index} = {value!r}")
+
+
+@commands.command("verify", short_help="Prove the certificate again from the weights.")
+@file_argument
+@as_json_option
+def verify_command(file: str, as_json: bool) -> None:
+    """Prove the certificate of FILE again, from its weights. Exit code 1 and the reason if that fails."""
+    from headsmith.compile import verify
+
+    certificate = verify(file)
+    if as_json:
+        return _print_json(file=file, verified=True, certificate=certificate)
+    from headsmith.report.tables import certificate_table
+
+    _print(certificate_table(certificate), "verified: re-derived from the stored weights")
+
+
+@commands.command("falsify", short_help="Search for the worst input.")
+@file_argument
+@click.option("--effort", type=click.IntRange(8), default=4000, show_default=True, help="How many inputs to try.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@as_json_option
+def falsify_command(file: str, effort: int, seed: int, as_json: bool) -> None:
+    """Search for the input where the model in FILE errs most, and show it beside the certified error."""
+    from headsmith.compile import load
+    from headsmith.report.falsify import falsify
+
+    compiled = load(file)
+    found = falsify(compiled, effort=effort, seed=seed)
+    if as_json:
+        _print_json(found=found, certificate=compiled.certificate)
+    else:
+        from headsmith.report.tables import found_table
+
+        _print(found_table(found, compiled.certificate))
+    if found.refutes:
+        click.echo(f"headsmith: refuted: an input errs by {found.ratio:.6g} times what is certified", err=True)
+        raise click.exceptions.Exit(1)
+
+
+@commands.command("bill", short_help="Show what a model costs.")
+@file_argument
+@as_json_option
+def bill_command(file: str, as_json: bool) -> None:
+    """Show what the model in FILE costs."""
+    from headsmith.compile import load
+
+    bill = load(file).bill
+    if as_json:
+        return _print_json(file=file, bill=bill)
+    from headsmith.report.tables import bill_table
+
+    _print(bill_table(bill))
+
+
+@commands.command("plot", short_help="Draw errors and attention.")
+@file_argument
+@output_option("A .png, .svg or .pdf file.", required=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@as_json_option
+def plot_command(file: str, output: str, seed: int, as_json: bool) -> None:
+    """Draw the error over the domain, and the attention pattern of one input."""
+    from headsmith.compile import load
+    from headsmith.report.plots import plot
+
+    compiled = load(file)
+    found = plot(compiled, output, seed=seed)
+    if as_json:
+        return _print_json(file=output, found=found, certificate=compiled.certificate)
+    _print(f"drawn into {output}")
+
+
+@commands.command("claims", short_help="Check claims of the literature by running them.")
+@click.option("--only", multiple=True, metavar="ID", help="Check this claim only; repeatable.")
+@click.option("--figures", is_flag=True, help="Show every figure, not only the outcome.")
+@as_json_option
+def claims_command(only: tuple[str, ...], figures: bool, as_json: bool) -> None:
+    """Check the claims of the literature by running them. Exit code 1 if one fails."""
+    from headsmith.report.claims import check, select
+
+    chosen = select([name for text in only for name in text.split(",")])
+    rows = list(_with_progress(chosen, check))
+    if as_json:
+        _print_json(claims=rows)
+    else:
+        from headsmith.report.tables import claims_table, figures_table
+
+        _print(claims_table(rows), *(figures_table(row) for row in rows if figures))
+    if not all(row.holds for row in rows):
+        raise click.exceptions.Exit(1)
+
+
+def _with_progress(chosen: Sequence[Claim], check: Callable[[Sequence[Claim]], Iterable[Checked]]) -> Iterable[Checked]:
+    """Check claims one at a time; on a terminal, say which one is under way."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    for row in chosen:
+        if console.is_terminal:
+            with console.status(f"{row.id}  {row.claim}"):
+                yield from check([row])
+        else:
+            yield from check([row])
+
+
+def _print(*items: Any) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    for item in items:
+        console.print(item, soft_wrap=isinstance(item, str))
+
+
+def _print_json(**items: Any) -> None:
+    import json
+
+    from headsmith.report.data import as_data
+
+    click.echo(json.dumps(as_data(items)))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and exit; whatever goes wrong on purpose becomes one message."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = commands.main(given, prog_name="headsmith", standalone_mode=False)
+    except click.UsageError as problem:
+        hint = "" if problem.ctx is None else f"\n{problem.ctx.get_usage()}"
+        code = _fail(given, "UsageError", problem.format_message(), {}, 2, hint)
+    except click.exceptions.Exit as done:
+        code = done.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        code = 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    except (HeadsmithError, OSError, click.ClickException) as problem:
+        extra = {name: getattr(problem, name) for name in ("part", "smallest") if hasattr(problem, name)}
+        code = _fail(given, type(problem).__name__, _message(problem), extra, 1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _message(problem: Exception) -> str:
+    return problem.format_message() if isinstance(problem, click.ClickException) else str(problem)
+
+
+def _fail(given: Sequence[str], kind: str, message: str, extra: dict[str, Any], code: int, hint: str = "") -> int:
+    if "--json" in given:
+        _print_json(error={"kind": kind, "message": message, **extra})
+    else:
+        click.echo(f"headsmith: {message}{hint}", err=True)
+    return code

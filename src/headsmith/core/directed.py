@@ -1,0 +1,129 @@
+"""Interval arithmetic that steps outwards only where a result is not a double.
+
+The error of a floating-point sum or product is itself a double, found by error-free transformations (Knuth's two-sum,
+Dekker's two-product). Its sign tells on which side of the computed result the exact one lies.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import inf
+
+import numpy as np
+
+from headsmith.core.arrays import Array
+from headsmith.core.intervals import Interval
+
+_SPLIT = 134217729.0  # 2^27 + 1
+_TINY = 2.0**-960  # below this a product's error may underflow
+
+
+def added(left: Interval, right: Interval) -> Interval:
+    """Encloses every sum of one member of each."""
+    return Interval(_sum(left.low, right.low, -inf), _sum(left.high, right.high, inf))
+
+
+def multiplied(left: Interval, right: Interval) -> Interval:
+    """Encloses every product of one member of each."""
+    corners = [(a, b) for a in (left.low, left.high) for b in (right.low, right.high)]
+    low = np.minimum.reduce([_product(a, b, -inf) for a, b in corners])
+    return Interval(low, np.maximum.reduce([_product(a, b, inf) for a, b in corners]))
+
+
+def squared(interval: Interval) -> Interval:
+    """Encloses the square of every member."""
+    magnitude = interval.magnitude
+    nearest = np.maximum(np.maximum(interval.low, -interval.high), 0.0)
+    return Interval(np.maximum(_product(nearest, nearest, -inf), 0.0), _product(magnitude, magnitude, inf))
+
+
+def divided(numerator: Interval, denominator: Interval) -> Interval:
+    """Encloses every quotient; the denominators must not contain 0."""
+    corners = [(a, b) for a in (numerator.low, numerator.high) for b in (denominator.low, denominator.high)]
+    low = np.minimum.reduce([_quotient(a, b, -inf) for a, b in corners])
+    return Interval(low, np.maximum.reduce([_quotient(a, b, inf) for a, b in corners]))
+
+
+def intersected(left: Interval, right: Interval) -> Interval:
+    """What both allow, for two enclosures of the same values; `right` where `left` is not a number."""
+    low, high = np.maximum(left.low, right.low), np.minimum(left.high, right.high)
+    return Interval(np.where(low <= high, low, right.low), np.where(low <= high, high, right.high))
+
+
+def _sum(a: Array, b: Array, direction: float) -> Array:
+    with np.errstate(all="ignore"):
+        total = a + b
+        part = total - a
+        error = (a - (total - part)) + (b - part)
+        return _stepped(total, error, direction)
+
+
+def _product(a: Array, b: Array, direction: float) -> Array:
+    with np.errstate(all="ignore"):
+        result = a * b
+        error = _product_error(a, b, result)
+        small = (np.abs(result) < _TINY) & (a != 0.0) & (b != 0.0)
+        return _stepped(result, np.where(small, np.nan, error), direction)
+
+
+def _product_error(a: Array, b: Array, result: Array) -> Array:
+    head_a, head_b = a * _SPLIT, b * _SPLIT
+    head_a, head_b = head_a - (head_a - a), head_b - (head_b - b)
+    tail_a, tail_b = a - head_a, b - head_b
+    return np.asarray(tail_a * tail_b - (((result - head_a * head_b) - tail_a * head_b) - head_a * tail_b))
+
+
+def _quotient(a: Array, b: Array, direction: float) -> Array:
+    with np.errstate(all="ignore"):
+        result = a / b
+        back = result * b
+        exact = (a == 0.0) | ((back == a) & (_product_error(result, b, back) == 0.0) & (np.abs(a) >= _TINY))
+        return np.where(exact, result, np.nextafter(result, direction))
+
+
+def _stepped(result: Array, error: Array, direction: float) -> Array:
+    """`result` if the exact value, result + error, lies on the inner side of it; one step outwards otherwise."""
+    inner = error >= 0.0 if direction < 0.0 else error <= 0.0
+    return np.where(inner & np.isfinite(result), result, np.nextafter(result, direction))
+
+
+def fraction_bounds(value: Fraction) -> tuple[float, float]:
+    """The doubles next to an exact number on both sides; equal where it is a double."""
+    try:
+        nearest = float(value)
+    except OverflowError:
+        largest = float(np.finfo(np.float64).max)
+        return (largest, inf) if value > 0 else (-inf, -largest)
+    exact = Fraction(nearest)
+    low = nearest if exact <= value else float(np.nextafter(nearest, -inf))
+    return low, nearest if exact >= value else float(np.nextafter(nearest, inf))
+
+
+def exact_sum(terms: list[tuple[Fraction, float, float]], constant: Fraction) -> tuple[float, float]:
+    """The range of constant + sum coefficient * [low, high], rounded once, at the end."""
+    low = constant + sum(c * Fraction(start if c > 0 else end) for c, start, end in terms)
+    high = constant + sum(c * Fraction(end if c > 0 else start) for c, start, end in terms)
+    return fraction_bounds(low)[0], fraction_bounds(high)[1]
+
+
+def interval_of(value: Fraction) -> Interval:
+    """An exact number as an interval of doubles."""
+    low, high = fraction_bounds(value)
+    return Interval(np.float64(low), np.float64(high))
+
+
+def hull(*intervals: Interval) -> Interval:
+    """The smallest interval round several."""
+    low = np.minimum.reduce([interval.low for interval in intervals])
+    return Interval(low, np.maximum.reduce([interval.high for interval in intervals]))
+
+
+def multiple(factor: Fraction, interval: Interval) -> Interval:
+    """Encloses factor times every member."""
+    low, high = fraction_bounds(factor)
+    if low != high:
+        return multiplied(Interval(np.float64(low), np.float64(high)), interval)
+    first, second = (interval.low, interval.high) if low >= 0.0 else (interval.high, interval.low)
+    if abs(low) == 1.0:
+        return Interval(low * first, low * second)
+    return Interval(_product(np.float64(low), first, -inf), _product(np.float64(low), second, inf))

@@ -1,0 +1,207 @@
+"""Splitting the approximation budget over the non-linear nodes of a target, and choosing a circuit for each.
+
+An error e_n at node n moves output o by at most g_on e_n. Find the choices with the fewest gates such that sum_n g_on
+e_n <= budget for every output (and the depth stays within `max_layers`). Gates grow with log(1/e_n) or with a power of
+1/e_n, in steps. So: give every node the same share, take the cheapest circuit for it, then hand what the steps left
+over to the node where it saves most gates, until nothing is saved any more. The gains are interval estimates; `compile`
+lets the proof kernel's own analysis correct the budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from headsmith.circuits.assemble import Choice
+from headsmith.core.arrays import Array
+from headsmith.core.errors import UnreachableError
+from headsmith.core.functions import FUNCTIONS
+from headsmith.core.intervals import Interval
+from headsmith.lower.candidates import Approximated, Option, candidates
+from headsmith.source.describe import describe
+from headsmith.source.graph import (
+    Affine,
+    Function,
+    Graph,
+    Input,
+    Maximum,
+    Minimum,
+    Product,
+    Quotient,
+    Relu,
+    arguments,
+    needed,
+)
+
+ROUNDS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The chosen options, by target node."""
+
+    options: Mapping[int, Option]
+
+    @property
+    def choices(self) -> dict[int, Choice]:
+        return {number: option.choice for number, option in self.options.items()}
+
+    @property
+    def gates(self) -> int:
+        return sum(option.gates for option in self.options.values())
+
+
+def choose(target: Graph, found: Sequence[Interval], budget: float, max_layers: int | None = None) -> Plan:
+    """Choose a circuit for every non-linear node, with estimated total error at most `budget` at every output."""
+    return _Chooser(target, found, budget, max_layers).plan()
+
+
+class _Chooser:
+    def __init__(self, target: Graph, found: Sequence[Interval], budget: float, max_layers: int | None) -> None:
+        self.target, self.found, self.budget, self.max_layers = target, found, budget, max_layers
+        self.order = needed(target, target.output)
+        gains = target_gains(target, found)
+        self.nodes = [
+            number for number in self.order if isinstance(target.nodes[number], Function | Product | Quotient)
+        ]
+        self.gains = {number: gains[number].sum(axis=0) for number in self.nodes}
+
+    def plan(self) -> Plan:
+        caps = dict.fromkeys(self.nodes, self.max_layers)
+        picked = self._pick(caps)
+        while self.max_layers is not None and self._depth(picked) > self.max_layers:
+            caps = self._lower_caps(caps, picked)
+            picked = self._pick(caps)
+        return Plan(picked)
+
+    def _pick(self, caps: Mapping[int, int | None]) -> dict[int, Option]:
+        share = self.budget / max(len(self.nodes), 1)
+        picked = {}
+        for number in self.nodes:
+            largest = float(np.max(self.gains[number]))
+            allowed = share / largest if largest > 0.0 else self.budget
+            picked[number] = self._cheapest(number, allowed, caps[number])
+        for _ in range(ROUNDS):
+            better = self._improvement(picked, caps)
+            if better is None:
+                return picked
+            picked[better[0]] = better[1]
+        return picked
+
+    def _improvement(self, picked: dict[int, Option], caps: Mapping[int, int | None]) -> tuple[int, Option] | None:
+        """The node that saves most gates when it receives all that is left over."""
+        left = self.budget - sum((self.gains[number] * option.error for number, option in picked.items()), 0.0)
+        best: tuple[int, tuple[int, Option]] | None = None
+        for number, option in picked.items():
+            gain = self.gains[number]
+            if not gain.any():
+                continue
+            with np.errstate(divide="ignore"):
+                extra = float(np.min(np.where(gain > 0.0, left / gain, np.inf)))
+            if extra <= 1e-3 * option.error:
+                continue
+            other = self._cheapest(number, option.error + extra, caps[number])
+            saved = option.gates - other.gates
+            if saved > 0 and (best is None or saved > best[0]):
+                best = (saved, (number, other))
+        return best[1] if best else None
+
+    def _cheapest(self, number: int, allowed: float, cap: int | None) -> Option:
+        node = self._approximated(number)
+        found = candidates(self.target, node, self.found, allowed, cap)
+        if not found:
+            what = describe(self.target, number)
+            limit = "" if cap is None else f" and {cap} layers"
+            raise UnreachableError(
+                f"no ReLU circuit for {what} within {allowed:.3g}{limit}: ask for a larger error, "
+                "a smaller domain, or more layers",
+                part="approximation",
+                smallest=math.inf,
+            )
+        return found[0]
+
+    def _approximated(self, number: int) -> Approximated:
+        node = self.target.nodes[number]
+        assert isinstance(node, Function | Product | Quotient)
+        return node
+
+    def _levels(self, picked: Mapping[int, Option]) -> dict[int, int]:
+        levels: dict[int, int] = {}
+        for number in self.order:
+            node = self.target.nodes[number]
+            below = max((levels[argument] for argument in arguments(node)), default=0)
+            match node:
+                case Relu():
+                    levels[number] = below + 1
+                case Maximum() | Minimum():
+                    levels[number] = below + math.ceil(math.log2(len(node.arguments)))
+                case Function() | Product() | Quotient():
+                    levels[number] = below + picked[number].depth
+                case Input() | Affine():
+                    levels[number] = below
+        return levels
+
+    def _depth(self, picked: Mapping[int, Option]) -> int:
+        return self._levels(picked)[self.target.output]
+
+    def _lower_caps(self, caps: Mapping[int, int | None], picked: Mapping[int, Option]) -> dict[int, int | None]:
+        """Take a level from the deepest circuit on a longest path."""
+        levels = self._levels(picked)
+        path, number = [], self.target.output
+        while arguments(self.target.nodes[number]):
+            if number in picked:
+                path.append(number)
+            number = max(arguments(self.target.nodes[number]), key=levels.__getitem__)
+        deepest = max(path, key=lambda each: picked[each].depth, default=None)
+        if deepest is None or picked[deepest].depth <= 1:
+            raise UnreachableError(
+                f"max_layers={self.max_layers} cannot be met: the target needs at least {self._depth(picked)} layers",
+                part="approximation",
+                smallest=math.inf,
+            )
+        return {**caps, deepest: picked[deepest].depth - 1}
+
+
+def target_gains(target: Graph, found: Sequence[Interval]) -> dict[int, Array]:
+    """Estimates of |d output / d node|, (size, outputs), by interval derivatives from the output backwards."""
+    outputs = target.nodes[target.output].size
+    order = needed(target, target.output)
+    gains = {number: np.zeros((target.nodes[number].size, outputs)) for number in order}
+    gains[target.output] = np.eye(outputs)
+    for number in reversed(order):
+        node, gain = target.nodes[number], gains[number]
+        match node:
+            case Input():
+                pass
+            case Affine():
+                for term in node.terms:
+                    weights = np.abs(term.weights)
+                    gains[term.node] += weights[:, None] * gain if term.diagonal else weights.T @ gain
+            case Relu() | Maximum() | Minimum():
+                for argument in arguments(node):
+                    gains[argument] += gain
+            case Function():
+                gains[node.argument] += _slope(node, found[node.argument])[:, None] * gain
+            case Product():
+                gains[node.left] += found[node.right].magnitude[:, None] * gain
+                gains[node.right] += found[node.left].magnitude[:, None] * gain
+            case Quotient():
+                smallest = np.minimum(np.abs(found[node.denominator].low), np.abs(found[node.denominator].high))
+                gains[node.numerator] += gain / smallest[:, None]
+                gains[node.denominator] += (found[node.numerator].magnitude / smallest**2)[:, None] * gain
+    return gains
+
+
+def _slope(node: Function, argument: Interval) -> Array:
+    """The largest slope, looking slightly inside where it is infinite at an end."""
+    low, high = argument.low, argument.high
+    for inside in (0.0, 1e-6, 1e-3):
+        margin = inside * (high - low)
+        below, above = FUNCTIONS[node.name].enclose(low + margin, high - margin, 1, node.parameter)
+        slope = np.maximum(np.abs(below), np.abs(above))
+        if np.isfinite(slope).all():
+            return np.asarray(slope)
+    return np.where(np.isfinite(slope), slope, 1.0)

@@ -1,0 +1,83 @@
+"""From a target to a circuit that approximates it within the error, with as few gates as the search finds.
+
+`choose` splits the budget by estimated gains; here the proof kernel's own analysis says what a choice really costs, and
+the budget is scaled until the proven approximation part just fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from headsmith.certify.approximation import approximate
+from headsmith.circuits.assemble import Choice, assemble
+from headsmith.core.errors import UnreachableError
+from headsmith.core.intervals import Interval
+from headsmith.lower.choose import choose
+from headsmith.source.graph import Graph
+from headsmith.source.sensitivity import Flow, pushed, slopes_on
+
+LARGEST_SHARE = 0.98
+"""The approximation part may take this much of the error; softmax scales are free of gates and live on the rest."""
+
+ROUNDS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """A circuit for the target: the choices that rebuild it, ranges and gains of its nodes, its proven approximation
+    part."""
+
+    choices: Mapping[int, Choice]
+    circuit: Graph
+    ranges: tuple[Interval, ...]
+    gains: Mapping[int, Interval]
+    approximation: float
+    gates: int
+
+
+def plan(target: Graph, found: Sequence[Interval], error: float, max_layers: int | None = None) -> Planned:
+    """Choose circuits so that the proven approximation part is at most LARGEST_SHARE of `error`."""
+    limit = LARGEST_SHARE * error
+    budget, best = 0.97 * error, None
+    fits, exceeds = 0.0, np.inf
+    seen: set[str] = set()
+    for _ in range(ROUNDS):
+        chosen = choose(target, found, budget, max_layers)
+        planned = _prove(target, found, chosen.choices)
+        if planned.approximation <= limit:
+            fits = max(fits, budget)
+            best = planned if best is None or planned.gates < best.gates else best
+        else:
+            exceeds = min(exceeds, budget)
+        key = str(sorted(chosen.choices.items()))
+        if (key in seen and best is not None) or planned.approximation == 0.0:
+            break
+        seen.add(key)
+        # Aim just below the limit, from either side, and stay between what fitted and what did not.
+        budget *= 0.97 * limit / planned.approximation
+        if not fits < budget < exceeds:
+            if np.isinf(exceeds):
+                break
+            budget = float(np.sqrt(fits * exceeds)) if fits > 0.0 else 0.8 * exceeds
+    if best is None:
+        raise UnreachableError(
+            f"error {error:.3g} cannot be met: the circuits found prove only {planned.approximation:.3g}",
+            part="approximation",
+            smallest=1.1 * planned.approximation,
+        )
+    return best
+
+
+def _prove(target: Graph, found: Sequence[Interval], choices: Mapping[int, Choice]) -> Planned:
+    assembly = assemble(target, choices)
+    circuit = assembly.circuit
+    approximation = approximate(target, found, assembly)
+    gains = Flow(circuit, slopes_on(circuit, approximation.ranges)).gains()
+    sides = np.zeros((2, target.nodes[target.output].size))
+    for number, error in approximation.errors.items():
+        if number in gains:
+            sides = pushed(sides, gains[number], error)
+    return Planned(choices, circuit, approximation.ranges, gains, float(sides.max()), circuit.gates)

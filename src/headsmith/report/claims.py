@@ -1,0 +1,96 @@
+"""The claims of the literature, each as code that computes its figure and can fail.
+
+A row is a function that compiles, runs and measures, and returns a `Finding`. To add one:
+
+    @claim("R4", "multiplication: concrete layers, heads, parameters at a given error")
+    def multiplication() -> Finding: ...
+
+in this module, or in a module of this package that ROWS_IN names.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headsmith.core.errors import HeadsmithError
+
+ROWS_IN = ("headsmith.report.recipe_claims",)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was run, the figures (numbers, and optionally "rows" of numbers), whether the claim holds, and how."""
+
+    ran: str
+    figure: Mapping[str, Any]
+    holds: bool
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement with the code that checks it."""
+
+    id: str
+    claim: str
+    check: Callable[[], Finding]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A claim with its finding."""
+
+    id: str
+    claim: str
+    ran: str
+    figure: Mapping[str, Any]
+    holds: bool
+    verdict: str
+    seconds: float
+
+
+_REGISTRY: dict[str, Claim] = {}
+
+
+def claim(id: str, statement: str) -> Callable[[Callable[[], Finding]], Callable[[], Finding]]:
+    """Register the decorated function as the check of a claim."""
+
+    def register(check: Callable[[], Finding]) -> Callable[[], Finding]:
+        if id in _REGISTRY and _REGISTRY[id].check.__module__ != check.__module__:
+            raise ValueError(f"two checks for claim {id}")
+        _REGISTRY[id] = Claim(id, statement, check)
+        return check
+
+    return register
+
+
+def claims() -> tuple[Claim, ...]:
+    """Every registered claim, in order."""
+    for module in ROWS_IN:
+        importlib.import_module(module)
+    return tuple(_REGISTRY.values())
+
+
+def select(only: Sequence[str]) -> tuple[Claim, ...]:
+    """The claims with the given ids; all of them if none are given."""
+    known = {row.id: row for row in claims()}
+    unknown = [id for id in only if id not in known]
+    if unknown:
+        raise HeadsmithError(f"no claim {', '.join(unknown)}; there are {', '.join(known)}")
+    return tuple(known[id] for id in only) if only else tuple(known.values())
+
+
+def check(rows: Sequence[Claim]) -> Iterator[Checked]:
+    """Check claims one by one. A check that cannot finish is a claim that fails, with the reason."""
+    for row in rows:
+        start = time.perf_counter()
+        try:
+            found = row.check()
+        except HeadsmithError as problem:
+            found = Finding("the check did not finish", {}, False, f"fails: {problem}")
+        seconds = time.perf_counter() - start
+        yield Checked(row.id, row.claim, found.ran, found.figure, found.holds, found.verdict, seconds)

@@ -1,0 +1,172 @@
+"""What the command line reads and writes: weights from .npz files, domains, tables of inputs and outputs."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import re
+import sys
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from headsmith.compile import Compiled
+from headsmith.core.arrays import Array
+from headsmith.core.errors import DomainError, TargetError
+from headsmith.source.network import Network
+
+
+def read_target(text: str) -> Network:
+    """The target that a command names: a file of weights, by its ending."""
+    match Path(text).suffix.lower():
+        case ".npz":
+            return read_npz(text)
+    raise TargetError(f"{text}: not a target that can be read; give an .npz file of weights W0, b0, W1, b1, ...")
+
+
+def read_npz(path: str) -> Network:
+    """A network from arrays W0, b0, W1, b1, ... (W is (out, in)), and optionally `names` of the inputs."""
+    if not os.path.isfile(path):
+        raise TargetError(f"{path}: no such file")
+    if not zipfile.is_zipfile(path):
+        raise TargetError(f"{path}: not an .npz file; write one with numpy.savez(path, W0=..., b0=..., W1=..., b1=...)")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as problem:
+        raise TargetError(f"{path}: not a readable .npz file of plain arrays ({problem})") from None
+    names = arrays.pop("names", None)
+    layers = 0
+    while f"W{layers}" in arrays:
+        layers += 1
+    wanted = [f"{letter}{layer}" for layer in range(layers) for letter in "Wb"]
+    missing, unknown = [name for name in wanted if name not in arrays], sorted(set(arrays) - set(wanted))
+    if not layers or missing or unknown:
+        have = ", ".join(sorted(arrays)) or "nothing"
+        raise TargetError(f"{path}: expected arrays W0, b0, W1, b1, ... without gaps; the file holds {have}")
+    pairs = [(arrays[f"W{layer}"], arrays[f"b{layer}"]) for layer in range(layers)]
+    return Network(pairs, names=None if names is None else [str(name) for name in names])
+
+
+def read_domain(texts: Sequence[str], names: Sequence[str]) -> Any:
+    """LOW:HIGH is for all inputs, NAME=LOW:HIGH for one; together, the one for all fills in the names not given."""
+    default: tuple[float, float] | None = None
+    named: dict[str, tuple[float, float]] = {}
+    for text in texts:
+        name, _, interval = text.rpartition("=")
+        ends = _interval(interval, text)
+        if name in named or (not name and default is not None):
+            raise DomainError(f"the domain of {name or 'all inputs'} is given twice")
+        if name:
+            named[name] = ends
+        else:
+            default = ends
+    if default is None:
+        return named
+    return {**dict.fromkeys(names, default), **named}
+
+
+def _interval(text: str, whole: str) -> tuple[float, float]:
+    low, colon, high = text.partition(":")
+    try:
+        ends = float(low), float(high)
+    except ValueError:
+        ends = math.nan, math.nan
+    if not colon or any(map(math.isnan, ends)):
+        raise DomainError(f"cannot read the domain {whole!r}; write LOW:HIGH, or NAME=LOW:HIGH, as in x0=-1:1")
+    return ends
+
+
+def read_point(texts: Sequence[str], names: Sequence[str]) -> Array:
+    """One row of inputs from NAME=VALUE texts."""
+    values: dict[str, float] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or name in values:
+            raise DomainError(f"cannot read the input {text!r}; write NAME=VALUE once for each of {_some(names)}")
+        values[name] = _number(value, f"input {name}")
+    missing, unknown = [name for name in names if name not in values], [name for name in values if name not in names]
+    if missing or unknown:
+        problem = f"no value for {_some(missing)}" if missing else f"there is no input {_some(unknown)}"
+        raise DomainError(f"{problem}; the inputs are {_some(names)}")
+    return np.array([[values[name] for name in names]])
+
+
+def read_rows(path: str, names: Sequence[str]) -> Array:
+    """The rows of a .csv file. A header names columns, in any order; without one, they are in the inputs' order."""
+    if not os.path.isfile(path):
+        raise DomainError(f"{path}: no such file")
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            lines = [line for line in csv.reader(file) if any(cell.strip() for cell in line)]
+    except (UnicodeDecodeError, csv.Error) as problem:
+        raise DomainError(f"{path}: not a readable .csv file ({problem})") from None
+    if not lines:
+        raise DomainError(f"{path}: no rows")
+    columns = list(range(len(names)))
+    header = [cell.strip() for cell in lines[0]]
+    if any(not re.fullmatch(r"[-+]?(\d|\.\d|inf|nan).*", cell, re.IGNORECASE) for cell in header):
+        missing = [name for name in names if name not in header]
+        if missing:
+            raise DomainError(f"{path}: the header has no column {_some(missing)}")
+        columns, lines = [header.index(name) for name in names], lines[1:]
+    elif len(header) != len(names):
+        raise DomainError(f"{path}: {len(header)} columns and no header, for {len(names)} inputs")
+    return np.array([_row(line, columns, names, f"{path}, row {i + 1}") for i, line in enumerate(lines)]).reshape(
+        -1, len(names)
+    )
+
+
+def _row(line: Sequence[str], columns: Sequence[int], names: Sequence[str], where: str) -> list[float]:
+    if len(line) <= max(columns):
+        raise DomainError(f"{where}: {len(line)} columns; at least {max(columns) + 1} are needed")
+    return [_number(line[column], f"{where}, {name}") for column, name in zip(columns, names, strict=True)]
+
+
+def _number(text: str, where: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise DomainError(f"{where}: {text!r} is not a number") from None
+
+
+def run_rows(compiled: Compiled, rows: Array, *, causal: bool, outside: bool) -> Array:
+    """The model's outputs for rows of inputs: each row alone, or as sequences of the model's token count."""
+    tokens = compiled.transformer.tokens
+    if tokens == 1:
+        return compiled(rows, causal=causal, outside="allow" if outside else "refuse")
+    parts = [
+        compiled(rows[start : start + tokens], causal=causal, outside="allow" if outside else "refuse")
+        for start in range(0, len(rows), tokens)
+    ]
+    return np.concatenate(parts) if parts else np.zeros((0, compiled.transformer.outputs))
+
+
+def write_rows(path: str | None, outputs: Array) -> None:
+    """Outputs as .csv with a header y0, y1, ...: to a file, completely or not at all, or to standard output."""
+    if path is None:
+        return _write_csv(sys.stdout, outputs)
+    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".headsmith-", suffix=".csv")
+    try:
+        with open(handle, "w", newline="", encoding="utf-8") as file:
+            _write_csv(file, outputs)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _write_csv(file: IO[str], outputs: Array) -> None:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([f"y{index}" for index in range(outputs.shape[1])])
+    writer.writerows(outputs.tolist())
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")

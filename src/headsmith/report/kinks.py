@@ -1,0 +1,133 @@
+"""Where a model errs most: beside the zeros of its gates' arguments, found by walking through the domain.
+
+A sink head of scale b errs most where its argument is (1 + W(1/e))/b away from zero: its offset. Between the zeros,
+arguments are affine functions of the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from headsmith.circuits.assemble import assemble
+from headsmith.compile import Compiled
+from headsmith.core.arrays import Array, Indices
+from headsmith.core.balls import gate_constant
+from headsmith.source.graph import Graph, Relu, node_values
+
+HELD = 4_000_000
+"""How many arguments are held at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kinks:
+    """The gates of a model that have a head: their circuit, where each stands among all its gates, and its offset."""
+
+    circuit: Graph
+    places: Indices
+    offsets: Array
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def arguments(self, points: Array) -> Array:
+        """The gates' arguments at `points` (..., inputs), shape (..., kinks)."""
+        values = node_values(self.circuit, points)
+        found = [values[node.argument] for node in self.circuit.nodes if isinstance(node, Relu)]
+        return np.asarray(np.concatenate(found, axis=-1)[..., self.places])
+
+
+def kinks_of(compiled: Compiled) -> Kinks:
+    """The kinks of a model, with the offsets that its scales give them."""
+    circuit = assemble(compiled.graph, compiled.choices).circuit
+    first, count = {}, 0
+    for number, node in enumerate(circuit.nodes):
+        if isinstance(node, Relu):
+            first[number] = count
+            count += node.size
+    places, offsets = [np.empty(0, dtype=np.int64)], [np.empty(0)]
+    for layer in compiled.transformer.layers:
+        for bank in layer.banks:
+            places.append(np.array([first[int(number)] for number in bank.node]) + bank.component)
+            offsets.append((1.0 + gate_constant()) / (bank.query_scale * bank.key_scale))
+    return Kinks(circuit, np.concatenate(places), np.concatenate(offsets))
+
+
+def crossings(
+    kinks: Kinks, starts: Array, ends: Array, count: int, random: np.random.Generator, multiple: float = 1.0
+) -> Array:
+    """At most `count` points beside zeros of gate arguments on the segments from `starts` to `ends`.
+
+    They lie on both sides of each zero, where the argument is `multiple` offsets.
+    """
+    grid = np.linspace(0.0, 1.0, 33)
+    batch = max(1, min(len(starts), HELD // (len(kinks) * len(grid)), count // 16))
+    starts, spans = starts[:batch], (ends - starts)[:batch]
+    values = kinks.arguments(starts[:, None] + grid[:, None] * spans[:, None])
+    segment, cell, kink = np.nonzero((values[:, :-1] < 0.0) != (values[:, 1:] < 0.0))
+    chosen = random.permutation(len(segment))[: count // 2]
+    segment, cell, kink = segment[chosen], cell[chosen], kink[chosen]
+    origin, span, each = starts[segment], spans[segment], np.arange(len(segment))
+
+    def value(place: Array) -> Array:
+        return np.asarray(kinks.arguments(origin + place[:, None] * span)[each, kink])
+
+    place, slope = _zeros(value, grid[cell], grid[cell + 1])
+    shift = multiple * kinks.offsets[kink] / np.where(slope == 0.0, np.inf, slope)
+    places = np.clip(np.concatenate([place - shift, place + shift]), 0.0, 1.0)
+    return np.asarray(np.tile(origin, (2, 1)) + places[:, None] * np.tile(span, (2, 1)))
+
+
+def _zeros(value: Callable[[Array], Array], left: Array, right: Array) -> tuple[Array, Array]:
+    """Zeros of piecewise linear functions that change sign in [left, right], and their slopes there.
+
+    Bisection until the bracket holds, almost surely, one linear piece; its secant then has the zero and the slope.
+    """
+    at_left, at_right = value(left), value(right)
+    for _ in range(20):
+        middle = 0.5 * (left + right)
+        found = value(middle)
+        same = (found < 0.0) == (at_left < 0.0)
+        left, at_left = np.where(same, middle, left), np.where(same, found, at_left)
+        right, at_right = np.where(same, right, middle), np.where(same, at_right, found)
+    slope = (at_right - at_left) / (right - left)
+    return left - at_left / np.where(slope == 0.0, np.inf, slope), slope
+
+
+def vertices(
+    kinks: Kinks, starts: Array, low: Array, high: Array, random: np.random.Generator, steps: int = 3
+) -> Array:
+    """From each start, a point of the box where several gate arguments are one offset from zero.
+
+    As many as there are inputs, or fewer: Newton's method on the arguments that seem nearest to zero, each on the side
+    that a coin says.
+    """
+    points = starts[: max(1, HELD // ((len(low) + 1) * len(kinks)))]
+    most = min(len(low), len(kinks))
+    value, slope = _linearised(kinks, points, low, high)
+    distance = np.abs(value) / np.maximum(np.linalg.norm(slope * (high - low), axis=-1), 1e-200)
+    blurred = distance * np.exp(random.standard_normal(distance.shape))
+    chosen = np.argpartition(blurred, most - 1, axis=1)[:, :most]
+    wanted = kinks.offsets[chosen] * random.choice([-1.0, 1.0], chosen.shape)
+    # One start asks for a single kink, the next for two, and so on.
+    asked = np.arange(most) <= random.integers(0, most, (len(points), 1))
+    for step in range(steps):
+        if step:
+            value, slope = _linearised(kinks, points, low, high)
+        rows = np.take_along_axis(slope, chosen[..., None], axis=1) * asked[..., None]
+        missing = (wanted - np.take_along_axis(value, chosen, axis=1)) * asked
+        points = np.clip(points + np.einsum("mik,mk->mi", np.linalg.pinv(rows, rcond=1e-9), missing), low, high)
+    return np.asarray(points)
+
+
+def _linearised(kinks: Kinks, points: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """Values (points, kinks) and slopes (points, kinks, inputs) of the arguments; exact on a linear piece."""
+    inputs = points.shape[1]
+    step = 1e-7 * (high - low)
+    step = np.where(points + step > high, -step, step)
+    around = np.concatenate([points[:, None], points[:, None] + step[:, None] * np.eye(inputs)], axis=1)
+    values = kinks.arguments(around)
+    difference = (values[:, 1:] - values[:, :1]).transpose(0, 2, 1)
+    return values[:, 0], np.asarray(difference / np.where(step == 0.0, np.inf, step)[:, None])

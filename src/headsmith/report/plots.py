@@ -1,0 +1,204 @@
+"""Pictures of a compiled model: its error over the domain against the certified bound, and how it attends to one input.
+
+    one input        target and model; their difference inside the certified band
+    two inputs       the target and the error as maps
+    more             the error along segments through the worst point found; how errors are distributed
+
+matplotlib is imported only here, and only when a picture is drawn.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headsmith.compile import Compiled
+from headsmith.core.arrays import Array
+from headsmith.core.errors import HeadsmithError
+from headsmith.report.attention import draw_attention
+from headsmith.report.falsify import Found, errors_at, falsify
+from headsmith.report.kinks import crossings, kinks_of
+from headsmith.report.tables import bound, number
+from headsmith.source.graph import evaluate
+
+TARGET, MODEL, ERROR, BOUND = "#9ecae1", "#08519c", "#d94801", "#444444"
+
+
+def plot(compiled: Compiled, path: str | os.PathLike[str], *, effort: int = 2000, seed: int = 0) -> Found:
+    """Draw the model into `path` (.png, .svg or .pdf), completely or not at all; return the worst point found."""
+    found = falsify(compiled, effort=effort, seed=seed)
+    figure = draw(compiled, found, np.random.default_rng(seed))
+    _save(figure, Path(path))
+    return found
+
+
+def draw(compiled: Compiled, found: Found, random: np.random.Generator) -> Any:
+    """The picture as a matplotlib figure."""
+    figure = _figure_class()(figsize=(13.5, 6.0), layout="constrained", dpi=130)
+    certificate = compiled.certificate
+    figure.suptitle(
+        f"certified error {bound(certificate.error)}    worst error found {number(found.error, 3)}    "
+        f"{compiled.bill.heads} heads in {compiled.bill.layers} layers, {certificate.dtype}",
+        fontsize=12,
+    )
+    left, right = figure.subfigures(1, 2, width_ratios=(1.0, 0.9), wspace=0.03)
+    match compiled.box.size if np.all(compiled.box.low < compiled.box.high) else 0:
+        case 1:
+            _draw_curve(left, compiled, found, random)
+        case 2:
+            _draw_maps(left, compiled, found)
+        case _:
+            _draw_segments(left, compiled, found, random)
+    draw_attention(right, compiled, random)
+    return figure
+
+
+def _figure_class() -> Any:
+    try:
+        import matplotlib.figure as matplotlib_figure
+    except ImportError:
+        raise HeadsmithError("drawing needs matplotlib: pip install 'headsmith[plot]'") from None
+    return matplotlib_figure.Figure
+
+
+def _save(figure: Any, path: Path) -> None:
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise HeadsmithError(f"{path}: draw into a .png, .svg or .pdf file")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".headsmith-", suffix=path.suffix.lower())
+    os.close(handle)
+    try:
+        figure.savefig(temporary)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _output(compiled: Compiled, output: int) -> str:
+    return "output" if compiled.transformer.outputs == 1 else f"output {output}"
+
+
+def _run(compiled: Compiled, points: Array) -> Array:
+    """The model's outputs (points, outputs), each point a sequence of one token."""
+    sequences = points[:, None] if compiled.transformer.tokens > 1 else points
+    return compiled(sequences).reshape(len(points), -1)
+
+
+def _draw_curve(figure: Any, compiled: Compiled, found: Found, random: np.random.Generator) -> None:
+    """One input: the functions above, their difference below."""
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.0, 1.0))
+    points, worst = _curve_points(compiled, random), found.output
+    target = evaluate(compiled.graph, points, np.longdouble)[:, worst]
+    model = _run(compiled, points)[:, worst]
+    certified = compiled.certificate.outputs[worst]
+    above.plot(points[:, 0], target, color=TARGET, linewidth=5.0, label="target", solid_capstyle="round")
+    above.plot(points[:, 0], model, color=MODEL, linewidth=1.2, label="transformer")
+    above.set_ylabel(_output(compiled, worst))
+    above.legend(frameon=False)
+    above.set_title("target and transformer")
+    below.axhspan(-certified, certified, color="#eeeeee", zorder=0)
+    below.axhline(certified, color=BOUND, linewidth=0.8, linestyle="--", label=f"certified: {bound(certified)}")
+    below.axhline(-certified, color=BOUND, linewidth=0.8, linestyle="--")
+    below.plot(points[:, 0], (model - target).astype(float), color=ERROR, linewidth=1.0, label="transformer − target")
+    below.set_ylim(-1.25 * certified, 1.45 * certified)
+    below.set_xlabel(compiled.box.names[0])
+    below.legend(frameon=False, loc="upper right", ncols=2)
+    below.set_title("error")
+    for axes in (above, below):
+        _plain(axes)
+
+
+def _curve_points(compiled: Compiled, random: np.random.Generator) -> Array:
+    """An even grid, and points around every kink: the error is confined to a width of about one over the scale."""
+    low, high = compiled.box.low, compiled.box.high
+    grid = np.linspace(low, high, 2001)
+    kinks = kinks_of(compiled)
+    ends = np.linspace(low, high, 65)
+    found = [grid]
+    for multiple in (0.0, 0.3, 0.6, 1.0, 1.6, 2.5, 4.0, 7.0) if len(kinks) else ():
+        found.append(crossings(kinks, ends[:-1], ends[1:], 1024, random, multiple))
+    return np.unique(np.clip(np.concatenate(found), low, high), axis=0)
+
+
+def _draw_maps(figure: Any, compiled: Compiled, found: Found) -> None:
+    """Two inputs: the target and the error, as maps."""
+    above, below = figure.subplots(2, 1, sharex=True)
+    (x_low, y_low), (x_high, y_high) = compiled.box.low, compiled.box.high
+    side = 240
+    xs, ys = np.linspace(x_low, x_high, side), np.linspace(y_low, y_high, side)
+    points = np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)
+    worst = found.output
+    target = evaluate(compiled.graph, points)[:, worst].reshape(side, side)
+    errors = errors_at(compiled, points)[:, worst].reshape(side, side)
+    certified = compiled.certificate.outputs[worst]
+    extent = (x_low, x_high, y_low, y_high)
+    shown = above.imshow(target, extent=extent, origin="lower", aspect="auto", cmap="viridis")
+    figure.colorbar(shown, ax=above, label=_output(compiled, worst))
+    above.set_title("target")
+    share = np.clip(errors / certified, 1e-6, None)
+    shown = below.imshow(share, extent=extent, origin="lower", aspect="auto", cmap="magma", norm=_log_scale(1e-6, 1.0))
+    figure.colorbar(shown, ax=below, label=f"|error| / certified ({bound(certified)})", extend="min")
+    below.plot(
+        *found.input, marker="o", markersize=9, markerfacecolor="none", markeredgecolor="white", markeredgewidth=1.4
+    )
+    below.set_title("error (the ring marks the worst point found)")
+    below.set_xlabel(compiled.box.names[0])
+    for axes in (above, below):
+        axes.set_ylabel(compiled.box.names[1])
+
+
+def _log_scale(low: float, high: float) -> Any:
+    from matplotlib.colors import LogNorm
+
+    return LogNorm(low, high)
+
+
+def _draw_segments(figure: Any, compiled: Compiled, found: Found, random: np.random.Generator) -> None:
+    """Many inputs: the error along segments through the worst point, and its distribution over the box."""
+    above, below = figure.subplots(2, 1)
+    certified = compiled.certificate.error
+    places = np.union1d(np.linspace(-1.0, 1.0, 101), np.concatenate([-_near(), _near()]))
+    floor = certified
+    for number_ in range(3):
+        ends = random.uniform(compiled.box.low, compiled.box.high, (2, compiled.box.size))
+        path = np.where(places[:, None] < 0.0, ends[0], ends[1]) - found.input
+        points = np.clip(found.input + np.abs(places)[:, None] * path, compiled.box.low, compiled.box.high)
+        errors = np.maximum(errors_at(compiled, points).max(axis=1), 1e-18)
+        floor = min(floor, float(np.quantile(errors, 0.02)))
+        above.plot(places, errors, linewidth=1.0, color=ERROR, alpha=1.0 - 0.3 * number_)
+    above.set_xscale("symlog", linthresh=1e-6, linscale=0.3)
+    above.set_xticks([-1, -1e-3, 0, 1e-3, 1])
+    above.set_xlabel("place on the segment: 0 is the worst point found, ±1 lie elsewhere in the box")
+    above.set_title("largest |error| along three broken lines through the worst point")
+    samples = 500 if compiled.bill.heads > 1000 else 2000
+    inside = random.uniform(compiled.box.low, compiled.box.high, (samples, compiled.box.size))
+    errors = np.maximum(errors_at(compiled, inside).max(axis=1), 1e-18)
+    edges = np.geomspace(min(float(errors.min()), floor), 3.0 * certified, 60)
+    below.hist(errors, bins=edges, color=TARGET, edgecolor="white", linewidth=0.4)
+    below.set_xscale("log")
+    below.axvline(found.error, color=ERROR, linewidth=1.4, label=f"worst found: {number(found.error, 3)}")
+    below.axvline(certified, color=BOUND, linewidth=1.2, linestyle="--", label=f"certified: {bound(certified)}")
+    below.set_xlabel("largest |error| of an input")
+    below.set_ylabel(f"of {samples} random inputs")
+    below.legend(frameon=False, loc="upper center")
+    below.set_title("how errors are distributed over the domain")
+    above.set_yscale("log")
+    above.axhline(certified, color=BOUND, linewidth=1.0, linestyle="--")
+    above.set_ylim(floor / 3.0, 5.0 * certified)
+    above.set_ylabel("|error|")
+    for axes in (above, below):
+        _plain(axes)
+
+
+def _near() -> Array:
+    return np.geomspace(1e-7, 1.0, 60)
+
+
+def _plain(axes: Any) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.2, linewidth=0.6)

@@ -1,0 +1,199 @@
+"""Ranges of sums that share an argument, where adding intervals term by term would forget that they do.
+
+    2 relu(a) - a                 is |a|: never negative
+    relu(a - l) - relu(a - h)     is a clip: between 0 and h - l
+    z - max(z, ...)               is never positive
+
+A `Form` is a component of an affine node as an exact linear combination of atoms: components of other nodes.
+Gates whose arguments are multiples of one form t, up to constants, make with the part of the sum that is a multiple
+of t one piecewise linear function of t alone; it takes its extremes at the ends of t's interval and at the kinks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from headsmith.core.directed import added, exact_sum, fraction_bounds, hull, intersected, interval_of, multiple
+from headsmith.core.intervals import Interval
+from headsmith.source.graph import Affine, Graph, Maximum, Minimum, Relu
+
+LARGEST_FORM = 1024
+LARGEST_WEIGHTS = 1024
+
+Atom = tuple[int, int]
+"""A node that is not affine, and a component of it."""
+Direction = tuple[tuple[Atom, Fraction], ...]
+
+
+@dataclass(frozen=True)
+class Form:
+    """constant + sum coefficient * atom, exactly."""
+
+    terms: dict[Atom, Fraction]
+    constant: Fraction
+
+    def plus(self, factor: Fraction, other: Form) -> Form:
+        """self + factor * other."""
+        terms = dict(self.terms)
+        for atom, coefficient in other.terms.items():
+            total = terms.get(atom, Fraction(0)) + factor * coefficient
+            if total:
+                terms[atom] = total
+            else:
+                terms.pop(atom, None)
+        return Form(terms, self.constant + factor * other.constant)
+
+    def without(self, atom: Atom) -> Form:
+        return Form({other: c for other, c in self.terms.items() if other != atom}, self.constant)
+
+
+class Forms:
+    """The forms of a graph's small affine nodes, each found once. Larger nodes are atoms."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._known: dict[int, list[Form]] = {}
+        self._directions: dict[Atom, Direction] = {}
+
+    def small(self, node: Affine) -> bool:
+        return sum(node.size * self._graph.nodes[term.node].size for term in node.terms) <= LARGEST_WEIGHTS
+
+    def of(self, number: int, component: int) -> Form:
+        node = self._graph.nodes[number]
+        if not (isinstance(node, Affine) and self.small(node)):
+            return Form({(number, component): Fraction(1)}, Fraction(0))
+        if number not in self._known:
+            self._known[number] = [self._row(number, node, row) for row in range(node.size)]
+        return self._known[number][component]
+
+    def _row(self, number: int, node: Affine, row: int) -> Form:
+        terms: dict[Atom, Fraction] = {}
+        constant = Fraction(float(node.bias[row]))
+        for term in node.terms:
+            weights = {row: term.weights[row]} if term.diagonal else dict(enumerate(term.weights[row]))
+            for column, weight in weights.items():
+                if weight:
+                    inner, factor = self.of(term.node, column), Fraction(float(weight))
+                    constant += factor * inner.constant
+                    for atom, coefficient in inner.terms.items():
+                        terms[atom] = terms.get(atom, Fraction(0)) + factor * coefficient
+        form = Form({atom: coefficient for atom, coefficient in terms.items() if coefficient}, constant)
+        return form if len(form.terms) <= LARGEST_FORM else Form({(number, row): Fraction(1)}, Fraction(0))
+
+    def direction(self, number: int, component: int) -> Direction:
+        """The form without its constant, divided by its first coefficient: what parallel forms have in common."""
+        if (number, component) not in self._directions:
+            terms = sorted(self.of(number, component).terms.items())
+            self._directions[number, component] = tuple((atom, c / terms[0][1]) for atom, c in terms)
+        return self._directions[number, component]
+
+
+def form_range(form: Form, found: Sequence[Interval]) -> Interval:
+    """Term by term, for every column of the ranges `found`; the first column rounded once only."""
+    if not form.terms:
+        return interval_of(form.constant)
+    ends = [(c, found[node].low[component], found[node].high[component]) for (node, component), c in form.terms.items()]
+    total = interval_of(form.constant)
+    for coefficient, low, high in ends:
+        total = added(total, multiple(coefficient, Interval(low, high)))
+    low, high = np.array(total.low), np.array(total.high)
+    low[0], high[0] = exact_sum([(c, float(start[0]), float(end[0])) for c, start, end in ends], form.constant)
+    return Interval(low, high)
+
+
+def affine_range(forms: Forms, graph: Graph, number: int, component: int, found: Sequence[Interval]) -> Interval:
+    """The range of one component of an affine node: term by term, and by what its gates, maxima and minima share."""
+    form = forms.of(number, component)
+    result = form_range(form, found)
+    if len(form.terms) < 2:
+        return result
+    result = intersected(_by_gates(forms, graph, form, found), result)
+    for atom in form.terms:
+        if isinstance(graph.nodes[atom[0]], Maximum | Minimum):
+            result = intersected(_by_choice(forms, graph, form, atom, found), result)
+    return result
+
+
+def _by_choice(forms: Forms, graph: Graph, form: Form, atom: Atom, found: Sequence[Interval]) -> Interval:
+    """rest + w max(a_1, ...) is the largest, or for w < 0 the smallest, of the rest + w a_j; min alike."""
+    node = graph.nodes[atom[0]]
+    assert isinstance(node, Maximum | Minimum)
+    weight, rest = form.terms[atom], form.without(atom)
+    choices = [form_range(rest.plus(weight, forms.of(a, atom[1])), found) for a in node.arguments]
+    pick = np.maximum if isinstance(node, Maximum) == (weight > 0) else np.minimum
+    return Interval(pick.reduce([c.low for c in choices]), pick.reduce([c.high for c in choices]))
+
+
+@dataclass(frozen=True)
+class _Gate:
+    """weight * relu(slope * t + offset)."""
+
+    weight: Fraction
+    slope: Fraction
+    offset: Fraction
+
+
+def _by_gates(forms: Forms, graph: Graph, form: Form, found: Sequence[Interval]) -> Interval:
+    """Split the form into piecewise linear functions of one argument each, and a rest; add their ranges."""
+    arguments = {a: (node.argument, a[1]) for a in form.terms if isinstance(node := graph.nodes[a[0]], Relu)}
+    groups: dict[Direction, list[Atom]] = {}
+    for atom in sorted(arguments, reverse=True):
+        groups.setdefault(forms.direction(*arguments[atom]), []).append(atom)
+    parts: list[Interval] = []
+    for direction, parallel in groups.items():
+        members = [atom for atom in parallel if atom in form.terms]
+        if not direction or not members or (len(members) < 2 and direction[-1][0] not in form.terms):
+            continue
+        number, component = arguments[members[0]]
+        argument = forms.of(number, component)
+        rest = Form({other: c for other, c in form.terms.items() if other not in members}, form.constant)
+        share = _share(rest, argument)
+        if share == 0 and len(members) < 2:
+            continue
+        gates = [_gate(form.terms[atom], forms.of(*arguments[atom]), argument) for atom in members]
+        form = rest.plus(-share, argument)
+        # With no other terms left the constant belongs to the function: |x - 0.1| is 0 at its kink, to the bit.
+        constant = Fraction(0) if form.terms else form.constant
+        form = Form(form.terms, form.constant - constant)
+        parts.append(_piecewise(constant, share, gates, found[number][component]))
+    total = form_range(form, found)
+    for part in parts:
+        total = added(part, total)
+    return total
+
+
+def _gate(weight: Fraction, own: Form, argument: Form) -> _Gate:
+    """weight * relu(own), own a multiple of `argument` plus a constant."""
+    pivot = next(iter(argument.terms))
+    slope = own.terms[pivot] / argument.terms[pivot]
+    return _Gate(weight, slope, own.constant - slope * argument.constant)
+
+
+def _share(rest: Form, argument: Form) -> Fraction:
+    """How much of `argument` to take out of the rest: what leaves the fewest terms, or nothing."""
+    pivot = max(argument.terms, default=None)
+    if pivot is None or pivot not in rest.terms:
+        return Fraction(0)
+    share = rest.terms[pivot] / argument.terms[pivot]
+    return share if len(rest.plus(-share, argument).terms) < len(rest.terms) else Fraction(0)
+
+
+def _piecewise(constant: Fraction, share: Fraction, gates: Sequence[_Gate], place: Interval) -> Interval:
+    """The range over t in `place` of constant + share * t + the gates: at the ends and at the kinks inside."""
+    kinks = [fraction_bounds(-gate.offset / gate.slope) for gate in gates]
+    kink = Interval(np.array([low for low, _ in kinks]), np.array([high for _, high in kinks]))
+    places = Interval(*(np.concatenate([place.low, place.high, ends]) for ends in (kink.low, kink.high)))
+    total = added(interval_of(constant), multiple(share, places))
+    for gate in gates:
+        inner = added(multiple(gate.slope, places), interval_of(gate.offset)).relu()
+        total = added(total, multiple(gate.weight, inner))
+    columns = len(place.low)
+    first, second, at_kink = total[:columns], total[columns : 2 * columns], total[2 * columns :]
+    inside = (place.low <= kink.high[:, None]) & (place.high >= kink.low[:, None])
+    low = np.where(inside, at_kink.low[:, None], np.inf).min(axis=0)
+    high = np.where(inside, at_kink.high[:, None], -np.inf).max(axis=0)
+    return hull(first, second, Interval(low, high))

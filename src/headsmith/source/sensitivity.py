@@ -1,0 +1,346 @@
+"""How perturbations travel through a circuit: an interval for the gain of every node, and bounds of accumulated errors.
+
+Between two arguments a ReLU has a chord slope s in [0, 1]. If a gate's argument is off by D, its value is off by s D
+plus the error e that the gate itself commits; affine nodes pass deviations on linearly. So the output moves by sum_n
+c_n e_n, where the gains c obey, from the output backwards,
+
+    c_n  =  sum over affine readers m of  W_mn^T c_m   +   sum over gates g reading n of  P_gn^T s_g c_g.
+
+Correlation matters. A fold z' = z - 2 relu(z - t) does not amplify: its slope is 1 or -1. Treating z and the gate apart
+would give 1 + 2 = 3 a level, 3^20 for a deep circuit. So where a gate writes into nodes that its argument's node also
+reaches directly, the gains are collected first, c_z = c_z' (1 - 2 s) + ..., and since that is linear in s the hull of
+the extreme slopes is enough. Gates that read the same direction at different thresholds switch in order, so only the
+prefixes of that order are extreme (`_vertices`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from headsmith.core.arrays import Array, Indices
+from headsmith.core.intervals import Interval, add, linear_image
+from headsmith.core.rounding import FLOAT64, magnitude_product, upper
+from headsmith.source.graph import Affine, Graph, Relu, needed
+
+VERTEX_LIMIT = 4096
+"""How many combinations of extreme slopes are looked at jointly."""
+
+COLLECT_LIMIT = 1 << 16
+"""Wider nodes are treated without correlation."""
+
+
+@dataclass(frozen=True, eq=False)
+class Slopes:
+    """Bounds of the chord slope of every gate of one relu node: [0, 1], or exactly 1 or 0 where the gate has no
+    head."""
+
+    low: Array
+    high: Array
+
+
+def slopes_on(circuit: Graph, ranges: Sequence[Interval]) -> dict[int, Slopes]:
+    """The slopes when exactly the gates that may cross zero have a head."""
+    found = {}
+    for number, node in enumerate(circuit.nodes):
+        if isinstance(node, Relu):
+            argument = ranges[node.argument]
+            found[number] = Slopes((argument.low >= 0.0).astype(np.float64), (argument.high > 0.0).astype(np.float64))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Reader:
+    """An affine node or a relu node (through its argument) that reads a node, with the weights of that read."""
+
+    node: int
+    weights: Array
+
+
+class Flow:
+    """The readers of every needed node of a circuit, and the deviations that travel along them."""
+
+    def __init__(self, graph: Graph, slopes: Mapping[int, Slopes]) -> None:
+        self.graph, self.slopes = graph, slopes
+        self.order = needed(graph, graph.output)
+        self.affine_readers: dict[int, list[_Reader]] = {number: [] for number in self.order}
+        self.gate_readers: dict[int, list[int]] = {number: [] for number in self.order}
+        for number in self.order:
+            node = graph.nodes[number]
+            if isinstance(node, Affine):
+                for term in node.terms:
+                    self.affine_readers[term.node].append(_Reader(number, term.weights))
+            elif isinstance(node, Relu):
+                self.gate_readers[node.argument].append(number)
+
+    # ---- backwards: gains ------------------------------------------------------------------------------------------
+
+    def gains(self) -> dict[int, Interval]:
+        """For every needed node an interval matrix (size, outputs) that holds d output / d node.
+
+        Guarantee: whatever the slopes within their bounds are, the output moves by sum_n c_n e_n with c_n in these
+        intervals.
+        """
+        outputs = self.graph.nodes[self.graph.output].size
+        found: dict[int, Interval] = {}
+        for number in reversed(self.order):
+            if number == self.graph.output:
+                found[number] = Interval(np.eye(outputs), np.eye(outputs))
+                continue
+            found[number] = self._gain(number, found, outputs)
+        return found
+
+    def _gain(self, number: int, found: dict[int, Interval], outputs: int) -> Interval:
+        direct, paths = self.affine_readers[number], self._paths(number)
+        if self._worth_collecting(number, direct, paths):
+            return self._collected_gain(number, direct, paths, found)
+        zero = np.zeros((self.graph.nodes[number].size, outputs))
+        total = Interval(zero, zero)
+        for reader in direct:
+            total = add(total, linear_image(reader.weights.T, found[reader.node]))
+        for gate in self.gate_readers[number]:
+            total = add(total, self._sloped(gate, found[gate]))
+        return total
+
+    def _worth_collecting(self, number: int, direct: list[_Reader], paths: list[_Reader]) -> bool:
+        size = self.graph.nodes[number].size
+        if not paths or size * sum(self.graph.nodes[path.node].size for path in paths) > COLLECT_LIMIT:
+            return False
+        reached = {reader.node for reader in direct}
+        feedback = any(reader.node in reached for path in paths for reader in self.affine_readers[path.node])
+        parallel = size == 1 and any(len(path.weights) > 1 for path in paths)
+        return feedback or parallel
+
+    def _sloped(self, gate: int, gain: Interval) -> Interval:
+        slopes = self.slopes[gate]
+        ends = [gain.low.T * slopes.low, gain.low.T * slopes.high, gain.high.T * slopes.low, gain.high.T * slopes.high]
+        return Interval(np.minimum.reduce(ends).T, np.maximum.reduce(ends).T)
+
+    def _only_feeds_gates(self, number: int) -> bool:
+        return not self.affine_readers[number] and bool(self.gate_readers[number])
+
+    def _paths(self, number: int) -> list[_Reader]:
+        """Gates that read `number` through one affine argument (or directly), with the weights of that read."""
+        paths = [_Reader(gate, np.ones(self.graph.nodes[gate].size)) for gate in self.gate_readers[number]]
+        for reader in self.affine_readers[number]:
+            if self._only_feeds_gates(reader.node):
+                paths.extend(_Reader(gate, reader.weights) for gate in self.gate_readers[reader.node])
+        return paths
+
+    def _collected_gain(
+        self, number: int, direct: list[_Reader], paths: list[_Reader], found: dict[int, Interval]
+    ) -> Interval:
+        through = {self._argument(gate.node) for gate in paths}
+        readers = [reader for reader in direct if reader.node not in through]
+        successors = {reader.node for reader in readers}
+        successors |= {reader.node for gate in paths for reader in self.affine_readers[gate.node]}
+        places, total = {}, 0
+        for successor in sorted(successors):
+            places[successor] = slice(total, total + self.graph.nodes[successor].size)
+            total += self.graph.nodes[successor].size
+        later = Interval(
+            *(np.concatenate([getattr(found[s], end) for s in sorted(successors)]) for end in ("low", "high"))
+        )
+        rows = []
+        for component in range(self.graph.nodes[number].size):
+            base = np.zeros(total)
+            for reader in readers:
+                base[places[reader.node]] += _column(reader.weights, component)
+            rows.append(_hull(_Collected(base, self._groups(paths, component, places, total)), later))
+        return Interval(np.stack([row.low for row in rows]), np.stack([row.high for row in rows]))
+
+    def _argument(self, gate: int) -> int:
+        node = self.graph.nodes[gate]
+        assert isinstance(node, Relu)
+        return node.argument
+
+    def _groups(self, paths: list[_Reader], component: int, places: dict[int, slice], total: int) -> list[Array]:
+        """For each group of gates that switch in order, the possible sums of what they add: one row a vertex."""
+        groups = []
+        for path in paths:
+            read = _column(path.weights, component)
+            gates = np.flatnonzero(read).astype(np.int64)
+            adds = np.zeros((len(gates), total))
+            for reader in self.affine_readers[path.node]:
+                adds[:, places[reader.node]] += _columns(reader.weights, gates).T * read[gates, None]
+            for members in self._ordered(path.node, gates, read):
+                groups.append(self._vertices(path.node, gates[members], adds[members]))
+        return groups
+
+    def _ordered(self, gate: int, gates: Indices, read: Array) -> list[Indices]:
+        """Split gates into runs of proportional reads, each sorted so that an earlier gate switches no later.
+
+        Gates of one relu node whose argument has a single scalar source read w (z - t): with w > 0 the chord slope
+        falls with t, and with w < 0 it grows with t.
+        """
+        argument = self.graph.nodes[self._argument(gate)]
+        if len(gates) == 1:
+            return [np.arange(1, dtype=np.int64)]
+        single = isinstance(argument, Affine) and len(argument.terms) == 1 and argument.terms[0].weights.ndim == 2
+        if not (single and isinstance(argument, Affine) and argument.terms[0].weights.shape[1] == 1):
+            return [np.array([index]) for index in range(len(gates))]
+        # Exact thresholds: the order must not depend on rounding.
+        threshold = [-Fraction(argument.bias[gate]) / Fraction(read[gate]) for gate in gates]
+        order = sorted(range(len(gates)), key=threshold.__getitem__)
+        rising = np.array([index for index in order if read[gates[index]] > 0.0], dtype=np.int64)
+        falling = np.array([index for index in reversed(order) if read[gates[index]] < 0.0], dtype=np.int64)
+        return [run for run in (rising, falling) if len(run)]
+
+    def _vertices(self, gate: int, gates: Indices, adds: Array) -> Array:
+        slopes = self.slopes[gate]
+        if len(gates) == 1:
+            return np.stack([adds[0] * slopes.low[gates[0]], adds[0] * slopes.high[gates[0]]])
+        fixed = slopes.low[gates] == slopes.high[gates]
+        base = (adds[fixed] * slopes.low[gates][fixed, None]).sum(axis=0)
+        prefixes = np.cumsum(adds[~fixed], axis=0)
+        return np.asarray(base + np.concatenate([np.zeros((1, adds.shape[1])), prefixes]))
+
+    # ---- forwards: how far values can be off -----------------------------------------------------------------------
+
+    def arriving(self, number: int, deviations: dict[int, Array], own: Mapping[int, Array]) -> Array:
+        """A bound of how far the node's value is off, from `own`: what gates and approximated nodes commit themselves.
+
+        `deviations` holds what is already known and receives what is found.
+        """
+        for earlier in needed(self.graph, number):
+            if earlier not in deviations:
+                deviations[earlier] = upper(self._deviation(earlier, deviations, own) + own.get(earlier, 0.0), 2)
+        return deviations[number]
+
+    def _deviation(self, number: int, known: dict[int, Array], own: Mapping[int, Array]) -> Array:
+        node = self.graph.nodes[number]
+        if isinstance(node, Relu):
+            return np.asarray(upper(known[node.argument] * self.slopes[number].high, 1))
+        if not isinstance(node, Affine):
+            return np.zeros(node.size)
+        plain: Array = np.zeros(node.size)
+        for term in node.terms:
+            plain = upper(plain + magnitude_product(term.weights, known[term.node]), 2)
+        gates = sum(term.weights.shape[-1] for term in node.terms)
+        if self._feeds_back(node) and node.size * gates <= COLLECT_LIMIT:
+            tight = [self._collected_deviation(node, row, known, own) for row in range(node.size)]
+            return np.asarray(np.minimum(plain, np.array(tight)))
+        return np.asarray(plain)
+
+    def _feeds_back(self, node: Affine) -> bool:
+        direct = {term.node for term in node.terms if not isinstance(self.graph.nodes[term.node], Relu)}
+        return any(direct & self._sources(term.node) for term in node.terms if term.node not in direct)
+
+    def _sources(self, gate: int) -> set[int]:
+        argument = self.graph.nodes[self._argument(gate)]
+        inner = {term.node for term in argument.terms} if isinstance(argument, Affine) else set()
+        return inner | {self._argument(gate)}
+
+    def _collected_deviation(self, node: Affine, row: int, known: dict[int, Array], own: Mapping[int, Array]) -> float:
+        """|1 - 2 s| D + 2 e instead of (1 + 2) D + 2 e: collect the coefficients of each source, then take extreme
+        slopes."""
+        direct = [term for term in node.terms if not isinstance(self.graph.nodes[term.node], Relu)]
+        gates = [term for term in node.terms if isinstance(self.graph.nodes[term.node], Relu)]
+        sources: dict[int, slice] = {}
+        total, committed = 0, 0.0
+        for number in sorted(
+            {term.node for term in direct} | {s for term in gates for s in self._read_terms(term.node)}
+        ):
+            sources[number] = slice(total, total + self.graph.nodes[number].size)
+            total += self.graph.nodes[number].size
+        base = np.zeros(total)
+        for term in direct:
+            base[sources[term.node]] += _row(term.weights, row)
+        groups = []
+        for term in gates:
+            weights, reads = _row(term.weights, row), self._read_terms(term.node)
+            for gate in np.flatnonzero(weights):
+                adds = np.zeros(total)
+                for number, matrix in reads.items():
+                    adds[sources[number]] += weights[gate] * _row(matrix, int(gate))
+                slopes = self.slopes[term.node]
+                groups.append(np.stack([adds * slopes.low[gate], adds * slopes.high[gate]]))
+            argument = self._argument(term.node)
+            for place in {term.node, argument} - set(reads):
+                committed += float(np.abs(weights) @ own[place]) if place in own else 0.0
+        sizes = np.concatenate([known[number] for number in sources])
+        return _largest(_Collected(base, groups), sizes) + float(upper(committed, total + len(gates) + 4))
+
+    def _read_terms(self, gate: int) -> dict[int, Array]:
+        """What a gate reads, through its affine argument if nothing is committed there."""
+        number = self._argument(gate)
+        argument = self.graph.nodes[number]
+        if isinstance(argument, Affine):
+            return {term.node: term.weights for term in argument.terms}
+        return {number: np.ones(argument.size)}
+
+
+def pushed(sides: Array, gain: Interval, error: Interval) -> Array:
+    """Add to `sides` the largest pushes downwards and upwards of sum_h c_h e_h, c in gain (heads, outputs), e in error
+    (heads)."""
+    corners = [c.T * e for c in (gain.low, gain.high) for e in (error.low, error.high)]
+    down, up = np.minimum.reduce(corners), np.maximum.reduce(corners)
+    pushes = np.stack([np.maximum(-down, 0.0).sum(axis=1), np.maximum(up, 0.0).sum(axis=1)])
+    return np.asarray(upper(sides + pushes, len(error.low) + 4))
+
+
+@dataclass(frozen=True, eq=False)
+class _Collected:
+    """Coefficients base + (one row of each group), over some later or earlier nodes."""
+
+    base: Array
+    groups: list[Array]
+
+    def joint(self) -> tuple[Array, list[Array]]:
+        """All combinations of rows, as long as they are few; the groups that did not fit come back as they are."""
+        rows, rest = self.base[None, :], sorted(self.groups, key=len)
+        while rest and len(rows) * len(rest[0]) <= VERTEX_LIMIT:
+            rows = (rows[:, None, :] + rest.pop(0)[None, :, :]).reshape(-1, len(self.base))
+        return rows, rest
+
+    def rounding(self) -> Array:
+        """Bound of the rounding in any collected coefficient: each is a sum of products of two weights."""
+        size, count = np.abs(self.base), 8
+        for group in self.groups:
+            # A group's rows are prefixes: their differences are its members.
+            size = size + np.abs(group[0]) + np.abs(np.diff(group, axis=0)).sum(axis=0)
+            count += 2 * len(group)
+        return np.asarray(upper(FLOAT64.gamma(count) * size, count))
+
+
+def _hull(collected: _Collected, later: Interval) -> Interval:
+    """The hull over all vertices of coefficients @ later; groups beyond the limit are taken apart."""
+    rows, rest = collected.joint()
+    total = _extremes(rows, later)
+    for group in rest:
+        total = add(total, _extremes(group, later))
+    return total.inflated(magnitude_product(collected.rounding()[None, :], later.magnitude)[0])
+
+
+def _extremes(rows: Array, later: Interval) -> Interval:
+    image = linear_image(rows, later)
+    return Interval(image.low.min(axis=0), image.high.max(axis=0))
+
+
+def _largest(collected: _Collected, sizes: Array) -> float:
+    """The largest |coefficients| @ sizes over all vertices, rounded up."""
+    rows, rest = collected.joint()
+    total = float(magnitude_product(rows, sizes).max())
+    for group in rest:
+        total += float(magnitude_product(group, sizes).max())
+    total += float(magnitude_product(collected.rounding()[None, :], sizes)[0])
+    return float(upper(total, len(rest) + 4))
+
+
+def _column(weights: Array, component: int) -> Array:
+    if weights.ndim == 2:
+        return np.asarray(weights[:, component])
+    column = np.zeros(len(weights))
+    column[component] = weights[component]
+    return column
+
+
+def _columns(weights: Array, components: Indices) -> Array:
+    return np.asarray((np.diag(weights) if weights.ndim == 1 else weights)[:, components])
+
+
+def _row(weights: Array, row: int) -> Array:
+    return np.asarray(weights[row]) if weights.ndim == 2 else _column(weights, row)
