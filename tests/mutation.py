@@ -58,6 +58,7 @@ NUMBERS = {
     "thousandth": lambda v, rng: v * 1e-3,
     "huge": lambda v, rng: (v or 1.0) * 10.0 ** rng.uniform(20, 37),
     "beyond": lambda v, rng: (v or 1.0) * 1e300,
+    "largest": lambda v, rng: float(rng.choice([3e38, 3e37, 1.7e308, 1e307])),
     "tiny": lambda v, rng: v * 10.0 ** -rng.uniform(20, 40),
     "sign": lambda v, rng: -v,
     "zero": lambda v, rng: 0.0,

@@ -36,11 +36,6 @@ def approximate(target: Graph, found: Sequence[Interval], assembly: Assembly) ->
 
     Guarantee: with exact arguments, (circuit node - target node) lies in `errors`, and every circuit node in `ranges`.
     """
-    if not assembly.splices and not assembly.extrema:
-        # Nothing was approximated: circuit nodes are target nodes.
-        places = {place: number for number, place in assembly.places.items()}
-        ranges = tuple(found[places[number]] for number in range(len(assembly.circuit.nodes)))
-        return Approximation(ranges, {})
     return _Approximator(target, found, assembly).result()
 
 

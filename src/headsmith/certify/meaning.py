@@ -27,7 +27,7 @@ from headsmith.core.arrays import Array, Indices
 from headsmith.core.errors import CertificateError
 from headsmith.core.intervals import Interval
 from headsmith.heads.stream import DATA, Link
-from headsmith.source.graph import Affine, Graph, Input, Relu
+from headsmith.source.graph import Affine, Graph, Input, Relu, needed
 from headsmith.source.sensitivity import Slopes
 from headsmith.transformer.ir import Bank, Transformer
 
@@ -46,7 +46,8 @@ class SourceMeaning:
         """Chord slopes: anything in [0, 1] for a gate with a head; 1 or 0 for one that cannot cross zero and has
         none."""
         found = {}
-        for number, node in enumerate(self.graph.nodes):
+        for number in needed(self.graph, self.graph.output):
+            node = self.graph.nodes[number]
             if isinstance(node, Relu):
                 has_head, active, _ = self._sorted_gates(number, node)
                 found[number] = Slopes(active.astype(np.float64), (active | has_head).astype(np.float64))
@@ -91,8 +92,10 @@ class SourceMeaning:
         has_head, active, _ = self._sorted_gates(number, node)
         if has_head.all():
             return basis_form(number, node.size)
-        own = image(has_head.astype(np.float64), basis_form(number, node.size))
-        return plus(own, image(active.astype(np.float64), self._forms[node.argument]))
+        passed = image(active.astype(np.float64), self._forms[node.argument])
+        if not has_head.any():
+            return passed
+        return plus(image(has_head.astype(np.float64), basis_form(number, node.size)), passed)
 
     def _sorted_gates(self, number: int, node: Relu) -> tuple[Mask, Mask, Mask]:
         """Which gates have a head, are active, are dead; raises if one is neither."""

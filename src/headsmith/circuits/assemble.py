@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, assert_never
 
@@ -37,6 +37,8 @@ from headsmith.source.graph import (
     Product,
     Quotient,
     Relu,
+    Term,
+    arguments,
     needed,
 )
 
@@ -90,6 +92,17 @@ def is_circuit(graph: Graph) -> bool:
     return all(isinstance(node, Input | Affine | Relu) for node in graph.nodes)
 
 
+def with_own_output(circuit: Graph) -> Graph:
+    """The same circuit whose output is an affine node that nothing else reads."""
+    output = circuit.output
+    read = any(output in arguments(node) for node in circuit.nodes)
+    if isinstance(circuit.nodes[output], Affine) and not read:
+        return circuit
+    size = circuit.nodes[output].size
+    copied = Affine((Term(output, np.ones(size)),), np.zeros(size))
+    return Graph((*circuit.nodes, copied), len(circuit.nodes))
+
+
 def fragment_of(family: str, parameters: Mapping[str, Any]) -> Fragment:
     """The fragment of a choice; the same object for the same choice, so that what is proven of it is proven once."""
     return _fragment_of(family, json.dumps(parameters, sort_keys=True))
@@ -105,8 +118,10 @@ def _fragment_of(family: str, parameters: str) -> Fragment:
 def assemble(target: Graph, choices: Mapping[int, Choice]) -> Assembly:
     """Build the circuit of `target`; `choices` has an entry for every Function, Product and Quotient node."""
     if is_circuit(target):
-        return Assembly(target, {number: number for number in range(len(target.nodes))}, (), ())
-    return _Assembler(target, choices).result()
+        circuit = with_own_output(target)
+        return Assembly(circuit, {number: number for number in range(len(target.nodes))}, (), ())
+    assembly = _Assembler(target, choices).result()
+    return replace(assembly, circuit=with_own_output(assembly.circuit))
 
 
 class _Assembler:

@@ -183,8 +183,8 @@ class Recorder:
         if abs(number) > LARGEST_POWER:
             kind = "integer power" if number.is_integer() else "power"
             raise TargetError(
-                f"{kind} of {number:g}: exponents go up to {LARGEST_POWER}, since beyond that x**n spans more orders of "
-                f"magnitude than doubles carry digits; write exp(n*log(x)) for x > 0, or a product of smaller powers"
+                f"{kind} of {number:g}: exponents go up to {LARGEST_POWER}, since beyond that x**n spans more orders "
+                f"of magnitude than doubles carry digits; write exp(n*log(x)) for x > 0, or a product of smaller powers"
             )
         match number:
             case 0.0:

@@ -112,6 +112,7 @@ def affine_range(forms: Forms, graph: Graph, number: int, component: int, found:
     if len(form.terms) < 2:
         return result
     result = intersected(_by_gates(forms, graph, form, found), result)
+    result = intersected(_by_halves(forms, graph, form, found), result)
     for atom in form.terms:
         if isinstance(graph.nodes[atom[0]], Maximum | Minimum):
             result = intersected(_by_choice(forms, graph, form, atom, found), result)
@@ -161,6 +162,22 @@ def _by_gates(forms: Forms, graph: Graph, form: Form, found: Sequence[Interval])
         form = Form(form.terms, form.constant - constant)
         parts.append(_piecewise(constant, share, gates, found[number][component]))
     total = form_range(form, found)
+    for part in parts:
+        total = added(part, total)
+    return total
+
+
+def _by_halves(forms: Forms, graph: Graph, form: Form, found: Sequence[Interval]) -> Interval:
+    """With relu(a) = (a + |a|) / 2 for every gate: relu(x + y) + relu(x - y) - x is (|x + y| + |x - y|) / 2, not negative."""
+    rest, parts = form, []
+    for atom, weight in form.terms.items():
+        node = graph.nodes[atom[0]]
+        if isinstance(node, Relu):
+            argument = found[node.argument][atom[1]]
+            magnitude = Interval(np.maximum(np.maximum(argument.low, -argument.high), 0.0), argument.magnitude)
+            parts.append(multiple(weight / 2, magnitude))
+            rest = rest.without(atom).plus(weight / 2, forms.of(node.argument, atom[1]))
+    total = form_range(rest, found)
     for part in parts:
         total = added(part, total)
     return total

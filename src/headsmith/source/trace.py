@@ -11,7 +11,6 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from types import NotImplementedType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -32,19 +31,19 @@ class Traced:
 
     def _binary(self, other: Any, operation: Callable[[Value, Value], Value], swapped: bool = False) -> Any:
         right = self._lift(other)
-        if isinstance(right, NotImplementedType):
+        if right is None:
             return NotImplemented
         left, right = (right, self.value) if swapped else (self.value, right)
         return Traced(self.recorder, operation(left, right))
 
-    def _lift(self, other: Any) -> Value | NotImplementedType:
+    def _lift(self, other: Any) -> Value | None:
         if isinstance(other, Traced):
             if other.recorder is not self.recorder:
                 raise TargetError("two traced values from different functions meet in one expression")
             return other.value
         if isinstance(other, int | float | np.integer | np.floating | np.bool_ | Fraction):
             return constant(other if isinstance(other, int | Fraction) else float(other))
-        return NotImplemented
+        return None
 
     def __add__(self, other: Any) -> Any:
         return self._binary(other, lambda a, b: combine(a, Fraction(1), b))
@@ -94,10 +93,10 @@ class Traced:
         if low is None or high is None:
             result = self if low is None else extremum([self, low], True)
             return result if high is None else extremum([result, high], False)
-        ends = [self._lift(end) for end in (low, high)]
-        if any(isinstance(end, NotImplementedType) for end in ends):
+        first, second = self._lift(low), self._lift(high)
+        if first is None or second is None:
             raise TargetError(f"clip needs numbers or traced values as its ends; got {low!r} and {high!r}")
-        return Traced(self.recorder, self.recorder.clip(self.value, *ends))  # type: ignore[arg-type]
+        return Traced(self.recorder, self.recorder.clip(self.value, first, second))
 
     # What numpy calls on the elements of object arrays.
     def exp(self) -> Traced:
@@ -157,7 +156,7 @@ class Traced:
             f"the function iterates over a traced value or indexes it{_where()}: each input is one number"
         )
 
-    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = __bool__ = _branch  # type: ignore[assignment]
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = __bool__ = _branch
     __float__ = __int__ = __index__ = __complex__ = __round__ = __floor__ = __ceil__ = __trunc__ = _number
     __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = _number
     __iter__ = _sequence
@@ -186,11 +185,10 @@ def extremum(values: Sequence[Any], largest: bool) -> Any:
     if recorder is None:
         return max(values) if largest else min(values)
     first = next(value for value in values if isinstance(value, Traced))
-    lifted = [first._lift(value) for value in values]
-    for value, found in zip(values, lifted, strict=True):
-        if isinstance(found, NotImplementedType):
-            raise TargetError(f"maximum and minimum take numbers and traced values; got {value!r}")
-    return Traced(recorder, recorder.extremum(lifted, largest))  # type: ignore[arg-type]
+    lifted = [lift for value in values if (lift := first._lift(value)) is not None]
+    if len(lifted) < len(values):
+        raise TargetError(f"maximum and minimum take numbers and traced values; got {values!r}")
+    return Traced(recorder, recorder.extremum(lifted, largest))
 
 
 def _everywhere(operation: Callable[..., Any], inputs: Sequence[Any]) -> Any:

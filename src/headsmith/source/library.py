@@ -1,0 +1,314 @@
+"""Functions for formulas: of traced values they write down expressions, of numbers and arrays they compute.
+
+Everything here is made of what the graph knows (affine, relu, maximum, minimum, product, quotient, named functions), with
+as few gates as are known: a comparator of a sorting network is a maximum and a minimum of the same two values, which
+share one gate.
+"""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from headsmith.core.errors import TargetError
+from headsmith.core.functions import FUNCTIONS
+from headsmith.source.trace import Traced, extremum
+
+
+def _is_traced(values: Any) -> bool:
+    """Whether a traced value is among (nested) values."""
+    if isinstance(values, Traced):
+        return True
+    if isinstance(values, np.ndarray):
+        return values.dtype == object and builtins.any(_is_traced(item) for item in values.flat)
+    return isinstance(values, list | tuple) and builtins.any(_is_traced(item) for item in values)
+
+
+def _elementwise(operation: Callable[[Any], Any], x: Any) -> Any:
+    if isinstance(x, Traced):
+        return operation(x)
+    array = np.asarray(x, dtype=object)
+    result = np.empty(array.shape, dtype=object)
+    for index in np.ndindex(array.shape):
+        result[index] = operation(array[index])
+    return result
+
+
+def apply(name: str, x: Any, parameter: float | None = None) -> Any:
+    """A named function (see core.functions) of a traced value, a number or an array."""
+    if isinstance(x, Traced):
+        return x.function(name, parameter)
+    if _is_traced(x):
+        return _elementwise(lambda item: apply(name, item, parameter), x)
+    result = FUNCTIONS[name].value(x, parameter)
+    return float(result) if np.ndim(result) == 0 else result
+
+
+def exp(x: Any) -> Any:
+    """e to the x."""
+    return apply("exp", x)
+
+
+def log(x: Any) -> Any:
+    """The natural logarithm; x > 0."""
+    return apply("log", x)
+
+
+def sqrt(x: Any) -> Any:
+    """The square root; x >= 0."""
+    return apply("sqrt", x)
+
+
+def sin(x: Any) -> Any:
+    """The sine of x in radians."""
+    return apply("sin", x)
+
+
+def cos(x: Any) -> Any:
+    """The cosine of x in radians."""
+    return apply("cos", x)
+
+
+def tanh(x: Any) -> Any:
+    """The hyperbolic tangent."""
+    return apply("tanh", x)
+
+
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x))."""
+    return apply("sigmoid", x)
+
+
+def softplus(x: Any) -> Any:
+    """log(1 + exp(x))."""
+    return apply("softplus", x)
+
+
+def gelu(x: Any) -> Any:
+    """x times the normal distribution function at x."""
+    return apply("gelu", x)
+
+
+def erf(x: Any) -> Any:
+    """The error function."""
+    return apply("erf", x)
+
+
+def gaussian(x: Any) -> Any:
+    """exp(-x**2 / 2)."""
+    return apply("gaussian", x)
+
+
+def relu(x: Any) -> Any:
+    """max(x, 0)."""
+    return _elementwise(lambda item: maximum(item, 0.0), x) if _is_traced(x) else np.maximum(x, 0.0)
+
+
+def absolute(x: Any) -> Any:
+    """|x|; exported as hs.abs."""
+    return _elementwise(builtins.abs, x) if _is_traced(x) else np.abs(x)
+
+
+def clip(x: Any, low: Any, high: Any) -> Any:
+    """x moved into [low, high]."""
+    if not _is_traced([x, low, high]):
+        return np.clip(x, low, high)
+    if isinstance(x, list | tuple | np.ndarray):
+        return _elementwise(lambda item: clip(item, low, high), x)
+    return x.clip(low, high) if isinstance(x, Traced) else minimum(maximum(x, low), high)
+
+
+def maximum(*values: Any) -> Any:
+    """The largest of any number of values, or of the members of one list."""
+    return _extremum(values, True)
+
+
+def minimum(*values: Any) -> Any:
+    """The smallest of any number of values, or of the members of one list."""
+    return _extremum(values, False)
+
+
+def _extremum(values: tuple[Any, ...], largest: bool) -> Any:
+    members = list(values[0]) if len(values) == 1 and isinstance(values[0], list | tuple | np.ndarray) else list(values)
+    if not members:
+        raise TargetError("the maximum or minimum of no values")
+    if not _is_traced(members):
+        return (np.maximum if largest else np.minimum).reduce(np.broadcast_arrays(*members))
+    if not builtins.any(isinstance(member, list | tuple | np.ndarray) for member in members):
+        return extremum(members, largest)
+    arrays = np.broadcast_arrays(*(np.asarray(member, dtype=object) for member in members))
+    result = np.empty(arrays[0].shape, dtype=object)
+    for index in np.ndindex(result.shape):
+        result[index] = extremum([array[index] for array in arrays], largest)
+    return result
+
+
+def median(a: Any, b: Any, c: Any) -> Any:
+    """The middle one of three: two comparators and one maximum, 3 gates."""
+    low, high = minimum(a, b), maximum(a, b)
+    return maximum(low, minimum(high, c))
+
+
+def sort(values: Any) -> Any:
+    """The values in rising order, by Batcher's odd-even merge sort: 63 gates for 16 values."""
+    members = _members(values)
+    for first, second in comparators(len(members)):
+        _compare(members, first, second)
+    return _like(values, members)
+
+
+def comparators(count: int) -> list[tuple[int, int]]:
+    """Batcher's odd-even merge sort (Knuth 5.2.2, algorithm M) as pairs of places, in order, for any count."""
+    pairs = []
+    size = 1 << builtins.max(count - 1, 0).bit_length()
+    p = size // 2
+    while p:
+        q, r, distance = size // 2, 0, p
+        while distance:
+            pairs += [(i, i + distance) for i in range(count - distance) if i & p == r]
+            distance, q, r = q - p, q // 2, p
+        p //= 2
+    return pairs
+
+
+def _compare(members: list[Any], first: int, second: int) -> None:
+    low, high = members[first], members[second]
+    members[first], members[second] = minimum(low, high), maximum(low, high)
+
+
+def top_k(values: Any, k: int) -> Any:
+    """The k largest values, largest first: blocks of k are sorted, and merged in pairs that keep the upper halves."""
+    members = _members(values)
+    if not 1 <= k <= len(members):
+        raise TargetError(f"top_k asks for {k} of {len(members)} values")
+    blocks = [list(sort(members[start : start + k])) for start in range(0, len(members), k)]
+    blocks.sort(key=len, reverse=True)
+    while len(blocks) > 1:
+        pairs = list(zip(blocks[::2], blocks[1::2], strict=False))
+        blocks = [_merge_top(first, second) for first, second in pairs] + blocks[2 * len(pairs) :]
+    return _like(values, blocks[0][::-1])
+
+
+def _merge_top(first: list[Any], second: list[Any]) -> list[Any]:
+    """The len(first) largest of two rising lists, rising: a bitonic list of maxima, then a bitonic merge."""
+    count, short = len(first), len(second)
+    # The i-th smallest of `first` meets the i-th largest of `second`, while there is one.
+    members = [maximum(first[i], second[short - 1 - i]) if i < short else first[i] for i in range(count)]
+    if count & (count - 1) or short != count:
+        return list(sort(members))
+    distance = count // 2
+    while distance:
+        for i in range(count):
+            if not i & distance:
+                _compare(members, i, i + distance)
+        distance //= 2
+    return members
+
+
+def _members(values: Any) -> list[Any]:
+    members = list(values)
+    if not members:
+        raise TargetError("a list of no values")
+    return members
+
+
+def _like(values: Any, members: list[Any]) -> Any:
+    """An array of numbers for numbers, a list for traced values."""
+    return members if _is_traced(list(values)) else np.array(members, dtype=np.float64)
+
+
+def norm(values: Any, order: float = 2) -> Any:
+    """The 1-, 2- or infinity-norm of a vector."""
+    members = _members(values)
+    if order == 1:
+        return sum(absolute(member) for member in members)
+    if order == 2:
+        return sqrt(sum(member * member for member in members))
+    if order == np.inf:
+        # max(|a|, |b|) = (|a + b| + |a - b|) / 2: two gates and not three.
+        pairs = zip(members[::2], members[1::2], strict=False)
+        halves = [(absolute(a + b) + absolute(a - b)) / 2.0 for a, b in pairs]
+        return maximum(*halves, *map(absolute, members[2 * len(halves) :]))
+    raise TargetError(f"norm of order {order!r}; choose 1, 2 or infinity")
+
+
+def softmax(values: Any) -> Any:
+    """exp(z_i) / sum exp(z_j), with the largest z subtracted first."""
+    members = _members(values)
+    largest = maximum(*members)
+    weights = [exp(member - largest) for member in members]
+    total = sum(weights)
+    return _like(values, [weight / total for weight in weights])
+
+
+def polynomial(coefficients: Sequence[float], x: Any) -> Any:
+    """The sum of coefficients[i] * x**i."""
+    return sum(c * x**i if i else c for i, c in enumerate(coefficients))
+
+
+def rational(numerator: Sequence[float], denominator: Sequence[float], x: Any) -> Any:
+    """One polynomial over another, coefficients of rising powers."""
+    return polynomial(numerator, x) / polynomial(denominator, x)
+
+
+def matmul(left: Any, right: Any) -> Any:
+    """The product of two matrices, or of a matrix and a vector."""
+    traced = _is_traced(left) or _is_traced(right)
+    first, second = (np.asarray(side, dtype=object if traced else np.float64) for side in (left, right))
+    if 0 in (first.ndim, second.ndim) or first.shape[-1] != second.shape[0]:
+        raise TargetError(f"matrices of shapes {first.shape} and {second.shape} cannot be multiplied")
+    return first @ second
+
+
+def inverse(matrix: Any, steps: int, smallest: float = 0.5) -> Any:
+    """Newton-Schulz: X <- X (2 I - A X), from X = 2 / (1 + smallest) I.
+
+    For symmetric A with eigenvalues in [smallest, 1] the error after `steps` is at most r**(2**steps) / smallest with
+    r = (1 - smallest) / (1 + smallest).
+    """
+    array = np.asarray(matrix, dtype=object if _is_traced(matrix) else np.float64)
+    if array.ndim != 2 or array.shape[0] != array.shape[1]:
+        raise TargetError(f"the inverse of a matrix of shape {array.shape}; it must be square")
+    identity = np.eye(len(array)).astype(array.dtype)
+    guess = (2.0 / (1.0 + smallest)) * identity
+    for _ in range(steps):
+        guess = guess @ (2.0 * identity - array @ guess)
+    return guess
+
+
+def b_spline(degree: int, x: Any) -> Any:
+    """The cardinal B-spline of degree 2 on [0, 3] or 3 on [0, 4], exactly zero outside; 3 gates and its powers."""
+    middle = (degree + 1) / 2
+    y = relu(middle - absolute(x - middle))
+    w = relu(y - 1.0)
+    v = y - w
+    if degree == 2:
+        return v * v / 2.0 + w - w * w
+    if degree == 3:
+        return v**3 / 6.0 + w / 2.0 + w * w / 2.0 - w**3 / 2.0
+    raise TargetError(f"b_spline of degree {degree!r}; choose 2 or 3")
+
+
+def piecewise_linear(knots: Sequence[float], values: Sequence[float], x: Any) -> Any:
+    """The piecewise linear function through (knots, values), continued linearly: a gate for each inner knot."""
+    places, heights = np.asarray(knots, dtype=np.float64), np.asarray(values, dtype=np.float64)
+    if places.ndim != 1 or len(places) < 2 or places.shape != heights.shape or not (np.diff(places) > 0.0).all():
+        raise TargetError("piecewise_linear needs two or more rising knots and as many values")
+    if not _is_traced(x):
+        slopes = np.diff(heights) / np.diff(places)
+        piece = np.clip(np.searchsorted(places, x, side="right") - 1, 0, len(slopes) - 1)
+        return heights[piece] + slopes[piece] * (np.asarray(x) - places[piece])
+    corners = [(Fraction(float(place)), Fraction(float(height))) for place, height in zip(places, heights, strict=True)]
+    exact = [(c[1] - a[1]) / (c[0] - a[0]) for a, c in itertools.pairwise(corners)]
+    total = corners[0][1] + exact[0] * (x - corners[0][0])
+    for (place, _), (before, after) in zip(corners[1:-1], itertools.pairwise(exact), strict=True):
+        total = total + (after - before) * relu(x - place)
+    return total
+
+
+abs = absolute

@@ -1,0 +1,74 @@
+"""Pictures are drawn for every shape of model, completely or not at all."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import headsmith as hs
+from headsmith.core.errors import HeadsmithError
+from headsmith.report import plots
+from headsmith.report.attention import head_patterns
+from headsmith.report.plots import plot
+
+
+def random_network(*widths: int) -> hs.Network:
+    random = np.random.default_rng(0)
+    return hs.Network(
+        [
+            (random.normal(size=(after, before)) / np.sqrt(before), random.normal(size=after) / 4)
+            for before, after in pairwise(widths)
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("widths", "tokens"),
+    [((1, 6, 1), 1), ((2, 5, 5, 2), 4), ((5, 40, 2), 1), ((1, 1), 1)],
+    ids=["curve", "maps and sequence", "segments", "no heads"],
+)
+def test_a_picture_for_every_shape(widths: tuple[int, ...], tokens: int, tmp_path: Path) -> None:
+    model = hs.compile(random_network(*widths), (-1.0, 1.0), 1e-3, tokens=tokens)
+    found = plot(model, tmp_path / "model.png", effort=200)
+    assert found.ratio <= 1.0
+    assert (tmp_path / "model.png").read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in tmp_path.iterdir()] == ["model.png"]
+
+
+def test_an_input_without_width(tmp_path: Path) -> None:
+    model = hs.compile(random_network(2, 5, 1), [(0.0, 1.0), (0.5, 0.5)], 1e-3)
+    plot(model, tmp_path / "model.svg", effort=100)
+    assert "<svg" in (tmp_path / "model.svg").read_text()
+
+
+def test_a_picture_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def savefig(self, path: str) -> None:
+            Path(path).write_text("half a picture")
+            raise RuntimeError("no more paper")
+
+    monkeypatch.setattr(plots, "draw", lambda *_: Broken())
+    model = hs.compile(random_network(1, 3, 1), (-1.0, 1.0), 1e-2)
+    with pytest.raises(RuntimeError):
+        plot(model, tmp_path / "model.png", effort=50)
+    with pytest.raises(HeadsmithError, match=r"\.png"):
+        plot(model, tmp_path / "model.gif", effort=50)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_matplotlib_there_is_a_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    model = hs.compile(random_network(1, 3, 1), (-1.0, 1.0), 1e-2)
+    with pytest.raises(HeadsmithError, match="pip install"):
+        plot(model, tmp_path / "model.png", effort=50)
+
+
+def test_patterns_are_attention() -> None:
+    model = hs.compile(random_network(2, 30, 1), (-1.0, 1.0), 1e-3, tokens=4)
+    shown = head_patterns(model, np.zeros((4, 2)), 6)
+    assert len(shown) == 6
+    assert len({pattern.head for pattern in shown}) == 6
+    for pattern in shown:
+        assert pattern.weights.shape == (5, 5)
+        np.testing.assert_allclose(pattern.weights.sum(axis=1), 1.0)
