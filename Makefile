@@ -9,8 +9,9 @@ READY := .venv/.ready
 demo: $(READY)
 	$(BIN)/python examples/demo.py out
 
+# Two workers with one thread each: numpy's own threads would only get into each other's way.
 test: check
-	$(BIN)/python -m pytest -n 2
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -59,7 +59,7 @@ def ratio(folder: str) -> None:
     inputs = np.random.default_rng(1).random((1000, WIDTHS[0]))
     pass_time = best(lambda: forward(list(network.layers), inputs), 7)
     compile_time = best(lambda: compile_and_save(network, folder), 5)
-    print(f"one batch-1000 forward pass of {network!r}: {1e3 * pass_time:.0f} ms")
+    print(f"\none batch-1000 forward pass of {network!r}: {1e3 * pass_time:.0f} ms")
     print(
         f"compile + certify + save: {1e3 * compile_time:.0f} ms, {compile_time / pass_time:.1f} times that (limit 10)"
     )
@@ -74,7 +74,7 @@ def memory(folder: str) -> None:
     compile_and_save(network, folder)
     allocated = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    print(f"\nweights {weights / 2**20:.0f} MiB; peak above them: allocated {allocated / 2**20:.0f} MiB", end="")
+    print(f"weights {weights / 2**20:.0f} MiB; peak above them: allocated {allocated / 2**20:.0f} MiB", end="")
     print("" if resident is None else f", resident {resident / 2**20:.0f} MiB")
     peak = max(allocated, resident or 0) + weights
     print(f"peak memory, weights included: {peak / weights:.1f} times the weights (limit 6)")
@@ -117,8 +117,9 @@ def growth(folder: str) -> None:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        ratio(folder)
+        # Memory first: later on, freed pages that the process keeps would hide what is used.
         memory(folder)
+        ratio(folder)
         growth(folder)
 
 

@@ -46,12 +46,13 @@ def show(name: str, network: hs.Network, domain: tuple[float, float], error: flo
         console.print(f"  network {wanted: .9f}   transformer {got: .9f}   difference {got - wanted: .1e}")
 
     console.print("")
-    console.print(found_table(falsify(model, effort=effort), model.certificate))
+    found = falsify(model, effort=effort)
+    console.print(found_table(found, model.certificate))
     file, picture = folder / f"{name}.safetensors", folder / f"{name}.png"
     model.save(file)
     proven = hs.verify(file)
     console.print(f"\nsaved to {file}; verified again from the file: error {bound(proven.error)}")
-    plot(model, picture, effort=effort)
+    plot(model, picture, found=found)
     console.print(f"drawn into {picture}\n")
 
 

@@ -1,8 +1,8 @@
 """A textbook transformer in plain loops: it knows W_Q, W_K, W_V, W_O, and nothing of registers, banks or sinks.
 
-The arithmetic is a parameter. `Floating` is ordinary floating point, summed in any order; `Rounded` is the standard model of rounding
-itself: every operation returns its result times (1 + d), |d| <= u, with signs of d chosen to hurt, and exp off by several units in the
-last place. The certificate must hold for all of them.
+The arithmetic is a parameter. `Floating` is ordinary floating point, summed in any order; `Rounded` is the standard
+model of rounding itself: every operation returns its result times (1 + d), |d| <= u, with signs of d chosen to hurt,
+and exp off by several units in the last place. The certificate must hold for all of them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class Floating:
 
 
 class Rounded:
-    """The standard model with unit roundoff u far above float64's own: every result is pushed by u, up, down or at random."""
+    """The standard model with unit roundoff u far above float64's own: every result is pushed by u, up, down or at
+    random."""
 
     def __init__(self, unit: float, exp_ulps: int, push: str, rng: np.random.Generator) -> None:
         self.unit, self.exp_ulps, self.push, self.rng = unit, exp_ulps, push, rng
@@ -103,7 +104,7 @@ def run_dense(model: DenseTransformer, sequence: Any, arithmetic: Arithmetic, *,
     for layer in model.layers:
         stream = _attend(layer, stream, arithmetic, causal)
     outputs = []
-    for token in stream[1:]:
+    for token in stream[len(model.references) :]:
         columns = _times(token, model.W_U, arithmetic)
         outputs.append(
             [
@@ -115,7 +116,7 @@ def run_dense(model: DenseTransformer, sequence: Any, arithmetic: Arithmetic, *,
 
 
 def _embed(model: DenseTransformer, sequence: Any, arithmetic: Arithmetic) -> list[list[Any]]:
-    stream = [[arithmetic.weight(value) for value in model.reference.tolist()]]
+    stream = [[arithmetic.weight(value) for value in row] for row in model.references.tolist()]
     for position, token in enumerate(np.asarray(sequence, dtype=np.float64).tolist()):
         columns = _times([arithmetic.input(x) for x in token], model.W_E, arithmetic)
         stream.append(

@@ -15,7 +15,8 @@ Place = tuple[Any, ...]
 
 
 def places(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
-    """Every array, number and string inside, with the way to it; tuples (of links, layers, registers, ...) are places too."""
+    """Every array, number and string inside, with the way to it; tuples (of links, layers, registers, ...) are places
+    too."""
     if is_dataclass(value):
         for field in fields(value):
             if field.init:
@@ -44,7 +45,8 @@ def put(value: Any, place: Place, new: Any) -> Any:
 
 
 def kind_of(place: Place) -> str:
-    """The place without its numbers: mutations are spread evenly over the kinds of places, not over the size of arrays."""
+    """The place without its numbers: mutations are spread evenly over the kinds of places, not over the size of
+    arrays."""
     return ".".join(str(key) for key in place if not isinstance(key, int))
 
 

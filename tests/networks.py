@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +20,7 @@ def random_network(
     """Gaussian weights of size weight / sqrt(inputs), so that activations stay of the order of one."""
     rng = np.random.default_rng([seed, *widths])
     layers = []
-    for inputs, outputs in zip(widths, widths[1:], strict=False):
+    for inputs, outputs in itertools.pairwise(widths):
         W = rng.normal(size=(outputs, inputs)) * weight / np.sqrt(inputs)
         W *= rng.random(W.shape) < density
         layers.append((W, bias * rng.normal(size=outputs)))
@@ -31,7 +32,7 @@ def shifted_network(widths: Sequence[int], seed: int, low: float, high: float, k
     rng = np.random.default_rng([seed, *widths])
     below, above = np.full(widths[0], low), np.full(widths[0], high)
     layers = []
-    for index, (inputs, outputs) in enumerate(zip(widths, widths[1:], strict=False)):
+    for index, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
         W = rng.normal(size=(outputs, inputs)) / np.sqrt(inputs)
         least = np.minimum(W * below, W * above).sum(axis=1)
         most = np.maximum(W * below, W * above).sum(axis=1)
@@ -49,7 +50,8 @@ def shifted_network(widths: Sequence[int], seed: int, low: float, high: float, k
 
 
 def random_circuit(seed: int) -> Graph:
-    """A random circuit with skip connections, diagonal terms and several terms for each affine node."""
+    """A random circuit: skip connections, diagonal terms, several terms for each affine node, gates of gates and of
+    the input."""
     rng = np.random.default_rng(seed)
     builder = Builder([f"x{i}" for i in range(int(rng.integers(1, 4)))])
     nodes = [builder.input]
@@ -63,7 +65,30 @@ def random_circuit(seed: int) -> Graph:
         nodes.append(builder.affine(terms, rng.normal(size=size)))
         if rng.random() < 0.7:
             nodes.append(builder.relu(nodes[-1]))
+        if rng.random() < 0.2:
+            nodes.append(builder.relu(int(rng.choice(nodes))))
     return builder.graph(nodes[-1])
+
+
+def folding_circuit(seed: int) -> Graph:
+    """Scalars that fold, z <- a z + b relu(c z + d), with banks of parallel gates on them and running sums beside
+    them."""
+    rng = np.random.default_rng(seed)
+    builder = Builder(["x"])
+    z = builder.affine([(builder.input, rng.normal(size=1))], rng.normal(size=1))
+    y = z
+    for _ in range(int(rng.integers(1, 5))):
+        size = int(rng.choice([1, 1, 3]))
+        reads = rng.choice([-1.0, 1.0], (size, 1)) * rng.uniform(0.5, 2.0, (size, 1))
+        gate = builder.relu(builder.affine([(z, reads)], rng.normal(size=size)))
+        if rng.random() < 0.3:
+            gate = builder.relu(gate)
+        fold = builder.affine(
+            [(z, rng.uniform(-1.5, 1.5, 1)), (gate, rng.normal(size=(1, size)))], 0.1 * rng.normal(size=1)
+        )
+        y = builder.affine([(y, np.ones(1)), (gate, rng.normal(size=(1, size)))], np.zeros(1))
+        z = builder.relu(fold) if rng.random() < 0.3 else fold
+    return builder.graph(builder.affine([(z, np.ones((2, 1))), (y, rng.normal(size=(2, 1)))], np.zeros(2)))
 
 
 @functools.cache

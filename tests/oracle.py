@@ -1,4 +1,5 @@
-"""Ground truth that shares no arithmetic with the code under test: exact fractions, and 80-bit floats for many points at once."""
+"""Ground truth that shares no arithmetic with the code under test: exact fractions, and 80-bit floats for many points
+at once."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.source.graph import Affine, Graph, Input, Relu
+from headsmith.source.graph import Affine, Graph, Input, Relu, arguments
 
 ZERO = Fraction(0)
 
@@ -84,17 +85,28 @@ def exact_ranges(
 
 
 def crossing_gates(graph: Graph, low: Sequence[float], high: Sequence[float]) -> dict[int, int]:
-    """For each relu node, how many of its gates may cross zero: exact interval arithmetic."""
+    """For each relu node, how many of its gates may cross zero, by exact interval arithmetic; none where the node can
+    only be heard through nodes whose gates are all dead."""
     found = exact_ranges(graph, low, high)
+    alive, stack = set(), [graph.output]
+    while stack:
+        number = stack.pop()
+        node = graph.nodes[number]
+        if isinstance(node, Relu) and all(b <= 0 for b in found[node.argument][1]):
+            continue
+        if number not in alive:
+            alive.add(number)
+            stack.extend(arguments(node))
     return {
-        number: sum(a < 0 < b for a, b in zip(*found[node.argument], strict=True))
+        number: sum(a < 0 < b for a, b in zip(*found[node.argument], strict=True)) if number in alive else 0
         for number, node in enumerate(graph.nodes)
         if isinstance(node, Relu)
     }
 
 
 def extended_nodes(graph: Graph, inputs: Any) -> list[Any]:
-    """Every node's value for many inputs (..., inputs), in 80-bit floats: off by about 1e-19 of the magnitudes involved."""
+    """Every node's value for many inputs (..., inputs), in 80-bit floats: off by about 1e-19 of the magnitudes
+    involved."""
     inputs = np.asarray(inputs, dtype=np.longdouble)
     values: list[Any] = []
     for node in graph.nodes:

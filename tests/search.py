@@ -1,6 +1,8 @@
-"""An honest attempt to break a certificate: random points, corners, kinks of the gates, then an ascent from the best of them.
+"""An honest attempt to break a certificate: random points, corners, kinks of the gates, then an ascent from the best
+of them.
 
-A gate's own error, |z| / (1 + e^{b|z|}), is largest 1.278/b away from its kink: the search goes there, for gates of every layer.
+A gate's own error, |z| / (1 + e^{b|z|}), is largest 1.278/b away from its kink: the search goes there, for gates of
+every layer.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ PEAK = 1.2784645427610738
 def worst_error(
     compiled: Compiled, rng: np.random.Generator, *, points: int = 200, steps: int = 3, extra: Any = None
 ) -> float:
-    """The largest |model - target| that was found. An estimate from below of the true error; nan if any output is nan."""
+    """The largest |model - target| that was found. An estimate from below of the true error; nan if any output is
+    nan."""
     candidates = candidate_points(compiled, rng, points)
     if extra is not None:
         candidates = np.concatenate([candidates, np.clip(extra, compiled.box.low, compiled.box.high)])
@@ -37,7 +40,8 @@ def worst_error(
 
 
 def errors_at(compiled: Compiled, points: Any, rng: np.random.Generator) -> Any:
-    """|model - target|, the worst output of each point; with several tokens each point is one token of some sequence."""
+    """|model - target|, the worst output of each point; with several tokens each point is one token of some
+    sequence."""
     wanted = extended(compiled.graph, points)
     tokens = compiled.transformer.tokens
     if tokens == 1:

@@ -11,7 +11,7 @@ bill         = what it costs                                   transformer/bill.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -29,13 +29,15 @@ from headsmith.lower.budget import with_softmax_budget
 from headsmith.lower.lower import lower
 from headsmith.lower.plan import Planned, plan
 from headsmith.run.numpy_runner import run
+from headsmith.source.formula import formula_graph
 from headsmith.source.graph import Graph
 from headsmith.source.network import Network
 from headsmith.source.ranges import ranges
+from headsmith.source.trace import graph_of
 from headsmith.transformer.bill import Bill, bill
 from headsmith.transformer.ir import Transformer
 
-Target = Network | Graph
+Target = Network | Graph | str | Sequence[str] | Callable[..., Any]
 RECIPES = ("auto", "relu")
 
 
@@ -51,12 +53,14 @@ def compile(
 ) -> Compiled:
     """Compile `target` into a softmax transformer that is provably within `error` of it everywhere on `domain`.
 
+    `target` is a formula ("x*y + sin(z)"), a list of formulas (several outputs), a Python function of traced values, or a
+    Network. `max_layers` trades gates for depth.
     `domain` is (low, high) for every input, a sequence of such pairs, or {"name": (low, high), ...}. `tokens` is how
     many data tokens one sequence may hold. Raises UnreachableError, with the smallest error that can be met, where the
     dtype cannot do it.
     """
     _check_options(error, recipe, tokens, dtype, max_layers)
-    graph = as_graph(target)
+    graph = as_graph(target, domain)
     box = as_box(domain, graph.input.names)
     planned = plan(graph, ranges(graph, box), error, max_layers)
     skeleton = lower(planned.circuit, planned.ranges, tokens=tokens, dtype=dtype)
@@ -76,19 +80,20 @@ def _meet(
         except CertificateError as refusal:
             raise _unreachable(error, "rounding", float("inf"), refusal) from refusal
 
-    transformer, certificate = attempt(error - planned.approximation)
-    for _ in range(4):
+    budget, smallest = error - planned.approximation, None
+    for _ in range(10):
+        transformer, certificate = attempt(budget)
         if certificate.error <= error:
             return transformer, certificate
+        if smallest is None or certificate.error < smallest.error:
+            smallest = certificate
         rest = certificate.error - certificate.parts["softmax"]
         left = (error - rest) * (1.0 - 1e-9) - 1e-6 * rest
-        if left <= 0.0:
-            break
-        transformer, certificate = attempt(left)
-    rest = certificate.error - certificate.parts["softmax"]
-    smallest = attempt(rest / 8.0)[1]
-    part = max(("leak", "rounding"), key=lambda name: smallest.parts[name])
-    raise _unreachable(error, part, 1.02 * smallest.error)
+        # A larger softmax part also inflates the ranges that rounding is measured against: try with much less of it.
+        budget = left if 0.0 < left < budget else budget / 8.0
+    assert smallest is not None
+    part = max(("approximation", "leak", "rounding"), key=lambda name: smallest.parts[name])
+    raise _unreachable(error, part, 1.05 * smallest.error)
 
 
 def _unreachable(error: float, part: str, smallest: float, cause: Exception | None = None) -> UnreachableError:
@@ -96,7 +101,7 @@ def _unreachable(error: float, part: str, smallest: float, cause: Exception | No
         return UnreachableError(f"error {error:.3g} cannot be certified: {cause}", part=part, smallest=smallest)
     return UnreachableError(
         f"error {error:.3g} cannot be certified in this dtype: the {part} part blocks it. "
-        f"The smallest error that can be met is {smallest:.3g}: ask for that, use float64, shrink the domain, or rescale the weights",
+        f"The smallest error that can be met is {smallest:.3g}: ask for that, shrink the domain, or rescale the weights",
         part=part,
         smallest=smallest,
     )
@@ -178,14 +183,23 @@ def verify(model: Compiled | str | os.PathLike[str]) -> Certificate:
     return proven
 
 
-def as_graph(target: Target) -> Graph:
-    """The target as a source graph."""
+def as_graph(target: Target, domain: Any = None) -> Graph:
+    """The target as a source graph. The names of a formula's variables are the domain's, where it has names."""
+    names = list(domain) if isinstance(domain, Mapping) else None
     match target:
         case Network():
             return target.graph
         case Graph():
             return target
-    raise TargetError(f"cannot compile a {type(target).__name__}; give a headsmith.Network")
+        case str():
+            return formula_graph(target, names)
+        case list() | tuple() if target and all(isinstance(each, str) for each in target):
+            return formula_graph(list(target), names)
+    if callable(target):
+        return graph_of(target, names)
+    raise TargetError(
+        f"cannot compile a {type(target).__name__}; give a formula (or a list of them), a function, or a headsmith.Network"
+    )
 
 
 def _check_options(error: float, recipe: str, tokens: int, dtype: str, max_layers: int | None) -> None:

@@ -1,7 +1,9 @@
-"""A changed model is either refused, or its re-derived bound is still true. Never a wrong bound, never a foreign exception.
+"""A changed model is either refused, or its re-derived bound is still true. Never a wrong bound, never a foreign
+exception.
 
-One thing is changed at random, anywhere in the transformer, the target or the domain, in memory or in the file; the kernel is asked what
-it can prove (whatever the model claims); and then a search looks for an input that breaks the answer.
+One thing is changed at random, anywhere in the transformer, the target or the domain, in memory or in the file; the
+kernel is asked what it can prove (whatever the model claims); and then a search looks for an input that breaks the
+answer.
 """
 
 from __future__ import annotations
@@ -142,8 +144,9 @@ def _judge_file(path, rng) -> None:
 
 @pytest.mark.parametrize("name", ["one input", "two layers", "tokens", "float32 tokens"])
 def test_two_changes_that_hide_each_other(name, rng) -> None:
-    """Scales moved from query to key, heads permuted together with their links, a register scaled up where it is written and down where it
-    is read: the function is the same, so the bound must stay true, or the kernel must refuse."""
+    """Scales moved from query to key, heads permuted together with their links, a register scaled up where it is
+    written and down where it is read: the function is the same, so the bound must stay true, or the kernel must
+    refuse."""
     model = build(name)
     transformer = model.transformer
     bank = transformer.layers[0].banks[0]

@@ -1,4 +1,5 @@
-"""Rounding: `upper` and `lower` are on the right side of the exact figure, for any order of summation. Exact fractions are the judge."""
+"""Rounding: `upper` and `lower` are on the right side of the exact figure, for any order of summation. Exact
+fractions are the judge."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""One file: it loads back bit-equal; anything that is not a complete model of this version is refused with a clear error and nothing else."""
+"""One file: it loads back bit-equal; anything that is not a complete model of this version is refused with a clear
+error and nothing else."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -150,7 +152,9 @@ class TestRefusals:
     def test_a_folder(self, tmp_path) -> None:
         self.refused(tmp_path, "no such file|folder|directory")
 
-    @pytest.mark.parametrize("content", [b"", b"\0", b"hello", b"PK\x03\x04" + bytes(100), bytes(8), bytes(1000), b"\xff" * 64])
+    @pytest.mark.parametrize(
+        "content", [b"", b"\0", b"hello", b"PK\x03\x04" + bytes(100), bytes(8), bytes(1000), b"\xff" * 64]
+    )
     def test_not_a_safetensors_file(self, tmp_path, content) -> None:
         path = tmp_path / "file"
         path.write_bytes(content)
@@ -161,7 +165,19 @@ class TestRefusals:
         small.save(path)
         content = path.read_bytes()
         (header,) = struct.unpack("<Q", content[:8])
-        cuts = {0, 1, 7, 8, 9, 8 + header // 2, 8 + header - 1, 8 + header, 8 + header + 1, len(content) - 8, len(content) - 1}
+        cuts = {
+            0,
+            1,
+            7,
+            8,
+            9,
+            8 + header // 2,
+            8 + header - 1,
+            8 + header,
+            8 + header + 1,
+            len(content) - 8,
+            len(content) - 1,
+        }
         for cut in sorted(cuts | set(range(0, len(content), 97))):
             path.write_bytes(content[:cut])
             self.refused(path, "not a complete safetensors file")
@@ -186,7 +202,9 @@ class TestRefusals:
         saved.write(path, {**header, "version": version}, tensors)
         self.refused(path, "format version .*; this release reads version")
 
-    @pytest.mark.parametrize("text", ["", "{", "null", "[]", "3", '"text"', "{}", '{"version": 1}', "[" * 100_000, "NaN"])
+    @pytest.mark.parametrize(
+        "text", ["", "{", "null", "[]", "3", '"text"', "{}", '{"version": 1}', "[" * 100_000, "NaN"]
+    )
     def test_a_damaged_header(self, small, tmp_path, text) -> None:
         path = tmp_path / "model"
         small.save(path)
@@ -194,7 +212,8 @@ class TestRefusals:
         self.refused(path, "damaged|version")
 
     def test_any_missing_entry(self, model, tmp_path) -> None:
-        """Drop every key of the header in turn: refused, or (an entry of a list) refused by the checkers with a Headsmith error."""
+        """Drop every key of the header in turn: refused, or (an entry of a list) refused by the checkers with a
+        Headsmith error."""
         path = tmp_path / "model"
         model.save(path)
         header, tensors = saved.read(path)
@@ -212,10 +231,8 @@ class TestRefusals:
         places = {place for place, _ in saved.leaves(header)} | {place for place in saved.containers(header) if place}
         for place in sorted(places, key=str):
             saved.write(path, saved.put(header, place, junk), tensors)
-            try:
+            with contextlib.suppress(hs.HeadsmithError):
                 hs.verify(path)
-            except hs.HeadsmithError:
-                pass
 
     def test_any_missing_tensor(self, model, tmp_path) -> None:
         path = tmp_path / "model"
@@ -248,18 +265,23 @@ class TestRefusals:
             with np.errstate(invalid="ignore"):
                 changed = np.ascontiguousarray(change(value))
             saved.write(path, header, {**tensors, name: changed})
-            try:
+            with contextlib.suppress(hs.HeadsmithError):
                 hs.verify(path)
-            except hs.HeadsmithError:
-                pass
 
     def test_the_certificate_claims_too_much(self, small, tmp_path) -> None:
         path = tmp_path / "model"
         small.save(path)
         header, tensors = saved.read(path)
-        for claim in (0.0, -1.0, small.certificate.error / 2, small.certificate.error * (1 - 1e-6), float("nan"), float("-inf")):
+        for claim in (
+            0.0,
+            -1.0,
+            small.certificate.error / 2,
+            small.certificate.error * (1 - 1e-6),
+            float("nan"),
+            float("-inf"),
+        ):
             saved.write(path, saved.put(header, ("certificate", "error"), claim), tensors)
-            with pytest.raises(hs.CertificateError, match="only .* can be proven"):
+            with pytest.raises(hs.CertificateError, match=r"only .* can be proven"):
                 hs.verify(path)
 
     def test_numbers_survive_json(self, small, tmp_path) -> None:

@@ -1,4 +1,5 @@
-"""The sink head: the gate lemma and the leak lemma hold and are attained; rounding inside the head stays within its bound."""
+"""The sink head: the gate lemma and the leak lemma hold and are attained; rounding inside the head stays within its
+bound."""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ class TestGateLemma:
 
 
 class TestPositionCode:
-    """Rows i != j differ in h >= 1 bits and have inner product bits - 2h: at most binomial(bits, h) rows at each distance."""
+    """Rows i != j differ in h >= 1 bits and have inner product bits - 2h: at most binomial(bits, h) rows at each
+    distance."""
 
     @pytest.mark.parametrize("tokens", [1, 2, 3, 4, 5, 8, 9, 16, 31, 64])
     def test_distances(self, tokens) -> None:
@@ -101,7 +103,8 @@ class TestPositionCode:
 
 
 class TestLeakLemma:
-    """Other tokens move the head by at most 2 Z L, whatever b is, whatever their values are, whatever rounding does to scores."""
+    """Other tokens move the head by at most 2 Z L, whatever b is, whatever their values are, whatever rounding does
+    to scores."""
 
     @given(
         st.integers(2, 9),
@@ -148,7 +151,8 @@ class TestGateRounding:
     @pytest.mark.parametrize("name", ["float64", "float32"])
     @pytest.mark.parametrize("tokens", [1, 3])
     def test_perturbed_scores_stay_within_it(self, name, tokens) -> None:
-        """The inequality behind it, at 50 digits: |z| |sigmoid(t (1 + d) + a) - sigmoid(t)|, with d and a at their ends."""
+        """The inequality behind it, at 50 digits: |z| |sigmoid(t (1 + d) + a) - sigmoid(t)|, with d and a at their
+        ends."""
         precision = PRECISIONS[name]
         for b in (1e-3, 1.0, 1e3, 1e7):
             rounding = score_rounding(precision, tokens, 40.0)
@@ -207,9 +211,7 @@ class TestGateRounding:
 
 
 def _exact_head(z, i, b, gain, code):
-    weights = [
-        mpmath.exp(b * mpmath.mpf(float(z[i])) - mpmath.mpf(gain) * int((code[i] != row).sum())) for row in code
-    ]
+    weights = [mpmath.exp(b * mpmath.mpf(float(z[i])) - mpmath.mpf(gain) * int((code[i] != row).sum())) for row in code]
     total = mpmath.fsum(weights) + 1
     return mpmath.fsum(w * mpmath.mpf(float(v)) for w, v in zip(weights, z, strict=True)) / total
 
@@ -222,9 +224,7 @@ def _rounded_head(z, i, query, key, gain, code, precision, rng):
     for row in code:
         terms = [(z[i] * query) * key]
         if bits:
-            terms += [
-                (kind(code[i][k]) * kind(gain / 2 / KEY)) * (kind(row[k]) * kind(KEY)) for k in range(bits)
-            ]
+            terms += [(kind(code[i][k]) * kind(gain / 2 / KEY)) * (kind(row[k]) * kind(KEY)) for k in range(bits)]
             terms += [kind(KEY) * kind(-gain * bits / 2 / KEY)]
         scores.append(_shuffled_sum(terms, rng))
     top = max(scores)

@@ -1,4 +1,5 @@
-"""Bookkeeping: one head for each gate that may cross zero, one layer for each layer that has such a gate, nothing for the rest.
+"""Bookkeeping: one head for each gate that may cross zero, one layer for each layer that has such a gate, nothing for
+the rest.
 
 Growth is linear: the non-zero weights of the transformer are at most a small multiple of the network's parameters.
 """
@@ -15,7 +16,15 @@ from oracle import crossing_gates, exact, exact_error, exact_ranges
 import headsmith as hs
 from headsmith.source.graph import Builder, Graph
 
-KINDS = [["active"], ["dead"], ["free"], ["active", "free"], ["dead", "free"], ["active", "dead"], ["active", "free", "dead"]]
+KINDS = [
+    ["active"],
+    ["dead"],
+    ["free"],
+    ["active", "free"],
+    ["dead", "free"],
+    ["active", "dead"],
+    ["active", "free", "dead"],
+]
 
 
 def crossing(network: hs.Network, low: float, high: float) -> list[int]:
@@ -99,14 +108,18 @@ def test_neurons_without_weights_cost_nothing() -> None:
 class TestGrowth:
     """Non-zero weights at most linear in the network's parameters."""
 
-    @pytest.mark.parametrize("widths", [[2, 30, 30, 2], [20, 60, 1], [1, 100, 1], [5, 20, 20, 20, 20, 20, 20, 3], [50, 80, 80, 10]], ids=str)
+    @pytest.mark.parametrize(
+        "widths", [[2, 30, 30, 2], [20, 60, 1], [1, 100, 1], [5, 20, 20, 20, 20, 20, 20, 3], [50, 80, 80, 10]], ids=str
+    )
     def test_crossing_gates(self, widths) -> None:
         network = random_network(widths, 2, bias=0.1)
         model = hs.compile(network, (-1, 1), error=1e-3)
         assert model.bill.nonzeros <= 3 * network.parameters + 100
 
     @pytest.mark.parametrize("kinds", KINDS, ids="-".join)
-    @pytest.mark.parametrize("widths", [[5, 30, 30, 4], [3, 20, 20, 20, 20, 2], [40, 10, 40, 3], [10, 60, 5, 60, 2]], ids=str)
+    @pytest.mark.parametrize(
+        "widths", [[5, 30, 30, 4], [3, 20, 20, 20, 20, 2], [40, 10, 40, 3], [10, 60, 5, 60, 2]], ids=str
+    )
     def test_stable_gates(self, widths, kinds) -> None:
         network = shifted_network(widths, 4, -1.0, 1.0, kinds)
         model = hs.compile(network, (-1, 1), error=1e-3)
@@ -120,7 +133,8 @@ class TestGrowth:
         assert bills[64].d_model == bills[1].d_model + 6
 
     def test_deep_narrow_circuits_stay_narrow(self) -> None:
-        """A running sum, y <- y + 0.25 relu(2 z - 1): twenty levels, and the stream does not grow by a column for each."""
+        """A running sum, y <- y + 0.25 relu(2 z - 1): twenty levels, and the stream does not grow by a column for
+        each."""
         graph = running_sum(20)
         model = hs.compile(graph, (0, 1), error=1e-2)
         assert model.bill.layers == 20
@@ -164,7 +178,8 @@ class TestRegisters:
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["float64", "float32"]), st.sampled_from([1, 3]))
 def test_any_circuit_compiles_to_its_own_function(seed, dtype, tokens) -> None:
-    """Skip connections, diagonal terms, nodes that are read twice, relu or affine outputs: exact value at points, within the certificate."""
+    """Skip connections, diagonal terms, nodes that are read twice, relu or affine outputs: exact value at points,
+    within the certificate."""
     graph = random_circuit(seed)
     error = 1e-2 if dtype == "float32" else 1e-6
     try:

@@ -1,7 +1,8 @@
-"""The runner evaluates attention and nothing else: it equals a textbook transformer in plain loops, token by token, up to rounding.
+"""The runner evaluates attention and nothing else: it equals a textbook transformer in plain loops, token by token,
+up to rounding.
 
-The textbook has every W_Q, W_K, W_V and W_O written out. Tokens in any number and order, full attention or a causal mask: the difference never
-exceeds the rounding part of the certificate, which covers any order of summation.
+The textbook has every W_Q, W_K, W_V and W_O written out. Tokens in any number and order, full attention or a causal
+mask: the difference never exceeds the rounding part of the certificate, which covers any order of summation.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ def test_tokens_may_change_places(rng) -> None:
 
 
 def test_attention_is_real(rng) -> None:
-    """The weights of each query sum to one, under a causal mask the future has weight zero, and the data tokens do not see each other."""
+    """The weights of each query sum to one, under a causal mask the future has weight zero, and the data tokens do
+    not see each other."""
     model = compiled(4)
     sequence = rng.uniform(-1, 1, (4, 3))
     for causal in (False, True):
@@ -85,7 +87,8 @@ def test_attention_is_real(rng) -> None:
 @pytest.mark.parametrize("push", ["up", "down", "in", "out", "random"])
 @pytest.mark.parametrize("tokens", [1, 3])
 def test_the_certificate_holds_for_the_worst_rounding_that_the_model_allows(tokens, push, rng) -> None:
-    """Every operation pushed by a whole unit roundoff of float32, exp by its full allowance: what section 5 of the design promises.
+    """Every operation pushed by a whole unit roundoff of float32, exp by its full allowance: what section 5 of the
+    design promises.
 
     The model asks for (almost) the smallest error that float32 can meet, so that rounding is most of the bound.
     """

@@ -1,4 +1,5 @@
-"""Calling a model: arrays of any leading shape, by name, sequences, empty batches; what does not fit is refused; chunks change nothing."""
+"""Calling a model: arrays of any leading shape, by name, sequences, empty batches; what does not fit is refused;
+chunks change nothing."""
 
 from __future__ import annotations
 

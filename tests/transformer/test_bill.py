@@ -35,7 +35,7 @@ def test_counts(model) -> None:
     written, bill = dense(model.transformer), model.bill
     assert bill.layers == len(written.layers)
     assert bill.heads == sum(len(layer.W_Q) for layer in written.layers) == sum(bill.heads_per_layer)
-    assert bill.d_model == len(written.reference)
+    assert bill.d_model == written.W_E.shape[1]
     assert bill.reference_tokens == (1 if written.layers else 0)
     if written.layers:
         assert bill.d_head == written.layers[0].W_Q.shape[2]
@@ -43,7 +43,7 @@ def test_counts(model) -> None:
 
 def test_nonzeros_and_parameters(model) -> None:
     written, bill = dense(model.transformer), model.bill
-    flags = np.count_nonzero(written.reference) + np.count_nonzero(written.W_pos)
+    flags = np.count_nonzero(written.references) + np.count_nonzero(written.W_pos)
     assert bill.nonzeros == sum(np.count_nonzero(matrix) for matrix in matrices(written)) + flags
     assert bill.parameters == sum(matrix.size for matrix in matrices(written)) + flags
 
@@ -61,7 +61,7 @@ def test_largest_score_is_a_bound(model, rng) -> None:
     tokens = model.transformer.tokens
     for _ in range(20):
         x = np.where(rng.random((tokens, model.box.size)) < 0.5, rng.choice([-1.0, 1.0]), 1 - 2 * rng.random())
-        stream = np.concatenate([[written.reference], x @ written.W_E + written.b_E + written.W_pos[:tokens]])
+        stream = np.concatenate([written.references, x @ written.W_E + written.b_E + written.W_pos[:tokens]])
         for layer in written.layers:
             scores = np.einsum("td,hdf,hef,se->hts", stream, layer.W_Q, layer.W_K, stream)
             assert np.abs(scores).max() <= model.bill.max_score

@@ -1,4 +1,5 @@
-"""The transformer's checker fires: shapes, names, constants that must not be written, registers that only scores may use, numbers of the dtype."""
+"""The transformer's checker fires: shapes, names, constants that must not be written, registers that only scores may
+use, numbers of the dtype."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ def test_constant_registers_are_never_written(model, register) -> None:
 
 @pytest.mark.parametrize("register", ["reference", "position"])
 def test_only_scores_use_the_token_flags(model, register) -> None:
-    """A head that read the reference flag as a value would put it on the sink, and a position would differ from token to token."""
+    """A head that read the reference flag as a value would put it on the sink, and a position would differ from token
+    to token."""
     size = model.sizes[register]
     with pytest.raises(CertificateError, match=register):
         with_bank(model, read=(*model.layers[0].banks[0].read, Link(register, np.ones((4, size)))))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -112,16 +113,28 @@ def deviation(left: Form, right: Form, magnitudes: Mapping[int, Array]) -> Array
     """Bound of |left - right| when each basis node n has |v_n| <= magnitudes[n]."""
     result = np.abs(left.constant - right.constant)
     result = upper(result + left.radius + right.radius, 4)
-    missing = [node for node in left.parts.keys() | right.parts.keys() if node not in magnitudes]
-    if missing:
-        return np.full(len(result), np.inf)
     for node in left.parts.keys() | right.parts.keys():
         first, second = left.parts.get(node), right.parts.get(node)
+        if node not in magnitudes:
+            # A gate that has not been computed yet: it must not matter.
+            for part in (first, second):
+                if part is not None:
+                    result = np.where(_touched(part), np.inf, result)
+            continue
         if first is not None and second is not None and _identical(first, second):
             continue
         for gap in _gaps(first, second):
             result = upper(result + magnitude_product(gap, magnitudes[node]), 2)
     return np.asarray(result)
+
+
+def _touched(part: Part) -> Any:
+    """Which rows of a part are not exactly zero."""
+    rows = np.zeros(len(part.matrix), dtype=bool)
+    for array in (part.matrix, part.radius):
+        if array is not None:
+            rows |= array != 0.0 if array.ndim == 1 else (array != 0.0).any(axis=1)
+    return rows
 
 
 def _identical(first: Part, second: Part) -> bool:

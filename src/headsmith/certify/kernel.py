@@ -22,44 +22,28 @@ certified.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from headsmith.certify.accounts import Accounts
 from headsmith.certify.approximation import approximate, refuse_inexact_constants
 from headsmith.certify.certificate import Certificate
-from headsmith.certify.meaning import SourceMeaning, StreamMeaning, gate_deviation, output_deviation
+from headsmith.certify.local import Local, Reads, sink_errors
+from headsmith.certify.meaning import SourceMeaning, StreamMeaning, output_deviation, read_deviation
 from headsmith.circuits.assemble import Choice, assemble
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
 from headsmith.core.intervals import Box, Interval
-from headsmith.core.rounding import FLOAT64, lower, magnitude_product, upper
-from headsmith.heads.sink import SinkBank, gate_error, gate_rounding, leak_weight, score_rounding
-from headsmith.heads.stream import RESERVED, Link, position_bits
-from headsmith.source.graph import Graph, Relu, needed
+from headsmith.core.rounding import FLOAT64, upper
+from headsmith.source.graph import Graph, needed
 from headsmith.source.ranges import ranges
 from headsmith.source.sensitivity import Flow, pushed
 from headsmith.transformer.gains import gains_of_heads
-from headsmith.transformer.ir import Transformer
+from headsmith.transformer.ir import Bank, Layer, Transformer
 
 
-@dataclass(frozen=True, eq=False)
-class LocalErrors:
-    """Bounds for the heads of one bank. `softmax` is one-sided: the head is below its gate by at most that."""
-
-    softmax: Array
-    leak: Array
-    rounding: Array
-
-
-@dataclass(eq=False)
-class _Sums:
-    """What is known of one register: on data tokens, the sum of absolute values of all that was added, and how many; on
-    the reference token, where it should be zero, a bound of its value."""
-
-    magnitude: Array
-    count: int
-    drift: Array
+UNKNOWN = 1e150
+"""Stands for the error of a gate that has not been computed yet."""
 
 
 def certify(target: Graph, choices: Mapping[int, Choice], box: Box, transformer: Transformer) -> Certificate:
@@ -69,6 +53,8 @@ def certify(target: Graph, choices: Mapping[int, Choice], box: Box, transformer:
     """
     if (transformer.inputs, transformer.outputs) != (target.input.size, target.nodes[target.output].size):
         raise CertificateError("the transformer's inputs and outputs are not the target's")
+    if box.size != target.input.size:
+        raise CertificateError(f"a box of {box.size} intervals for {target.input.size} inputs")
     with np.errstate(over="ignore", invalid="ignore"):
         return _Kernel(target, choices, box, transformer).certificate()
 
@@ -94,15 +80,19 @@ class _Kernel:
             self.own[0] = self.input_error
         self.deviations: dict[int, Array] = {}
         self.magnitudes = {0: upper(found[0].magnitude + self.input_error, 1)}
-        self.max_score = 0.0
-        self.sums = self._embedded()
+        self.accounts = Accounts(transformer, self.magnitudes[0])
 
     def certificate(self) -> Certificate:
-        locals_ = [[self._advance(bank) for bank in layer.banks] for layer in self.transformer.layers]
+        locals_ = [self._advance(layer) for layer in self.transformer.layers]
+        self.max_score = max((local.max_score for layer in locals_ for local in layer), default=0.0)
         approximation, softmax, leak, rounding = self._carry(locals_)
+        links, outputs = self.transformer.readout, self.transformer.outputs
         off = output_deviation(self.source, self.stream, self.magnitudes)
-        stored, read = self._read_rounding(self.transformer.readout, self.transformer.outputs)
-        rounding = upper(rounding + off + stored + read, 4)
+        stored, read = self.accounts.read_rounding(links, outputs)
+        # The bias of the read-out is one more term of that sum.
+        terms = 4 + sum(link.columns for link in links)
+        bias = upper(self.precision.gamma(terms) * np.abs(self.transformer.readout_bias), 2)
+        rounding = upper(rounding + off + stored + read + bias, 5)
         errors = upper(approximation + softmax + leak + rounding, 4)
         self._refuse_overflow(errors)
         worst = int(np.argmax(errors))
@@ -120,136 +110,54 @@ class _Kernel:
             max_score=self.max_score,
         )
 
-    def _embedded(self) -> dict[str, _Sums]:
-        sums = {}
-        for register in self.transformer.registers:
-            initial = self.transformer.initial.get(register.name, np.zeros(register.size))
-            if register.name in RESERVED:
-                initial = np.ones(register.size)
-            sums[register.name] = _Sums(np.abs(initial), 1, np.zeros(register.size))
-        for link in self.transformer.embedding:
-            part = sums[link.register]
-            magnitude = self.magnitudes[0][link.sources]
-            part.magnitude = upper(part.magnitude + magnitude_product(link.weights, magnitude), 2)
-            part.count += link.columns if link.weights.ndim == 2 else 1
-        return sums
+    def _advance(self, layer: Layer) -> list[Local]:
+        """Bound the local errors of all banks as they find the stream, and only then note what they write."""
+        found = [sink_errors(self.transformer, bank, self._reads(bank), self.accounts) for bank in layer.banks]
+        for bank, local in zip(layer.banks, found, strict=True):
+            self._write(bank, local)
+        return found
 
-    def _advance(self, bank: SinkBank) -> LocalErrors:
-        """Bound the local errors of one bank, then add what it writes to every account."""
-        precision, tokens = self.precision, self.transformer.tokens
-        if not (np.all(bank.query_scale > 0.0) and np.all(bank.key_scale > 0.0)):
-            raise CertificateError("a score scale is not positive")
-        if bank.reference_gain <= 0.0 or (tokens > 1 and bank.position_gain <= 0.0):
-            raise CertificateError("the gains of a sink bank must be positive")
-        scale = lower(bank.query_scale * bank.key_scale, 1)
-        argument = self._arguments(bank)
-        off = gate_deviation(self.source, self.stream, bank, self.magnitudes)
-        stored, read = self._read_rounding(bank.read, bank.heads)
-        arriving = upper(self._arriving(bank) + off + stored + read, 4)
-        size = upper(argument.magnitude + arriving, 1)
-        score = upper(upper(bank.query_scale * bank.key_scale, 1) * size, 1)
-        roundings = score_rounding(precision, tokens, bank.position_gain)
-        disturbance = roundings.disturbance(score)
-        drift = self._drift(bank)
-
-        softmax = gate_error(scale, size)
-        leak = upper(2.0 * size * leak_weight(bank.position_gain, tokens, disturbance) + drift, 4)
-        # The query and the value round apart: |z_v - z_q| <= 2 read, |z_q - z| <= stored + read, and one more for their
-        # product.
-        rounding = upper(off + stored + 4.0 * read + gate_rounding(roundings, scale, size, precision, tokens), 4)
-
-        self._write(bank, upper(softmax + leak + rounding, 4), np.maximum(argument.high, 0.0), size)
-        self._spill(bank, size, drift, score, roundings.absolute)
-        code = position_bits(tokens) * bank.position_gain
-        self.max_score = max(self.max_score, float(np.max(score)) + code, bank.reference_gain)
-        return LocalErrors(softmax, leak, rounding)
-
-    def _arguments(self, bank: SinkBank) -> Interval:
-        """The exact range of each head's gate argument."""
-        low, high = np.empty(bank.heads), np.empty(bank.heads)
-        for number in np.unique(bank.node):
-            mine = bank.node == number
-            node = self.source.graph.nodes[int(number)]
-            assert isinstance(node, Relu)
-            found = self.source.ranges[node.argument][bank.component[mine]]
+    def _reads(self, bank: Bank) -> Reads:
+        nodes, components = self.source.arguments_of(bank)
+        low, high, arriving = (np.empty(bank.readers) for _ in range(3))
+        for number in map(int, np.unique(nodes)):
+            mine = nodes == number
+            found = self.source.ranges[number][components[mine]]
             low[mine], high[mine] = found.low, found.high
-        return Interval(low, high)
+            arriving[mine] = self._arriving(number)[components[mine]]
+        deviation = read_deviation(self.source, self.stream, bank, self.magnitudes)
+        stored, read = self.accounts.read_rounding(bank.read, bank.readers)
+        return Reads(Interval(low, high), deviation, arriving, stored, read)
 
-    def _arriving(self, bank: SinkBank) -> Array:
-        """How far each head's argument can be off because of what came before."""
-        result = np.empty(bank.heads)
-        for number in np.unique(bank.node):
-            mine = bank.node == number
-            argument = self._argument(int(number))
-            for earlier in needed(self.circuit, argument):
-                if earlier in self.source.headed and earlier not in self.own:
-                    raise CertificateError(
-                        f"a head of gate node {number} runs before gate node {earlier}, which it needs"
-                    )
-            result[mine] = self.flow.arriving(argument, self.deviations, self.own)[bank.component[mine]]
-        return result
+    def _arriving(self, number: int) -> Array:
+        """How far a node can be off because of what came before."""
+        before = needed(self.circuit, number, self.flow.stops)
+        later = [n for n in before if n in self.source.headed and n not in self.own]
+        if not later:
+            return self.flow.arriving(number, self.deviations, self.own)
+        # Other components of the same vector nodes: whatever reads these gates here gets an enormous bound.
+        unknown = {n: np.full(self.circuit.nodes[n].size, UNKNOWN) for n in later}
+        return self.flow.arriving(number, dict(self.deviations), {**self.own, **unknown})
 
-    def _argument(self, gate: int) -> int:
-        node = self.circuit.nodes[gate]
-        assert isinstance(node, Relu)
-        return node.argument
-
-    def _write(self, bank: SinkBank, committed: Array, largest: Array, size: Array) -> None:
+    def _write(self, bank: Bank, local: Local) -> None:
         """Note what the heads commit, how large their outputs can be, and what that adds to the registers."""
         self.stream.advance(bank)
-        magnitude = np.empty(bank.heads)
+        magnitude = np.empty(bank.outputs)
         for number in map(int, np.unique(bank.node)):
             mine, components = bank.node == number, bank.component[bank.node == number]
             if len(components) != len(self.source.headed[number]):
-                raise CertificateError(f"the gates of node {number} are spread over several layers")
+                raise CertificateError(f"the heads of node {number} are spread over several banks")
             own = np.zeros(self.circuit.nodes[number].size)
-            own[components] = committed[mine]
+            own[components] = local.committed[mine]
             self.own[number] = own
             off = self.flow.arriving(number, self.deviations, self.own)
-            magnitude[mine] = upper(np.minimum(largest[mine] + off[components], size[mine]), 1)
+            magnitude[mine] = upper(np.minimum(local.largest[mine] + off[components], local.reach[mine]), 1)
             values = np.zeros(len(own))
             values[components] = magnitude[mine]
             self.magnitudes[number] = values
-        for link in bank.write:
-            part = self.sums[link.register]
-            part.magnitude = upper(part.magnitude + magnitude_product(link.weights, magnitude[link.sources]), 2)
-            part.count += link.columns if link.weights.ndim == 2 else 1
+        self.accounts.write(bank.write, magnitude, local.spilled)
 
-    def _drift(self, bank: SinkBank) -> Array:
-        """A bound of what the heads read on the reference token, where it should be zero."""
-        total = np.zeros(bank.heads)
-        for link in bank.read:
-            drift = self.sums[link.register].drift
-            total[link.reads] = upper(total[link.reads] + magnitude_product(link.weights, drift), 2)
-        return total
-
-    def _spill(self, bank: SinkBank, size: Array, drift: Array, score: Array, absolute: float) -> None:
-        """The reference token's own query: itself at reference_gain, data tokens near zero. What comes over adds to the
-        drift."""
-        tokens = self.transformer.tokens
-        slope = upper(score * drift / np.maximum(size, np.finfo(float).tiny) + absolute, 4)
-        gain = bank.reference_gain * (1.0 - self.precision.gamma(8))
-        weight = upper(tokens * np.exp(slope - gain) * (1.0 + 1e-9), 4)
-        spilled = upper((weight * size + drift) * (1.0 + self.precision.gamma(2 * tokens + 8)), 4)
-        spilled = spilled + 4.0 * self.precision.smallest_normal * (1.0 + size)
-        for link in bank.write:
-            part = self.sums[link.register]
-            part.drift = upper(part.drift + 1.01 * magnitude_product(link.weights, spilled[link.sources]), 4)
-
-    def _read_rounding(self, links: tuple[Link, ...], rows: int) -> tuple[Array, Array]:
-        """Rounding of the register sums that are read, and of the read itself: any order, fused or not."""
-        gamma, tiny = self.precision.gamma, self.precision.smallest_normal
-        terms = sum(link.columns if link.weights.ndim == 2 else 1 for link in links) + 3
-        stored, read = np.zeros(rows), np.zeros(rows)
-        for link in links:
-            part, mine = self.sums[link.register], link.reads
-            each = upper(gamma(part.count + 2) * part.magnitude + (part.count + 1) * tiny, 3)
-            stored[mine] = upper(stored[mine] + magnitude_product(link.weights, each), 2)
-            value = magnitude_product(link.weights, upper(part.magnitude + each, 1))
-            read[mine] = upper(read[mine] + gamma(terms) * value + link.columns * tiny, 3)
-        return stored, read
-
-    def _carry(self, locals_: list[list[LocalErrors]]) -> tuple[Array, Array, Array, Array]:
+    def _carry(self, locals_: list[list[Local]]) -> tuple[Array, Array, Array, Array]:
         """Carry approximation and local errors to the outputs."""
         gains = self.flow.gains()
         sides = np.zeros((2, 2, self.transformer.outputs))
@@ -260,18 +168,19 @@ class _Kernel:
         for layer, errors in zip(self.transformer.layers, locals_, strict=True):
             for bank, error in zip(layer.banks, errors, strict=True):
                 gain = gains_of_heads(bank, gains, self.transformer.outputs)
-                sides[1] = pushed(sides[1], gain, Interval(-error.softmax, np.zeros(bank.heads)))
+                sides[1] = pushed(sides[1], gain, Interval(-error.softmax, np.zeros(bank.outputs)))
                 size = gain.magnitude.T
-                leak = upper(leak + size @ error.leak, bank.heads + 2)
-                rounding = upper(rounding + size @ error.rounding, bank.heads + 2)
+                leak = upper(leak + size @ error.leak, bank.outputs + 2)
+                rounding = upper(rounding + size @ error.rounding, bank.outputs + 2)
         if 0 in gains:
             rounding = upper(rounding + gains[0].magnitude.T @ self.input_error, len(self.input_error) + 2)
         approximation, softmax = sides.max(axis=1)
         return approximation, softmax, leak, rounding
 
     def _refuse_overflow(self, errors: Array) -> None:
-        largest = max((float(np.max(part.magnitude, initial=0.0)) for part in self.sums.values()), default=0.0)
-        largest = max(largest, self.max_score)
+        outputs = self.accounts.read_magnitude(self.transformer.readout, self.transformer.outputs)
+        outputs = upper(outputs + np.abs(self.transformer.readout_bias), 2)
+        largest = max(self.accounts.largest(), self.max_score, float(np.max(outputs)))
         if not largest < self.precision.largest / 16.0:
             raise CertificateError(
                 f"a value or score may reach {largest:.3g}, beyond {self.precision.name}: "

@@ -46,12 +46,33 @@ class SourceMeaning:
         """Chord slopes: anything in [0, 1] for a gate with a head; 1 or 0 for one that cannot cross zero and has
         none."""
         found = {}
-        for number in needed(self.graph, self.graph.output):
+        stops = self._dead_nodes()
+        wanted = set(needed(self.graph, self.graph.output, stops))
+        for number in sorted(wanted.union(*(needed(self.graph, gate, stops) for gate in self.headed))):
             node = self.graph.nodes[number]
             if isinstance(node, Relu):
                 has_head, active, _ = self._sorted_gates(number, node)
                 found[number] = Slopes(active.astype(np.float64), (active | has_head).astype(np.float64))
         return found
+
+    def _dead_nodes(self) -> set[int]:
+        """Relu nodes that are zero on the whole domain and have no heads: nothing they read matters."""
+        return {
+            number
+            for number, node in enumerate(self.graph.nodes)
+            if isinstance(node, Relu)
+            and number not in self.headed
+            and bool(np.all(self.ranges[node.argument].high <= 0.0))
+        }
+
+    def arguments_of(self, bank: Bank) -> tuple[Indices, Indices]:
+        """The circuit node and component that each of the bank's reads should be."""
+        nodes = np.zeros(bank.readers, dtype=np.int64)
+        for number in map(int, np.unique(bank.node)):
+            node = self.graph.nodes[number]
+            assert isinstance(node, Relu)
+            nodes[bank.node == number] = node.argument
+        return nodes, bank.component
 
     def form(self, number: int) -> Form:
         """The node's form; computed once, in the order of the graph."""
@@ -69,7 +90,7 @@ class SourceMeaning:
             node = self.graph.nodes[current]
             if isinstance(node, Affine):
                 stack.extend(term.node for term in node.terms)
-            elif isinstance(node, Relu) and len(self.headed.get(current, ())) < node.size:
+            elif isinstance(node, Relu) and self._sorted_gates(current, node)[1].any():
                 stack.append(node.argument)
         return sorted(needed)
 
@@ -92,7 +113,9 @@ class SourceMeaning:
         has_head, active, _ = self._sorted_gates(number, node)
         if has_head.all():
             return basis_form(number, node.size)
-        passed = image(active.astype(np.float64), self._forms[node.argument])
+        passed = constant_form(np.zeros(node.size))
+        if active.any():
+            passed = image(active.astype(np.float64), self._forms[node.argument])
         if not has_head.any():
             return passed
         return plus(image(has_head.astype(np.float64), basis_form(number, node.size)), passed)
@@ -101,8 +124,8 @@ class SourceMeaning:
         """Which gates have a head, are active, are dead; raises if one is neither."""
         found = self.ranges[node.argument]
         has_head = np.isin(np.arange(node.size), self.headed.get(number, np.zeros(0, dtype=np.int64)))
-        active = ~has_head & (found.low >= 0.0)
-        dead = ~has_head & ~active & (found.high <= 0.0)
+        dead = ~has_head & (found.high <= 0.0)
+        active = ~has_head & ~dead & (found.low >= 0.0)
         if not (has_head | active | dead).all():
             gate = int(np.argmin(has_head | active | dead))
             raise CertificateError(
@@ -174,16 +197,16 @@ class StreamMeaning:
                 self._add(link.register, int(number), weights, components[mine])
 
 
-def gate_deviation(source: SourceMeaning, stream: StreamMeaning, bank: Bank, magnitudes: Mapping[int, Array]) -> Array:
-    """For each head, a bound of |what it reads - its gate's argument|, both as functions of the same inputs and
-    gates."""
-    read = stream.read(bank.read, bank.heads)
-    result = np.zeros(bank.heads)
-    for number in np.unique(bank.node):
-        mine = np.flatnonzero(bank.node == number)
-        node = source.graph.nodes[int(number)]
-        assert isinstance(node, Relu)
-        wanted = rows_of(source.form(node.argument), bank.component[mine])
+def read_deviation(
+    source: SourceMeaning, stream: StreamMeaning, bank: Bank, magnitudes: Mapping[int, Array]
+) -> Array:
+    """For each read, a bound of |what is read - the circuit's argument|, both as functions of the same inputs and gates."""
+    nodes, components = source.arguments_of(bank)
+    read = stream.read(bank.read, bank.readers)
+    result = np.zeros(bank.readers)
+    for number in map(int, np.unique(nodes)):
+        mine = np.flatnonzero(nodes == number)
+        wanted = rows_of(source.form(number), components[mine])
         result[mine] = deviation(rows_of(read, mine), wanted, magnitudes)
     return result
 

@@ -1,17 +1,19 @@
 """sin and cos by folding: the point (C, S) = (cos z, sin z) on the circle, z in [0, W], W <= 2 pi.
 
-First reflections that cost one gate each: cos is even about every multiple of pi, so |x - c|, and then folds at multiples of pi, bring a
-wide domain down to [0, pi]. Then halving (halving.py). Reflection at p is the mirror M = ((cos 2p, sin 2p), (sin 2p, -cos 2p)):
+First reflections that cost one gate each: cos is even about every multiple of pi, so |x - c|, and then folds at
+multiples of pi, bring a wide domain down to [0, pi]. Then halving (halving.py). With n = (sin p, -cos p), reflection
+at p is the mirror M = 1 - 2 n n':
 
-    s = C sin p - S cos p = sin(p - z') >= 0, at most t = p - z'.  Where t > 0, (C, S) <- M (C, S) = (C, S) - 2 s (sin p, -cos p).
-    With v = max(s - K t, 0), K = 1:   (C, S) <- M (C, S) + 2 v (sin p, -cos p).
+    s = n . (C, S) = sin(p - z') >= 0, at most t = p - z'.       Where t > 0:   (C, S) <- M (C, S) = (C, S) - 2 s n.
+    With v = max(s - K t, 0), K = 1:    (C, S) <- M (C, S) + 2 v n.
 
-M is not diagonal. So the running sums R are kept in the frame of the last cell, (C, S) = T R with T orthogonal, T <- M T, and
-R <- R + 2 v T^-1 (sin p, -cos p) is in place.
+M is not diagonal. So the running sums R are kept in the frame of the last cell: (C, S) = T R with T orthogonal,
+T <- M T, and R <- R + 2 v T^-1 n is in place.
 
-On the last cell: chords plus bubbles, exact at both ends and in the middle. The error of the vector is at most w^3 / (72 sqrt 3), along the
-circle, and w^2 / (8 N^2), inwards; scaling by 1 + w^2 / (16 N^2) centres the second. They are orthogonal (nearly): the norm is the root of
-the sum of squares. Without the bubble, N = 1 and there is no cubic term: scaling by 2 / (1 + cos(w/2)) leaves tan^2(w/4).
+On the last cell: chords plus bubbles, exact at both ends and in the middle. The error of the vector is at most
+w^3 / (72 sqrt 3) along the circle, and w^2 / (8 N^2) inwards; scaling by 1 + w^2 / (16 N^2) centres the second. They
+are orthogonal (nearly): the norm is the root of the sum of squares. Without the bubble N = 1, and there is no cubic
+term: scaling by 2 / (1 + cos(w/2)) leaves tan^2(w/4).
 """
 
 from __future__ import annotations
@@ -32,11 +34,19 @@ DEEPEST = 24
 
 
 def circular(
-    name: str, low: float, high: float, centre: float | None, periods: tuple[int, ...], levels: int, split: tuple[int, ...]
+    name: str,
+    low: float,
+    high: float,
+    centre: float | None,
+    periods: tuple[int, ...],
+    levels: int,
+    split: tuple[int, ...],
 ) -> Fragment:
-    """sin or cos on [low, high]; with `centre`, a place where it is even, |x - centre| is folded into [0, pi] by `periods` first.
+    """sin or cos on [low, high]; with `centre`, a place where it is even, |x - centre| is folded into [0, pi] by
+    `periods` first.
 
-    Guarantee: |out - f| <= sqrt((w^3 / (72 sqrt 3))^2 + (w^2 / (16 N^2))^2) (1 + w^2), w the width of the last cell; tan^2(w/4) without bubble.
+    Guarantee: |out - f| <= sqrt((w^3 / (72 sqrt 3))^2 + (w^2 / (16 N^2))^2) (1 + w^2) with the last cell's width w;
+    tan^2(w/4) where the split is empty.
     """
     builder = Builder(["x"])
     if centre is None:
@@ -77,9 +87,7 @@ def circular(
     return Fragment(name, parameters, builder.graph(output), low, high, error)
 
 
-def _reflected(
-    builder: Builder, low: float, high: float, centre: float, periods: tuple[int, ...]
-) -> tuple[int, float]:
+def _reflected(builder: Builder, low: float, high: float, centre: float, periods: tuple[int, ...]) -> tuple[int, float]:
     """|x - centre|, folded at multiples of pi; the node and the width of where it lies."""
     right = builder.relu(scalar(builder, [(builder.input, 1.0)], -centre))
     running = scalar(builder, [(builder.input, -1.0), (right, 2.0)], centre)
@@ -176,5 +184,3 @@ def _needed_cells(cell: float, error: float) -> int | None:
     if along >= error:
         return None
     return smallest(passes, cell / 4.0 / (error**2 - along**2) ** 0.25)
-
-

@@ -1,10 +1,11 @@
-"""exp by folding: e^x = e^high B, B = e^-z with z = high - x in [0, W], and its mirror image A = e^(z - W) on every level.
+"""exp by folding: e^x = e^high B, B = e^-z with z = high - x in [0, W]; its mirror image A = e^(z - W) comes along.
 
-Reflection at p maps the outer pair on [0, 2p] to the inner pair on [0, p]: e^-z for z = 2p - z' is e^-p e^(z' - p). So the swap has the
-factor q = e^-p, s = B - q A = 2 e^-p sinh(p - z'), which is convex and falls to 0 at z' = p where t = p - z' does: s <= K t with
+Reflection at p: for z = 2p - z', e^-z = e^-p e^(z' - p). So the gated swap (halving.py) has the factor q = e^-p, and
+s = B - q A = 2 e^-p sinh(p - z') is convex and falls to 0 at z' = p, where t = p - z' does: s <= K t with
 K = s(0) / p = (1 - e^-2p) / p.
 
-On the last cell B = chord - k bubble, k = 4 (chord - e^-z)(w/2) / w^2 makes the middle exact, A(z) = B(w - z) takes the same k. Then
+On the last cell B = chord - k bubble, where k = 4 (chord - e^-z)(w/2) / w^2 makes the middle exact; A(z) = B(w - z)
+takes the same k. Then
     B - e^-z  =  -(1/6) z (w - z)(w/2 - z) e^-xi  +  k (z (w - z) - bubble),
 the first at most w^3 / (72 sqrt 3), the second between 0 and k w^2 / (4 N^2), k <= 1/2. Without the bubble only
 0 <= B - e^-z <= w^2 / 8. The outer cells repeat the first, times e^-(a multiple of w).
@@ -26,11 +27,13 @@ from headsmith.source.graph import Builder
 DEEPEST = 40
 
 
-def exponential(low: float, high: float, levels: int, reach: float, split: tuple[int, ...]) -> Fragment:
+def exponential(
+    low: float, high: float, levels: int, reach: float, split: tuple[int, ...], centred: bool = True
+) -> Fragment:
     """exp on [low, high]; arguments below high - reach count as that. 2 levels + sum (b - 1) gates, and one to clip.
 
-    Guarantee: |out - e^x| <= e^high max(w^3 / (72 sqrt 3) + w^2 / (16 N^2), e^-reach / 2 if clipped), w = min(reach, high - low) / 2^levels;
-    e^high w^2 / 16 where the split is empty.
+    Guarantee: |out - e^x| <= e^high (c + max(c + w^2 / (8 N^2), e^-reach if clipped)) / 2, c = w^3 / (72 sqrt 3),
+    w = min(reach, high - low) / 2^levels; c = 0 and N = 1 where the split is empty.
     """
     builder = Builder(["x"])
     clipped = reach < high - low
@@ -53,12 +56,19 @@ def exponential(low: float, high: float, levels: int, reach: float, split: tuple
             scalar(builder, [(rising, q), (gate, 1.0)]),
             scalar(builder, [(falling, 1.0), (gate, -1.0)]),
         )
-    least, most = _deviation(cell, cells_of(split))
+    least, most = deviation(cell, cells_of(split))
     most = max(most, math.exp(-reach)) if clipped else most
-    top = math.exp(high)
-    output = scalar(builder, [(falling, top)], -0.5 * top * (least + most))
-    parameters = {"low": float(low), "high": float(high), "levels": levels, "reach": float(reach), "radices": split}
-    return Fragment("exp", parameters, builder.graph(output), low, high, 0.5 * top * (most - least))
+    middle, top = 0.5 * (least + most) if centred else 0.0, math.exp(high)
+    output = scalar(builder, [(falling, top)], -top * middle)
+    parameters = {
+        "low": float(low),
+        "high": float(high),
+        "levels": levels,
+        "reach": float(reach),
+        "radices": split,
+        "centred": centred,
+    }
+    return Fragment("exp", parameters, builder.graph(output), low, high, top * max(most - middle, middle - least))
 
 
 def _cell(cell: float) -> tuple[float, float]:
@@ -70,7 +80,7 @@ def _cell(cell: float) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=4096)
-def _deviation(cell: float, cells: int) -> tuple[float, float]:
+def deviation(cell: float, cells: int) -> tuple[float, float]:
     """The least and the largest value of B - e^-z on the last cell."""
     slope, curve = _cell(cell)
     z, bump = interpolated_bubble(cell, cells)
@@ -80,8 +90,9 @@ def _deviation(cell: float, cells: int) -> tuple[float, float]:
 
 def rebuild(parameters: Parameters) -> Fragment:
     """From stored parameters."""
-    split = integers(parameters["radices"])
-    return exponential(parameters["low"], parameters["high"], int(parameters["levels"]), parameters["reach"], split)
+    low, high, reach = parameters["low"], parameters["high"], parameters["reach"]
+    split, centred = integers(parameters["radices"]), bool(parameters.get("centred", True))
+    return exponential(low, high, int(parameters["levels"]), reach, split, centred)
 
 
 def exponential_proposals(low: float, high: float, error: float) -> list[Proposal]:
@@ -97,7 +108,7 @@ def exponential_proposals(low: float, high: float, error: float) -> list[Proposa
     for reach in [whole] if whole <= far else [whole, far]:
         clip = int(reach < whole)
         for levels in range(DEEPEST):
-            cells = _needed_cells(reach / 2.0**levels, share, math.exp(-reach) if clip else 0.0)
+            cells = needed_cells(reach / 2.0**levels, share, math.exp(-reach) if clip else 0.0)
             for split in radices(cells) if cells is not None else []:
                 make = partial(exponential, low, high, levels, reach, split)
                 extra = sum(split) - len(split) + clip
@@ -107,17 +118,17 @@ def exponential_proposals(low: float, high: float, error: float) -> list[Proposa
     return found
 
 
-def _needed_cells(cell: float, share: float, tail: float) -> int | None:
-    """The fewest cells of the bubble that bring the centred deviation below `share`; None where the cubic term forbids it."""
+def needed_cells(cell: float, share: float, tail: float = 0.0) -> int | None:
+    """The fewest cells of the bubble for a centred deviation of `share`; None where the cubic term forbids it."""
 
     def passes(cells: int) -> bool:
-        least, most = _deviation(cell, cells)
+        least, most = deviation(cell, cells)
         return max(most, tail) - least <= 2.0 * share
 
     if passes(1):
         return 1
     if cell > 4.0:
         return None
-    least, most = _deviation(cell, 1 << 30)
+    least, most = deviation(cell, 1 << 30)
     rest = share - 0.5 * (most - least)
     return smallest(passes, cell * math.sqrt(_cell(cell)[1] / (8.0 * rest)) if rest > 0.0 else math.inf)

@@ -25,7 +25,8 @@ Parameters = Mapping[str, Any]
 class Fragment:
     """A circuit, what it is built from, and how well it is expected to do.
 
-    `build(family, parameters)` rebuilds it bit for bit. `error` estimates sup |circuit - f| on [low, high]; it is no bound.
+    `build(family, parameters)` rebuilds it bit for bit. `error` estimates sup |circuit - f| on [low, high]; it is
+    no bound.
     """
 
     family: str

@@ -1,13 +1,14 @@
 """What the fold-and-unfold families share: halving an interval again and again, and the bubble on the last cell.
 
-    fold     z in [0, W]; for p = W/2, W/4, ..: t = max(z - p, 0), z <- z - 2 t (a reflection at p); keep t: it says "reflected".
-    base     on the last cell [0, w], w = W / 2^L, both members of a pair of functions are given by chords, plus a multiple of
-             the bubble  w z - z^2 >= 0, which the folding square computes to within w^2 / (4 N^2), from below, exact at both ends.
+    fold     z in [0, W]; for p = W/2, W/4, ..: t = max(z - p, 0), z <- z - 2 t, a reflection at p. t > 0 says
+             "reflected", and is kept.
+    base     on the last cell [0, w], w = W / 2^L, a pair of functions is given by chords plus multiples of the bubble
+             w z - z^2 >= 0, which the folding square computes from below to within w^2 / (4 N^2), exactly at both ends.
     unfold   in reverse order, one gate a level: a gated swap of the pair, which t switches.
 
-The gated swap. With inner pair (f, g), the outer pair is (f, b g) where t = 0 and (b g, f) where t > 0; s = f - b g >= 0 vanishes where
-t does, and s <= K t wherever t > 0. Then v = max(s - K t, 0) is s where t = 0 and 0 where t > 0, so (f, g) <- (b g + v, f - v) does it:
-two running sums in place, with one gate.
+The gated swap. With the inner pair (f, g), the outer pair is (f, b g) where t = 0 and (b g, f) where t > 0. Let
+s = f - b g >= 0 vanish where t does, and s <= K t wherever t > 0. Then v = max(s - K t, 0) is s where t = 0 and 0 where
+t > 0, so (f, g) <- (b g + v, f - v) does it: two running sums in place, with one gate.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def joined(builder: Builder, slope: float, z: int, factor: float, terms: Terms, 
 
 
 def interpolated_bubble(width: float, cells: int) -> tuple[Array, Array]:
-    """Samples of the last cell [0, width], knots and middles among them, and of the bubble that the circuit computes there."""
+    """Samples of the last cell, knots and middles among them, and of the bubble that the circuit computes there."""
     fine = cells > LARGEST_SAMPLED
     samples = 256 if fine else 2 * cells * -(-64 // cells)
     z = np.linspace(0.0, width, samples + 1)

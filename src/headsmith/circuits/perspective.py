@@ -1,7 +1,8 @@
 """Quadratic over linear, without a division: the square with its thresholds read off a second value.
 
-The square circuit on [0, 1] has biases only in its thresholds and in its centring. Replace every bias b by b V, V > 0: all nodes become
-homogeneous of degree one in (x, V), so on 0 <= x <= V the output is V F(x / V), and V (x / V)^2 = x^2 / V.
+The square circuit on [0, 1] has biases only in its thresholds and in its centring. Replace every bias b by b V, V
+> 0: all nodes become homogeneous of degree one in (x, V), so on 0 <= x <= V the output is V F(x / V), and V (x /
+V)^2 = x^2 / V.
 """
 
 from __future__ import annotations

@@ -36,7 +36,4 @@ def smallest(passes: Callable[[int], bool], guess: float, largest: int = 1 << 20
         while count > 1 and passes(count - 1):
             count -= 1
         return count
-    for count in range(count + 1, count + 4 + count // 8):
-        if passes(count):
-            return count
-    return None
+    return next((more for more in range(count + 1, count + 4 + count // 8) if passes(more)), None)

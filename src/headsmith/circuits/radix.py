@@ -1,7 +1,7 @@
 """Depth against gates: a symmetric fold may split each level into any number of cells.
 
-A level with radix b costs b - 1 parallel gates and multiplies the number of cells by b. So N cells at depth D cost sum (b_t - 1) gates
-with prod b_t >= N. All radices 2 is the deepest choice; D = 1 is the shallow net with N - 1 gates.
+A level with radix b costs b - 1 parallel gates and multiplies the number of cells by b. So N cells at depth D cost
+sum (b_t - 1) gates with prod b_t >= N. All radices 2 is the deepest choice; D = 1 is the shallow net with N - 1 gates.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from headsmith.core.arrays import Array
 def radices(cells: float, max_depth: int | None = None) -> list[tuple[int, ...]]:
     """Splits into at least `cells` cells, Pareto-optimal in (gates, depth), fewest gates first.
 
-    For a given depth and sum the product is largest when the radices differ by at most one, so those are the only candidates.
+    For a given depth and sum the product is largest when the radices differ by at most one, so those are the only
+    candidates.
     """
     if cells <= 1.0:
         return [()]

@@ -4,12 +4,16 @@ For 0 < a <= y <= b put R = 1/a - 1/b and u = (1 - y/b) / R. Then 0 <= u <= y (u
 
     R^2 u^2 / y = (1 - y/b)^2 / y = 1/y - 2/b + y/b^2.
 
-So 1/y = 2/b - y/b^2 + R^2 (u^2 / y), where the folding circuit of the square computes u^2 / y with thresholds (i / N_t) y.
+So 1/y = 2/b - y/b^2 + R^2 (u^2 / y), and the folding square with the thresholds (i / N_t) y computes u^2 / y.
 """
 
 from __future__ import annotations
 
+import math
+from functools import partial
+
 from headsmith.circuits.fragment import Fragment, Parameters, integers, scalar
+from headsmith.circuits.proposal import Proposal
 from headsmith.circuits.radix import cells_of, radices
 from headsmith.circuits.square import fold
 from headsmith.source.graph import Builder
@@ -18,7 +22,8 @@ from headsmith.source.graph import Builder
 def reciprocal(low: float, high: float, split: tuple[int, ...]) -> Fragment:
     """1/x on [low, high], 0 not in it, with sum (b - 1) gates at depth len(split).
 
-    Guarantee: |out - 1/x| <= R^2 |x| / (8 N^2) <= (b - a)^2 / (8 a^2 b N^2), [a, b] = [|low|, |high|] in order; attained at |x| = b.
+    Guarantee: |out - 1/x| <= R^2 |x| / (8 N^2) <= (b - a)^2 / (8 a^2 b N^2), [a, b] = [|low|, |high|] in order;
+    attained at |x| = b.
     """
     sign, near, far = (1.0, low, high) if low > 0.0 else (-1.0, -high, -low)
     cells = cells_of(split)
@@ -45,8 +50,12 @@ def rebuild(parameters: Parameters) -> Fragment:
     return reciprocal(parameters["low"], parameters["high"], integers(parameters["radices"]))
 
 
-def reciprocal_options(low: float, high: float, error: float, max_depth: int | None = None) -> list[Fragment]:
-    """The cheapest reciprocals within `error`, for each depth that pays."""
+def reciprocal_proposals(low: float, high: float, error: float) -> list[Proposal]:
+    """The cheapest reciprocals within `error`, for each depth that pays; none where 0 lies in [low, high]."""
     near, far = sorted((abs(low), abs(high)))
-    cells = (far - near) / near / (8.0 * far * error) ** 0.5
-    return [reciprocal(low, high, split) for split in radices(cells, max_depth)]
+    if low <= 0.0 <= high:
+        return []
+    return [
+        Proposal(sum(split) - len(split), len(split), partial(reciprocal, low, high, split))
+        for split in radices((far - near) / near / math.sqrt(8.0 * far * error))
+    ]

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from headsmith.circuits import reciprocal, shallow, square
+from headsmith.circuits import (
+    circular,
+    composite,
+    exponential,
+    logarithm,
+    mirror,
+    power,
+    quadratic,
+    reciprocal,
+    root,
+    shallow,
+    square,
+)
 from headsmith.circuits.fragment import Fragment, Parameters
 from headsmith.core.errors import TargetError
-
-FAMILIES: dict[str, Callable[[Parameters], Fragment]] = {
-    "square": square.rebuild,
-    "reciprocal": reciprocal.rebuild,
-    "shallow": shallow.rebuild,
-}
 
 
 def build(family: str, parameters: Parameters) -> Fragment:
@@ -20,3 +27,23 @@ def build(family: str, parameters: Parameters) -> Fragment:
     if family not in FAMILIES:
         raise TargetError(f"unknown circuit family {family!r}; known are {', '.join(sorted(FAMILIES))}")
     return FAMILIES[family](parameters)
+
+
+FAMILIES: dict[str, Callable[[Parameters], Fragment]] = {
+    "shallow": shallow.rebuild,
+    "quadratic": quadratic.rebuild,
+    "square": square.rebuild,
+    "reciprocal": reciprocal.rebuild,
+    "sqrt": root.rebuild,
+    "exp": exponential.rebuild,
+    "log": logarithm.rebuild,
+    "power": power.rebuild,
+    "sin": circular.rebuild,
+    "cos": circular.rebuild,
+    "sigmoid": partial(composite.rebuild, "sigmoid"),
+    "tanh": partial(composite.rebuild, "tanh"),
+    "softplus": partial(composite.rebuild, "softplus"),
+    "gaussian": partial(composite.rebuild, "gaussian"),
+    "even": partial(mirror.rebuild_even, build),
+    "odd": partial(mirror.rebuild_odd, build),
+}

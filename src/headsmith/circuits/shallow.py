@@ -2,19 +2,21 @@
 
     out = y_0 + s_0 (x - t_0) + sum_i (s_i - s_{i-1}) max(x - t_i, 0)        n pieces, n - 1 gates, depth 1
 
-On a piece of length h the best line errs by about h^2 |f''| / 16, so n ~ I2 / (4 sqrt(error)), I2 = integral of sqrt |f''|. (This is an
-asymptotic count, not a bound: x^4 on [0, 1] needs more.) The knots lie on the edge of the tube: at f - error where f is convex,
-at f + error where it is concave.
+On a piece of length h the best line errs by about h^2 |f''| / 16, so n ~ I2 / (4 sqrt(error)), I2 = integral of
+sqrt |f''|. (This is an asymptotic count, not a bound: x^4 on [0, 1] needs more.) The knots lie on the edge of the
+tube: at f - error where f is convex, at f + error where it is concave.
 """
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from headsmith.circuits.fragment import Fragment, Parameters, gates, numbers, scalar
+from headsmith.circuits.proposal import Proposal
 from headsmith.circuits.target import Density, Target, density
 from headsmith.core.arrays import Array
 from headsmith.source.graph import Builder
@@ -51,7 +53,8 @@ def rebuild(parameters: Parameters) -> Fragment:
 
 def expected_pieces(bend: Density, error: float) -> int:
     """About how many pieces are needed: the asymptotic count."""
-    return max(math.ceil(bend.total / (4.0 * math.sqrt(error))), 1)
+    pieces = bend.total / (4.0 * math.sqrt(error))
+    return max(math.ceil(pieces), 1) if math.isfinite(pieces) else LARGEST + 1
 
 
 def shallow_option(target: Target, low: float, high: float, error: float) -> Fragment | None:
@@ -79,6 +82,19 @@ def shallow_option(target: Target, low: float, high: float, error: float) -> Fra
     return None
 
 
+def shallow_proposals(target: Target, low: float, high: float, error: float) -> list[Proposal]:
+    """One proposal, or none if too many gates are needed. Its count is asymptotic; the fragment may have more."""
+    pieces = expected_pieces(density(target, low, high, 2), error)
+    if not pieces <= LARGEST:
+        return []
+    return [Proposal(pieces - 1, int(pieces > 1), partial(_make, target, low, high, error))]
+
+
+def _make(target: Target, low: float, high: float, error: float) -> Fragment:
+    found = shallow_option(target, low, high, error)
+    return found if found is not None else shallow([low], [0.0], math.inf)
+
+
 def _line(grid: Array, values: Array) -> Fragment:
     """No gate at all: the chord, moved so that its largest deviations up and down are equal."""
     heights = values[[0, -1]]
@@ -90,7 +106,7 @@ def _line(grid: Array, values: Array) -> Fragment:
 def _tighten(
     grid: Array, values: Array, error: float, first: float, knots: Array, heights: Array
 ) -> tuple[Array, Array]:
-    """A narrower tube that needs no more pieces, where one is quickly found: few pieces are seldom used up to the last."""
+    """A narrower tube that needs no more pieces: when they are few, the last is seldom used to its end."""
     if len(knots) > FEW:
         return knots, heights
     narrow, wide = 0.25 * error, error
@@ -107,8 +123,9 @@ def _tighten(
 def _march(grid: Array, values: Array, error: float, first: float) -> tuple[Array, Array]:
     """Knots and heights of a polygon inside the tube values -+ error: from each knot as far as one line can go.
 
-    From (u, y) a line of slope s stays inside up to x as long as s lies in the cone [max (f - e - y)/(x' - u), min (f + e - y)/(x' - u)] over
-    x' <= x. Where the cone closes, the extreme line leaves the tube: the next knot is put there, on the tube's edge.
+    From (u, y) a line of slope s stays inside up to x as long as s lies in the cone [max (f - e - y)/(x' - u), min
+    (f + e - y)/(x' - u)] over x' <= x. Where the cone closes, the extreme line leaves the tube: the next knot is
+    put there, on the tube's edge.
     """
     lower, upper = values - error, values + error
     u, y = float(grid[0]), float(values[0] - first * error)
@@ -148,7 +165,7 @@ def _leave(grid: Array, edge: Array, index: int, u: float, y: float, slope: floa
 
 
 def _measure(target: Target, grid: Array, values: Array, knots: Array, heights: Array) -> float:
-    """The largest deviation on the grid, between its points and at the knots; so many samples miss less than 0.05 % of it."""
+    """The largest deviation on the grid, between its points and at the knots; this misses less than 0.05 %."""
     middle = 0.5 * (grid[:-1] + grid[1:])
     between = np.abs(np.interp(middle, knots, heights) - target.value(middle))
     at_grid = np.abs(np.interp(grid, knots, heights) - values)

@@ -12,6 +12,7 @@ from headsmith.core.functions import FUNCTIONS
 
 UNIFORM = 2048
 DECADES = 16
+DEEP_DECADES = 40
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Target:
 
 @dataclass(frozen=True, eq=False)
 class Density:
-    """The cumulative integral of |f^(order)|^(1/order) at `points`: knots that share it equally share the error equally."""
+    """The integral of |f^(order)|^(1/order) up to each of `points`: knots that share it out share the error out."""
 
     points: Array
     cumulative: Array
@@ -77,7 +78,11 @@ def density(target: Target, low: float, high: float, order: int) -> Density:
 def _cells(low: float, high: float, uniform: int) -> Array:
     width = high - low
     shrinking = width * np.logspace(-DECADES, 0.0, uniform // 4)
-    parts = [np.linspace(low, high, uniform + 1), low + shrinking, high - shrinking]
+    # Next to 0 doubles are dense: a power with a small exponent still bends there.
+    deep = width * np.logspace(-DEEP_DECADES, 0.0, uniform // 2)
+    parts = [np.linspace(low, high, uniform + 1)]
+    parts.append(low + shrinking if low != 0.0 else deep)
+    parts.append(high - shrinking if high != 0.0 else -deep)
     if low < 0.0 < high:
         parts += [shrinking, -shrinking]
     points = np.unique(np.concatenate(parts))

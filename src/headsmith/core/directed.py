@@ -109,7 +109,7 @@ def exact_sum(terms: list[tuple[Fraction, float, float]], constant: Fraction) ->
 def interval_of(value: Fraction) -> Interval:
     """An exact number as an interval of doubles."""
     low, high = fraction_bounds(value)
-    return Interval(np.float64(low), np.float64(high))
+    return Interval(np.asarray(low), np.asarray(high))
 
 
 def hull(*intervals: Interval) -> Interval:
@@ -122,8 +122,8 @@ def multiple(factor: Fraction, interval: Interval) -> Interval:
     """Encloses factor times every member."""
     low, high = fraction_bounds(factor)
     if low != high:
-        return multiplied(Interval(np.float64(low), np.float64(high)), interval)
+        return multiplied(Interval(np.asarray(low), np.asarray(high)), interval)
     first, second = (interval.low, interval.high) if low >= 0.0 else (interval.high, interval.low)
     if abs(low) == 1.0:
         return Interval(low * first, low * second)
-    return Interval(_product(np.float64(low), first, -inf), _product(np.float64(low), second, inf))
+    return Interval(_product(np.asarray(low), first, -inf), _product(np.asarray(low), second, inf))

@@ -31,6 +31,7 @@ from headsmith.core.intervals import Box
 from headsmith.core.rounding import PRECISIONS
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import Link, Register
+from headsmith.heads.table import TableBank
 from headsmith.source.graph import (
     Affine,
     Function,
@@ -38,16 +39,22 @@ from headsmith.source.graph import (
     Input,
     Maximum,
     Minimum,
+    Native,
     Node,
     Product,
     Quotient,
     Relu,
     Term,
 )
-from headsmith.transformer.ir import Layer, Transformer
+from headsmith.transformer.ir import Bank, Layer, Transformer
 
 FORMAT = "headsmith"
 VERSION = 1
+
+
+BANKS: dict[str, Any] = {bank.kind: bank for bank in (SinkBank, TableBank)}
+BANK_ARRAYS = {"sink": ("query_scale", "key_scale"), "table": ("slope", "offset", "values")}
+BANK_NUMBERS = {"sink": ("reference_gain", "position_gain"), "table": ("gain", "keep_gain")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +127,7 @@ def _header(contents: Contents, tensors: dict[str, Any]) -> dict[str, Any]:
     transformer = contents.transformer
     dtype = np.dtype(transformer.dtype)
 
-    def keep(name: str, values: Array, kind: Any = dtype) -> str:
+    def keep(name: str, values: Any, kind: Any = dtype) -> str:
         tensors[name] = np.ascontiguousarray(values, dtype=kind)
         return name
 
@@ -130,18 +137,19 @@ def _header(contents: Contents, tensors: dict[str, Any]) -> dict[str, Any]:
             for index, link in enumerate(items)
         ]
 
-    def bank(stem: str, item: SinkBank) -> dict[str, Any]:
-        return {
+    def bank(stem: str, item: Bank) -> dict[str, Any]:
+        stored: dict[str, Any] = {
             "kind": item.kind,
-            "node": keep(f"{stem}.node", item.node, np.int64),  # type: ignore[arg-type]
-            "component": keep(f"{stem}.component", item.component, np.int64),  # type: ignore[arg-type]
+            "node": keep(f"{stem}.node", item.node, np.int64),
+            "component": keep(f"{stem}.component", item.component, np.int64),
             "read": links(f"{stem}.read", item.read),
             "write": links(f"{stem}.write", item.write),
-            "query_scale": keep(f"{stem}.query_scale", item.query_scale),
-            "key_scale": keep(f"{stem}.key_scale", item.key_scale),
-            "reference_gain": item.reference_gain,
-            "position_gain": item.position_gain,
         }
+        for name in BANK_ARRAYS[item.kind]:
+            stored[name] = keep(f"{stem}.{name}", getattr(item, name))
+        for name in BANK_NUMBERS[item.kind]:
+            stored[name] = getattr(item, name)
+        return stored
 
     def node(number: int, item: Node) -> dict[str, Any]:
         match item:
@@ -175,6 +183,8 @@ def _header(contents: Contents, tensors: dict[str, Any]) -> dict[str, Any]:
                     "size": item.size,
                     "parameter": item.parameter,
                 }
+            case Native():
+                raise FileFormatError("a target has no native nodes")
             case _:
                 assert_never(item)
 
@@ -212,18 +222,17 @@ def _contents(header: dict[str, Any], tensor: Callable[[str], Any]) -> Contents:
     def links(items: list[dict[str, Any]]) -> tuple[Link, ...]:
         return tuple(Link(item["register"], frozen(tensor(item["weights"])), int(item["first"])) for item in items)
 
-    def bank(item: dict[str, Any]) -> SinkBank:
-        if item["kind"] != SinkBank.kind:
-            raise FileFormatError(f"unknown bank kind {item['kind']!r}")
-        return SinkBank(
+    def bank(item: dict[str, Any]) -> Bank:
+        kind = item["kind"]
+        if kind not in BANKS:
+            raise FileFormatError(f"unknown bank kind {kind!r}")
+        return BANKS[kind](
             node=tensor(item["node"]),
             component=tensor(item["component"]),
             read=links(item["read"]),
             write=links(item["write"]),
-            query_scale=tensor(item["query_scale"]),
-            key_scale=tensor(item["key_scale"]),
-            reference_gain=float(item["reference_gain"]),
-            position_gain=float(item["position_gain"]),
+            **{name: tensor(item[name]) for name in BANK_ARRAYS[kind]},
+            **{name: float(item[name]) for name in BANK_NUMBERS[kind]},
         )
 
     def node(item: dict[str, Any]) -> Node:

@@ -12,11 +12,11 @@ Gate lemma.  0 <= relu(z) - z sigmoid(b z) = |z| / (1 + e^{b|z|}) <= min(W(1/e) 
     With y = b|z| the middle is (1/b) y / (1 + e^y); its derivative vanishes where e^y (y - 1) = 1, that is y = 1 +
     W(1/e), and the value there is (y - 1)/b = W(1/e)/b.
 
-Leak lemma.  The other data tokens together weigh at most L = (1 + e^{-position_gain})^bits - 1, because every pattern
-             of differing
-    bits belongs to at most one token and the token itself has z_i's score: the sum over j != i of e^{-gain h_ij} is at
-    most sum_{h >= 1} binomial(bits, h) e^{-gain h}. They move a convex combination of values in [-Z, Z] by at most 2 Z
-    L, whatever b is.
+Leak lemma.  The other data tokens together weigh at most L = (1 + e^{-position_gain})^bits - 1.
+    Every pattern of differing bits belongs to at most one token, and every token has z_i's score: the sum over j != i
+    of e^{-gain h_ij} is at most sum_{h >= 1} binomial(bits, h) e^{-gain h}. They move a convex combination of values in
+    [-Z, Z] by at most 2 Z L, whatever b is. Where table heads brought a grid of p more reference tokens, these score
+    -reference_gain, hold zero, and weigh at most p e^{-reference_gain} more.
 
 The features of query and key, one row each (d_head of them), and the value:
 
@@ -24,11 +24,12 @@ The features of query and key, one row each (d_head of them), and the value:
     reference   reference_gain / KEY * reference      KEY * reference
     bit k       position_gain / 2 / KEY * position[k] KEY * position[k]
     offset      KEY * data                            -position_gain * bits / 2 / KEY * data
+    grid        KEY * data                            -reference_gain / KEY * (sum of grid)
     value       read . x
 
 KEY = 8 only shares the gains between query and key, so that neither has large weights; a power of two, it rounds
-nothing. The reference token attends to itself, reference_gain above the data tokens, so it stays (almost) zero under
-full attention too.
+nothing. The sink attends to itself (and the grid's tokens to the sink: the query of `reference` then also holds the sum
+of grid), reference_gain above the data tokens, so it stays (almost) zero under full attention too.
 """
 
 from __future__ import annotations
@@ -71,10 +72,20 @@ class SinkBank:
     def heads(self) -> int:
         return len(self.query_scale)
 
+    @property
+    def readers(self) -> int:
+        """How many linear forms the bank reads: one for each head."""
+        return self.heads
 
-def feature_count(tokens: int) -> int:
-    """The width of queries and keys: slope and reference, and for several tokens the position bits and the offset."""
-    return 2 if tokens == 1 else 3 + position_bits(tokens)
+    @property
+    def outputs(self) -> int:
+        """How many numbers the bank returns: one for each head."""
+        return self.heads
+
+
+def feature_count(tokens: int, grid: int = 0) -> int:
+    """The width of queries and keys: slope and reference; for several tokens position bits and offset; for a grid one."""
+    return (2 if tokens == 1 else 3 + position_bits(tokens)) + (grid > 0)
 
 
 def gate_error(scale: Array, size: Array) -> Array:
@@ -113,14 +124,14 @@ class ScoreRounding:
         return np.asarray(upper(self.relative * score + self.absolute, 3))
 
 
-def score_rounding(precision: Precision, tokens: int, position_gain: float) -> ScoreRounding:
+def score_rounding(precision: Precision, tokens: int, position_gain: float, grid: int = 0) -> ScoreRounding:
     """The rounding of scores, of the subtraction of the largest one, and of exp, as a change of the score difference.
 
     A score is a sum of feature_count products, of magnitude |b z| and, from the position code, bits * gain in all.
     Subtracting the maximum rounds a difference once. exp, correct to k ulps, multiplies a weight by at most 1 + 2 k u:
     between two weights a score change of at most 2 * 2 k u * 1.01.
     """
-    features = feature_count(tokens)
+    features = feature_count(tokens, grid)
     relative = precision.gamma(features + 3)
     code = position_bits(tokens) * position_gain
     absolute = relative * code + 4.04 * EXP_ULPS * precision.unit_roundoff + 4.0 * precision.smallest_normal

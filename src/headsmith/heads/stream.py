@@ -16,12 +16,15 @@ DATA = "data"
 """One on every data token, zero on the reference tokens."""
 
 REFERENCE = "reference"
-"""One on the reference token, zero on the data tokens."""
+"""One on the first reference token, the sink that stands for zero; zero on all others."""
+
+GRID = "grid"
+"""Which of the grid's reference tokens a token is: a one-hot row; zero on the sink and on data tokens."""
 
 POSITION = "position"
 """The binary position code of a data token, +1 or -1 a bit; absent when there is a single data token."""
 
-RESERVED = (DATA, REFERENCE, POSITION)
+RESERVED = (DATA, REFERENCE, POSITION, GRID)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 from headsmith.core.arrays import Array, Indices
 from headsmith.core.intervals import Interval
 from headsmith.lower.linear import select_columns, select_rows
-from headsmith.source.graph import Affine, Builder, Graph, Input, Relu
+from headsmith.source.graph import Affine, Builder, Graph, Input, Relu, needed
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,12 @@ class _Reducer:
         self.whole: dict[int, int] = {}
 
     def result(self) -> Reduced:
-        for number in self._needed():
+        dead = {
+            number
+            for number, node in enumerate(self.graph.nodes)
+            if isinstance(node, Relu) and np.all(self.ranges[node.argument].high <= 0.0)
+        }
+        for number in needed(self.graph, self.graph.output, dead):
             node = self.graph.nodes[number]
             if isinstance(node, Input):
                 self.pieces[number] = [_Piece(self.builder.input, np.arange(node.size), False)]
@@ -59,23 +64,9 @@ class _Reducer:
         output = self._rows(self.graph.output, np.arange(self.graph.nodes[self.graph.output].size))
         return Reduced(self.builder.graph(output), self.origin)
 
-    def _needed(self) -> list[int]:
-        needed, stack = set(), [self.graph.output]
-        while stack:
-            number = stack.pop()
-            if number in needed:
-                continue
-            needed.add(number)
-            node = self.graph.nodes[number]
-            if isinstance(node, Relu):
-                stack.append(node.argument)
-            elif isinstance(node, Affine):
-                stack.extend(term.node for term in node.terms)
-        return sorted(needed)
-
     def _gates(self, number: int, node: Relu) -> list[_Piece]:
         found = self.ranges[node.argument]
-        active = np.flatnonzero(found.low >= 0.0)
+        active = np.flatnonzero((found.low >= 0.0) & (found.high > 0.0))
         unstable = np.flatnonzero((found.low < 0.0) & (found.high > 0.0))
         pieces = []
         if len(unstable):

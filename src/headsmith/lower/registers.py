@@ -14,14 +14,14 @@ gates):
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.lower.linear import applied, product, total
-from headsmith.source.graph import Affine, Graph, Input, Relu, Term
+from headsmith.source.graph import Affine, Graph, Input, Relu, Term, needed
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,29 +54,37 @@ class Allocation:
 @dataclass(eq=False)
 class _Allocator:
     graph: Graph
-    levels: dict[int, int] = field(default_factory=dict)
     expansions: dict[int, Combination] = field(default_factory=dict)
     flattenings: dict[int, Combination] = field(default_factory=dict)
+    folded: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def expand(self, number: int) -> Combination:
         """The node over inputs and gates."""
-        if number not in self.expansions:
-            node = self.graph.nodes[number]
+        for earlier in needed(self.graph, number, self.known_expansions()):
+            node = self.graph.nodes[earlier]
+            if earlier in self.expansions:
+                continue
             if isinstance(node, Affine):
-                self.expansions[number] = self._substitute(node, self.expand)
+                self.expansions[earlier] = self._substitute(node, self.expansions.__getitem__)
             else:
-                self.expansions[number] = Combination({number: np.ones(node.size)}, np.zeros(node.size))
+                self.expansions[earlier] = _itself(earlier, node.size)
         return self.expansions[number]
+
+    def known_expansions(self) -> Container[int]:
+        """Where an expansion need not go further: what is expanded already, and everything that is not affine."""
+        return _Stops(lambda n: n in self.expansions or not isinstance(self.graph.nodes[n], Affine))
 
     def flatten(self, number: int) -> Combination:
         """The node over nodes that have a register."""
-        if number not in self.flattenings:
-            node = self.graph.nodes[number]
-            assert isinstance(node, Affine)
-            if self._virtual(node):
-                self.flattenings[number] = self._substitute(node, self.flatten)
+        stops = _Stops(lambda n: n in self.flattenings or not self._virtual(n))
+        for earlier in needed(self.graph, number, stops):
+            if earlier in self.flattenings:
+                continue
+            node = self.graph.nodes[earlier]
+            if isinstance(node, Affine) and self._virtual(earlier):
+                self.flattenings[earlier] = self._substitute(node, self.flattenings.__getitem__)
             else:
-                self.flattenings[number] = Combination({number: np.ones(node.size)}, np.zeros(node.size))
+                self.flattenings[earlier] = _itself(earlier, node.size)
         return self.flattenings[number]
 
     def _substitute(self, node: Affine, meaning: Callable[[int], Combination]) -> Combination:
@@ -90,25 +98,45 @@ class _Allocator:
                 parts[source] = total(parts[source], added) if source in parts else added
         return Combination(parts, constant)
 
-    def _virtual(self, node: Affine) -> bool:
-        if not node.terms or any(not isinstance(self.graph.nodes[term.node], Affine) for term in node.terms):
-            return not node.terms
+    def _virtual(self, number: int) -> bool:
+        """An affine function of affine nodes alone, when reading them (twice) takes no more weights than folding them."""
+        node = self.graph.nodes[number]
+        if not isinstance(node, Affine):
+            return False
+        if any(not isinstance(self.graph.nodes[term.node], Affine) for term in node.terms):
+            return False
         reading = 2 * sum(term.weights.size for term in node.terms)
-        return reading <= sum(self._folded_size(node).values())
+        return reading <= self._folded_size(number)
 
-    def _folded_size(self, node: Affine) -> dict[int, int]:
-        """How many weights the expansion would have, from each input or gate node."""
-        sizes: dict[int, int] = {}
-        for term in node.terms:
-            inner = self.graph.nodes[term.node]
-            if isinstance(inner, Affine):
-                for source, size in self._folded_size(inner).items():
-                    columns = self.graph.nodes[source].size
-                    diagonal = term.diagonal and size == columns
-                    sizes[source] = max(sizes.get(source, 0), columns if diagonal else node.size * columns)
-            else:
-                sizes[term.node] = max(sizes.get(term.node, 0), term.weights.size)
-        return sizes
+    def _folded_size(self, number: int) -> int:
+        """How many weights the expansion over inputs and gates would have."""
+        for earlier in needed(self.graph, number, _Stops(lambda n: n in self.folded)):
+            if earlier in self.folded:
+                continue
+            node, sizes = self.graph.nodes[earlier], {earlier: 1}
+            if isinstance(node, Affine):
+                sizes = {}
+                for term in node.terms:
+                    for source, rows in self.folded[term.node].items():
+                        # Diagonal through and through: one weight a row; otherwise the whole matrix.
+                        wide = 1 if term.diagonal and rows == 1 else self.graph.nodes[source].size
+                        sizes[source] = max(sizes.get(source, 0), wide)
+            self.folded[earlier] = sizes
+        return self.graph.nodes[number].size * sum(self.folded[number].values())
+
+
+@dataclass(frozen=True)
+class _Stops:
+    """A set given by its test."""
+
+    test: Callable[[int], bool]
+
+    def __contains__(self, number: object) -> bool:
+        return isinstance(number, int) and self.test(number)
+
+
+def _itself(number: int, size: int) -> Combination:
+    return Combination({number: np.ones(size)}, np.zeros(size))
 
 
 def allocate(graph: Graph) -> Allocation:

@@ -9,7 +9,9 @@ import numpy as np
 
 from headsmith.compile import Compiled
 from headsmith.core.arrays import Array
+from headsmith.heads.sink import SinkBank
 from headsmith.run.numpy_runner import patterns
+from headsmith.transformer.ir import Bank
 
 ROWS = 28
 """How many heads are shown when there is one data token."""
@@ -50,10 +52,17 @@ def head_patterns(compiled: Compiled, inputs: Array, most: int) -> list[HeadPatt
     """The patterns of at most `most` heads on `inputs` (tokens, inputs), spread evenly over all heads of all layers."""
     found = []
     for pattern, layer in zip(patterns(compiled.transformer, inputs), compiled.transformer.layers, strict=True):
-        names = [f"gate {n}[{c}]" for bank in layer.banks for n, c in zip(bank.node, bank.component, strict=True)]
+        names = [name for bank in layer.banks for name in _names(bank)]
         found += [HeadPattern(pattern.layer, h, names[h], weights) for h, weights in enumerate(pattern.weights)]
     chosen = np.unique(np.linspace(0, len(found) - 1, min(most, len(found))).round().astype(int))
     return [found[index] for index in chosen]
+
+
+def _names(bank: Bank) -> list[str]:
+    """What each head computes: a gate of the target's circuit, where the bank has one gate a head."""
+    if isinstance(bank, SinkBank):
+        return [f"gate {node}[{component}]" for node, component in zip(bank.node, bank.component, strict=True)]
+    return [bank.kind] * bank.heads
 
 
 def _draw_single(figure: Any, shown: list[HeadPattern], heads: int) -> None:

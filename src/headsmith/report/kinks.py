@@ -15,6 +15,7 @@ from headsmith.circuits.assemble import assemble
 from headsmith.compile import Compiled
 from headsmith.core.arrays import Array, Indices
 from headsmith.core.balls import gate_constant
+from headsmith.heads.sink import SinkBank
 from headsmith.source.graph import Graph, Relu, node_values
 
 HELD = 4_000_000
@@ -23,7 +24,7 @@ HELD = 4_000_000
 
 @dataclass(frozen=True, eq=False)
 class Kinks:
-    """The gates of a model that have a head: their circuit, where each stands among all its gates, and its offset."""
+    """The gates of a model that have a sink head: the circuit, where each stands among its gates, and its offset."""
 
     circuit: Graph
     places: Indices
@@ -50,8 +51,9 @@ def kinks_of(compiled: Compiled) -> Kinks:
     places, offsets = [np.empty(0, dtype=np.int64)], [np.empty(0)]
     for layer in compiled.transformer.layers:
         for bank in layer.banks:
-            places.append(np.array([first[int(number)] for number in bank.node]) + bank.component)
-            offsets.append((1.0 + gate_constant()) / (bank.query_scale * bank.key_scale))
+            if isinstance(bank, SinkBank):
+                places.append(np.array([first[int(number)] for number in bank.node]) + bank.component)
+                offsets.append((1.0 + gate_constant()) / (bank.query_scale * bank.key_scale))
     return Kinks(circuit, np.concatenate(places), np.concatenate(offsets))
 
 
@@ -118,8 +120,19 @@ def vertices(
             value, slope = _linearised(kinks, points, low, high)
         rows = np.take_along_axis(slope, chosen[..., None], axis=1) * asked[..., None]
         missing = (wanted - np.take_along_axis(value, chosen, axis=1)) * asked
-        points = np.clip(points + np.einsum("mik,mk->mi", np.linalg.pinv(rows, rcond=1e-9), missing), low, high)
+        points = np.clip(points + _shortest_steps(rows, missing), low, high)
     return np.asarray(points)
+
+
+def _shortest_steps(rows: Array, missing: Array) -> Array:
+    """For each point the shortest d with rows d = missing, or nearly so where rows depend on each other.
+
+    d = R^T (R R^T + l)^-1 m with a slight damping l: always solvable, unlike the pseudo-inverse of LAPACK.
+    """
+    square = rows @ rows.transpose(0, 2, 1)
+    largest = np.max(np.abs(square), axis=(1, 2), keepdims=True)
+    damped = square + np.where(largest > 0.0, 1e-12 * largest, 1.0) * np.eye(square.shape[1])
+    return np.asarray((rows.transpose(0, 2, 1) @ np.linalg.solve(damped, missing[..., None]))[..., 0])
 
 
 def _linearised(kinks: Kinks, points: Array, low: Array, high: Array) -> tuple[Array, Array]:

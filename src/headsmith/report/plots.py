@@ -28,9 +28,19 @@ from headsmith.source.graph import evaluate
 TARGET, MODEL, ERROR, BOUND = "#9ecae1", "#08519c", "#d94801", "#444444"
 
 
-def plot(compiled: Compiled, path: str | os.PathLike[str], *, effort: int = 2000, seed: int = 0) -> Found:
-    """Draw the model into `path` (.png, .svg or .pdf), completely or not at all; return the worst point found."""
-    found = falsify(compiled, effort=effort, seed=seed)
+def plot(
+    compiled: Compiled,
+    path: str | os.PathLike[str],
+    *,
+    found: Found | None = None,
+    effort: int = 2000,
+    seed: int = 0,
+) -> Found:
+    """Draw the model into `path` (.png, .svg or .pdf), completely or not at all; return the worst point shown.
+
+    `found` is the outcome of an earlier search; without it, one of `effort` inputs is made.
+    """
+    found = found or falsify(compiled, effort=effort, seed=seed)
     figure = draw(compiled, found, np.random.default_rng(seed))
     _save(figure, Path(path))
     return found
@@ -162,7 +172,7 @@ def _draw_segments(figure: Any, compiled: Compiled, found: Found, random: np.ran
     """Many inputs: the error along segments through the worst point, and its distribution over the box."""
     above, below = figure.subplots(2, 1)
     certified = compiled.certificate.error
-    places = np.union1d(np.linspace(-1.0, 1.0, 101), np.concatenate([-_near(), _near()]))
+    places = np.union1d(np.linspace(-1.0, 1.0, 51), np.concatenate([-_near(), _near()]))
     floor = certified
     for number_ in range(3):
         ends = random.uniform(compiled.box.low, compiled.box.high, (2, compiled.box.size))
@@ -175,7 +185,7 @@ def _draw_segments(figure: Any, compiled: Compiled, found: Found, random: np.ran
     above.set_xticks([-1, -1e-3, 0, 1e-3, 1])
     above.set_xlabel("place on the segment: 0 is the worst point found, ±1 lie elsewhere in the box")
     above.set_title("largest |error| along three broken lines through the worst point")
-    samples = 500 if compiled.bill.heads > 1000 else 2000
+    samples = 300 if compiled.bill.heads > 1000 else 2000
     inside = random.uniform(compiled.box.low, compiled.box.high, (samples, compiled.box.size))
     errors = np.maximum(errors_at(compiled, inside).max(axis=1), 1e-18)
     edges = np.geomspace(min(float(errors.min()), floor), 3.0 * certified, 60)
@@ -185,7 +195,7 @@ def _draw_segments(figure: Any, compiled: Compiled, found: Found, random: np.ran
     below.axvline(certified, color=BOUND, linewidth=1.2, linestyle="--", label=f"certified: {bound(certified)}")
     below.set_xlabel("largest |error| of an input")
     below.set_ylabel(f"of {samples} random inputs")
-    below.legend(frameon=False, loc="upper center")
+    below.legend(loc="upper center", framealpha=1.0, edgecolor="none")
     below.set_title("how errors are distributed over the domain")
     above.set_yscale("log")
     above.axhline(certified, color=BOUND, linewidth=1.0, linestyle="--")
@@ -196,7 +206,7 @@ def _draw_segments(figure: Any, compiled: Compiled, found: Found, random: np.ran
 
 
 def _near() -> Array:
-    return np.geomspace(1e-7, 1.0, 60)
+    return np.geomspace(1e-7, 1.0, 50)
 
 
 def _plain(axes: Any) -> None:

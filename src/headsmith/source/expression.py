@@ -150,6 +150,13 @@ class Recorder:
         above, beyond = (self.relu(combine(value, Fraction(-1), end)) for end in (low, high))
         return combine(combine(low, Fraction(1), above), Fraction(-1), beyond)
 
+    def _one_plus_exp(self, value: Value) -> Value | None:
+        """v, if the value is 1 + exp(v)."""
+        if value.constant != 1 or len(value.terms) != 1 or value.terms[0][1] != 1:
+            return None
+        operation = self.operations[value.terms[0][0]]
+        return operation.arguments[0] if operation.name == "exp" and operation.kind == "function" else None
+
     def multiply(self, left: Value, right: Value) -> Value:
         """left * right."""
         if left.is_constant or right.is_constant:
@@ -170,6 +177,9 @@ class Recorder:
             return scale(1 / right.constant, left)
         (first, left), (second, right) = left.unit, right.unit
         if left.is_constant:
+            exponent = self._one_plus_exp(right)
+            if exponent is not None:  # 1 / (1 + exp(v)) = sigmoid(-v)
+                return scale(left.constant, self.function("sigmoid", scale(Fraction(-1), exponent)))
             return scale(left.constant / second, self.function("reciprocal", right))
         return scale(first / second, self._record(Operation("quotient", (left, right))))
 
@@ -204,9 +214,12 @@ class Recorder:
         if name not in FUNCTIONS:
             raise TargetError(f"there is no function named {name!r}")
         if not value.is_constant:
-            if name in ("square", "reciprocal") and value.unit[0] != 1:
-                factor, inner = value.unit
+            factor, inner = value.unit
+            if name in ("square", "reciprocal") and factor != 1:
                 return scale(factor**2 if name == "square" else 1 / factor, self.function(name, inner))
+            exponent = self._one_plus_exp(value) if name == "log" else None
+            if exponent is not None:  # log(1 + exp(v)) = softplus(v)
+                return self.function("softplus", exponent)
             return self._record(Operation("function", (value,), name, parameter))
         number = float(value.constant)
         function = FUNCTIONS[name]

@@ -9,15 +9,16 @@
              | Product node * node
              | Quotient node / node
              | Function name(node)            a named function of one variable, see core.functions
+             | Native  (in circuits only)     what one table head computes of one or two nodes; the target says what that is
 
 All but Affine act component by component. A node is a vector, whatever its width: a layer of a thousand neurons is one
 Affine and one Relu. The semantics is exact real arithmetic on the stored doubles. `weights` is a matrix (to, from), or
-a vector that stands for a diagonal matrix. A graph of Input, Affine and Relu nodes alone is a circuit.
+a vector that stands for a diagonal matrix. A graph of Input, Affine, Relu and Native nodes alone is a circuit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -126,7 +127,16 @@ class Function:
     parameter: float | None = None
 
 
-Node = Input | Affine | Relu | Maximum | Minimum | Product | Quotient | Function
+@dataclass(frozen=True, eq=False)
+class Native:
+    """What a table head computes from `arguments`, for circuit node of target node `target`."""
+
+    target: int
+    arguments: tuple[int, ...]
+    size: int
+
+
+Node = Input | Affine | Relu | Maximum | Minimum | Product | Quotient | Function | Native
 
 
 def arguments(node: Node) -> tuple[int, ...]:
@@ -138,7 +148,7 @@ def arguments(node: Node) -> tuple[int, ...]:
             return tuple(term.node for term in node.terms)
         case Relu() | Function():
             return (node.argument,)
-        case Maximum() | Minimum():
+        case Maximum() | Minimum() | Native():
             return node.arguments
         case Product():
             return (node.left, node.right)
@@ -148,14 +158,15 @@ def arguments(node: Node) -> tuple[int, ...]:
             assert_never(node)
 
 
-def needed(graph: Graph, number: int) -> list[int]:
-    """The node and everything it depends on, in order."""
+def needed(graph: Graph, number: int, stops: Container[int] = ()) -> list[int]:
+    """The node and everything it depends on, in order; what a node in `stops` reads does not count."""
     found, stack = set(), [number]
     while stack:
         current = stack.pop()
         if current not in found:
             found.add(current)
-            stack.extend(arguments(graph.nodes[current]))
+            if current not in stops:
+                stack.extend(arguments(graph.nodes[current]))
     return sorted(found)
 
 
@@ -221,6 +232,10 @@ class Builder:
         """A named function of one variable."""
         return self._add(Function(name, argument, self.size(argument), parameter))
 
+    def native(self, target: int, arguments: Sequence[int]) -> int:
+        """What a table head computes of the arguments."""
+        return self._add(Native(target, tuple(arguments), self.size(arguments[0])))
+
     def graph(self, output: int) -> Graph:
         """The finished graph."""
         return Graph(tuple(self._nodes), output)
@@ -241,7 +256,7 @@ def check(graph: Graph) -> None:
                     raise TargetError(f"node {number} is a second input node")
             case Affine():
                 _check_affine(graph, number, node)
-            case Relu() | Maximum() | Minimum() | Product() | Quotient() | Function():
+            case Relu() | Maximum() | Minimum() | Product() | Quotient() | Function() | Native():
                 for argument in arguments(node):
                     _check_argument(number, argument)
                     if node.size != graph.nodes[argument].size:
@@ -314,6 +329,8 @@ def node_values(graph: Graph, inputs: Any, dtype: Any = np.float64) -> list[Any]
                 values.append(values[node.numerator] / values[node.denominator])
             case Function():
                 values.append(FUNCTIONS[node.name].value(values[node.argument], node.parameter))
+            case Native():
+                raise TargetError("a circuit with table heads has no values of its own: evaluate the target instead")
             case _:
                 assert_never(node)
     return values

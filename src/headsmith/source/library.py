@@ -1,8 +1,8 @@
 """Functions for formulas: of traced values they write down expressions, of numbers and arrays they compute.
 
-Everything here is made of what the graph knows (affine, relu, maximum, minimum, product, quotient, named functions), with
-as few gates as are known: a comparator of a sorting network is a maximum and a minimum of the same two values, which
-share one gate.
+Everything here is made of what the graph knows (affine, relu, maximum, minimum, product, quotient, named functions),
+with as few gates as are known: a comparator of a sorting network is a maximum and a minimum of the same two values,
+which share one gate.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.errors import TargetError
-from headsmith.core.functions import FUNCTIONS
+from headsmith.core.functions import FUNCTIONS, user_function
 from headsmith.source.trace import Traced, extremum
 
 
@@ -240,9 +240,13 @@ def norm(values: Any, order: float = 2) -> Any:
 def softmax(values: Any) -> Any:
     """exp(z_i) / sum exp(z_j), with the largest z subtracted first."""
     members = _members(values)
+    if len(members) == 2:
+        first = sigmoid(members[0] - members[1])
+        return _like(values, [first, 1.0 - first])
     largest = maximum(*members)
     weights = [exp(member - largest) for member in members]
-    total = sum(weights)
+    # One of the weights is 1, so the sum is at least 1: saying so keeps the denominator away from 0.
+    total = maximum(sum(weights), 1.0)
     return _like(values, [weight / total for weight in weights])
 
 
@@ -312,3 +316,15 @@ def piecewise_linear(knots: Sequence[float], values: Sequence[float], x: Any) ->
 
 
 abs = absolute
+
+
+def function(
+    name: str, evaluator: Callable[[Any], Any], value: Callable[[Any], Any] | None = None
+) -> Callable[[Any], Any]:
+    """Make a function of one variable known by its name, and return it: for traced values, and in formulas.
+
+    `evaluator` takes and returns a flint arb_series (for example `lambda x: x.airy_ai()`): proofs and derivatives come
+    from it. `value` is the same in numpy, for speed.
+    """
+    user_function(name, evaluator, value)
+    return lambda x: apply(name, x)

@@ -17,11 +17,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from headsmith.core.directed import added, exact_sum, fraction_bounds, hull, intersected, interval_of, multiple
-from headsmith.core.intervals import Interval
-from headsmith.source.graph import Affine, Graph, Maximum, Minimum, Relu
+from headsmith.core.directed import added, divided, exact_sum, fraction_bounds, hull, intersected, interval_of, multiple
+from headsmith.core.intervals import Interval, point
+from headsmith.source.graph import Affine, Graph, Maximum, Minimum, Quotient, Relu
 
 LARGEST_FORM = 1024
+LARGEST_HALVES = 32
 LARGEST_WEIGHTS = 1024
 
 Atom = tuple[int, int]
@@ -94,10 +95,12 @@ class Forms:
 
 def form_range(form: Form, found: Sequence[Interval]) -> Interval:
     """Term by term, for every column of the ranges `found`; the first column rounded once only."""
+    fixed = interval_of(form.constant)
     if not form.terms:
-        return interval_of(form.constant)
+        columns = found[0].low.shape[1]
+        return Interval(np.full(columns, fixed.low), np.full(columns, fixed.high))
     ends = [(c, found[node].low[component], found[node].high[component]) for (node, component), c in form.terms.items()]
-    total = interval_of(form.constant)
+    total = fixed
     for coefficient, low, high in ends:
         total = added(total, multiple(coefficient, Interval(low, high)))
     low, high = np.array(total.low), np.array(total.high)
@@ -112,11 +115,38 @@ def affine_range(forms: Forms, graph: Graph, number: int, component: int, found:
     if len(form.terms) < 2:
         return result
     result = intersected(_by_gates(forms, graph, form, found), result)
-    result = intersected(_by_halves(forms, graph, form, found), result)
+    if 2 <= sum(isinstance(graph.nodes[atom[0]], Relu) for atom in form.terms) <= LARGEST_HALVES:
+        result = intersected(_by_halves(forms, graph, form, found), result)
     for atom in form.terms:
         if isinstance(graph.nodes[atom[0]], Maximum | Minimum):
             result = intersected(_by_choice(forms, graph, form, atom, found), result)
     return result
+
+
+def quotient_range(forms: Forms, node: Quotient, component: int, found: Sequence[Interval]) -> Interval:
+    """The range of one component of a quotient whose denominator holds a multiple of its numerator.
+
+    a / (c a + r) for c > 0 rises in a and falls in r where neither is negative: its extremes are at two corners.
+    """
+    numerator, denominator = forms.of(node.numerator, component), forms.of(node.denominator, component)
+    everything = np.full(found[0].low.shape[1], np.inf)
+    share = _share(denominator, numerator)
+    if share <= 0:
+        return Interval(-everything, everything)
+    a = found[node.numerator][component]
+    r = form_range(denominator.plus(-share, numerator), found)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        corners = [
+            divided(top, added(multiple(share, top), other))
+            for top, other in ((point(a.low), point(r.high)), (point(a.high), point(r.low)))
+        ]
+    sound = (a.low >= 0.0) & (r.low >= 0.0) & (a.low + r.high > 0.0) & (a.high + r.low > 0.0)
+    return Interval(np.where(sound, corners[0].low, -everything), np.where(sound, corners[1].high, everything))
+
+
+def stacked(rows: Sequence[Interval]) -> Interval:
+    """Ranges of components as the range of a vector."""
+    return Interval(np.stack([row.low for row in rows]), np.stack([row.high for row in rows]))
 
 
 def _by_choice(forms: Forms, graph: Graph, form: Form, atom: Atom, found: Sequence[Interval]) -> Interval:
@@ -168,7 +198,7 @@ def _by_gates(forms: Forms, graph: Graph, form: Form, found: Sequence[Interval])
 
 
 def _by_halves(forms: Forms, graph: Graph, form: Form, found: Sequence[Interval]) -> Interval:
-    """With relu(a) = (a + |a|) / 2 for every gate: relu(x + y) + relu(x - y) - x is (|x + y| + |x - y|) / 2, not negative."""
+    """With relu(a) = (a + |a|) / 2: relu(x + y) + relu(x - y) - x is (|x + y| + |x - y|) / 2, and so not negative."""
     rest, parts = form, []
     for atom, weight in form.terms.items():
         node = graph.nodes[atom[0]]
@@ -176,7 +206,8 @@ def _by_halves(forms: Forms, graph: Graph, form: Form, found: Sequence[Interval]
             argument = found[node.argument][atom[1]]
             magnitude = Interval(np.maximum(np.maximum(argument.low, -argument.high), 0.0), argument.magnitude)
             parts.append(multiple(weight / 2, magnitude))
-            rest = rest.without(atom).plus(weight / 2, forms.of(node.argument, atom[1]))
+            rest = rest.plus(-weight, Form({atom: Fraction(1)}, Fraction(0)))
+            rest = rest.plus(weight / 2, forms.of(node.argument, atom[1]))
     total = form_range(rest, found)
     for part in parts:
         total = added(part, total)

@@ -15,14 +15,26 @@ from typing import assert_never
 import numpy as np
 
 from headsmith.core.directed import divided, intersected, multiplied, squared
-from headsmith.core.errors import DomainError
+from headsmith.core.errors import DomainError, TargetError
 from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Box, Interval, add, linear_image, point
 from headsmith.source.describe import describe, number
-from headsmith.source.graph import Affine, Function, Graph, Input, Maximum, Minimum, Node, Product, Quotient, Relu
-from headsmith.source.piecewise import Forms, affine_range
+from headsmith.source.graph import (
+    Affine,
+    Function,
+    Graph,
+    Input,
+    Maximum,
+    Minimum,
+    Native,
+    Node,
+    Product,
+    Quotient,
+    Relu,
+)
+from headsmith.source.piecewise import Forms, affine_range, quotient_range, stacked
 
-COARSE_HALVINGS, FINE_HALVINGS = 7, 12
+COARSE_HALVINGS, FINE_HALVINGS = 9, 13
 """How often the box is cut in two: at first, and where that does not show that a formula is defined everywhere."""
 
 
@@ -112,18 +124,20 @@ class _Propagation:
                 return squared(left) if node.left == node.right else multiplied(left, right)
             case Quotient():
                 self._refuse_zero(node)
-                return divided(found[node.numerator], found[node.denominator])
+                result = divided(found[node.numerator], found[node.denominator])
+                rows = [quotient_range(self.forms, node, row, found) for row in range(node.size)]
+                return intersected(stacked(rows), result)
             case Function():
                 return self._function(place, node)
+            case Native():
+                raise TargetError("a circuit with table heads has no ranges of its own: take those of the target")
             case _:
                 assert_never(node)
 
     def _affine(self, place: int, node: Affine) -> Interval:
         if self.forms.small(node):
             rows = [affine_range(self.forms, self.graph, place, row, self.found) for row in range(node.size)]
-            columns = self.inputs.low.shape[1]
-            low, high = (np.stack([np.broadcast_to(getattr(r, end), columns) for r in rows]) for end in ("low", "high"))
-            return Interval(low, high)
+            return stacked(rows)
         cells = _plain_affine(node, {term.node: self.found[term.node] for term in node.terms})
         whole = _plain_affine(node, {term.node: self.found[term.node][:, 0] for term in node.terms})
         low = np.concatenate([whole.low[:, None], cells.low[:, 1:]], axis=1)

@@ -24,7 +24,7 @@ import numpy as np
 from headsmith.core.arrays import Array, Indices
 from headsmith.core.intervals import Interval, add, linear_image
 from headsmith.core.rounding import FLOAT64, magnitude_product, upper
-from headsmith.source.graph import Affine, Graph, Relu, needed
+from headsmith.source.graph import Affine, Graph, Native, Relu, needed
 
 VERTEX_LIMIT = 4096
 """How many combinations of extreme slopes are looked at jointly."""
@@ -48,7 +48,9 @@ def slopes_on(circuit: Graph, ranges: Sequence[Interval]) -> dict[int, Slopes]:
     for number, node in enumerate(circuit.nodes):
         if isinstance(node, Relu):
             argument = ranges[node.argument]
-            found[number] = Slopes((argument.low >= 0.0).astype(np.float64), (argument.high > 0.0).astype(np.float64))
+            alive = argument.high > 0.0
+            active = alive & (argument.low >= 0.0)
+            found[number] = Slopes(active.astype(np.float64), alive.astype(np.float64))
     return found
 
 
@@ -63,18 +65,26 @@ class _Reader:
 class Flow:
     """The readers of every needed node of a circuit, and the deviations that travel along them."""
 
-    def __init__(self, graph: Graph, slopes: Mapping[int, Slopes]) -> None:
-        self.graph, self.slopes = graph, slopes
-        self.order = needed(graph, graph.output)
+    def __init__(
+        self, graph: Graph, slopes: Mapping[int, Slopes], natives: dict[int, tuple[Interval, ...]] | None = None
+    ) -> None:
+        """`natives` has, for each native node, the interval of its derivative by each argument; it may be filled later."""
+        self.graph, self.slopes, self.natives = graph, slopes, natives if natives is not None else {}
+        self.stops = {number for number, slope in slopes.items() if not slope.high.any()}
+        self.order = needed(graph, graph.output, self.stops)
         self.affine_readers: dict[int, list[_Reader]] = {number: [] for number in self.order}
         self.gate_readers: dict[int, list[int]] = {number: [] for number in self.order}
+        self.native_readers: dict[int, list[tuple[int, int]]] = {number: [] for number in self.order}
         for number in self.order:
             node = graph.nodes[number]
             if isinstance(node, Affine):
                 for term in node.terms:
                     self.affine_readers[term.node].append(_Reader(number, term.weights))
-            elif isinstance(node, Relu):
+            elif isinstance(node, Relu) and number not in self.stops:
                 self.gate_readers[node.argument].append(number)
+            elif isinstance(node, Native):
+                for place, argument in enumerate(node.arguments):
+                    self.native_readers[argument].append((number, place))
 
     # ---- backwards: gains ------------------------------------------------------------------------------------------
 
@@ -87,40 +97,45 @@ class Flow:
         outputs = self.graph.nodes[self.graph.output].size
         found: dict[int, Interval] = {}
         for number in reversed(self.order):
-            if number == self.graph.output:
-                found[number] = Interval(np.eye(outputs), np.eye(outputs))
-                continue
             found[number] = self._gain(number, found, outputs)
+            if number == self.graph.output:
+                found[number] = add(found[number], Interval(np.eye(outputs), np.eye(outputs)))
         return found
 
     def _gain(self, number: int, found: dict[int, Interval], outputs: int) -> Interval:
         direct, paths = self.affine_readers[number], self._paths(number)
-        if self._worth_collecting(number, direct, paths):
-            return self._collected_gain(number, direct, paths, found)
         zero = np.zeros((self.graph.nodes[number].size, outputs))
         total = Interval(zero, zero)
-        for reader in direct:
-            total = add(total, linear_image(reader.weights.T, found[reader.node]))
-        for gate in self.gate_readers[number]:
-            total = add(total, self._sloped(gate, found[gate]))
+        if self._worth_collecting(number, direct, paths):
+            total = self._collected_gain(number, direct, paths, found)
+        else:
+            for reader in direct:
+                total = add(total, linear_image(reader.weights.T, found[reader.node]))
+            for gate in self.gate_readers[number]:
+                slopes = self.slopes[gate]
+                total = add(total, _sloped(Interval(slopes.low, slopes.high), found[gate]))
+        for native, place in self.native_readers[number]:
+            total = add(total, _sloped(self.natives[native][place], found[native]))
         return total
 
     def _worth_collecting(self, number: int, direct: list[_Reader], paths: list[_Reader]) -> bool:
         size = self.graph.nodes[number].size
         if not paths or size * sum(self.graph.nodes[path.node].size for path in paths) > COLLECT_LIMIT:
             return False
+        if any(not self._only_read_affinely(path.node) for path in paths):
+            return False
         reached = {reader.node for reader in direct}
         feedback = any(reader.node in reached for path in paths for reader in self.affine_readers[path.node])
         parallel = size == 1 and any(len(path.weights) > 1 for path in paths)
         return feedback or parallel
 
-    def _sloped(self, gate: int, gain: Interval) -> Interval:
-        slopes = self.slopes[gate]
-        ends = [gain.low.T * slopes.low, gain.low.T * slopes.high, gain.high.T * slopes.low, gain.high.T * slopes.high]
-        return Interval(np.minimum.reduce(ends).T, np.maximum.reduce(ends).T)
+    def _only_read_affinely(self, number: int) -> bool:
+        others = self.gate_readers[number] or self.native_readers[number]
+        return not others and number != self.graph.output
 
     def _only_feeds_gates(self, number: int) -> bool:
-        return not self.affine_readers[number] and bool(self.gate_readers[number])
+        others = self.affine_readers[number] or self.native_readers[number]
+        return not others and number != self.graph.output and bool(self.gate_readers[number])
 
     def _paths(self, number: int) -> list[_Reader]:
         """Gates that read `number` through one affine argument (or directly), with the weights of that read."""
@@ -205,15 +220,22 @@ class Flow:
 
         `deviations` holds what is already known and receives what is found.
         """
-        for earlier in needed(self.graph, number):
+        for earlier in needed(self.graph, number, self.stops):
             if earlier not in deviations:
                 deviations[earlier] = upper(self._deviation(earlier, deviations, own) + own.get(earlier, 0.0), 2)
         return deviations[number]
 
     def _deviation(self, number: int, known: dict[int, Array], own: Mapping[int, Array]) -> Array:
         node = self.graph.nodes[number]
+        if number in self.stops:
+            return np.zeros(node.size)
         if isinstance(node, Relu):
             return np.asarray(upper(known[node.argument] * self.slopes[number].high, 1))
+        if isinstance(node, Native):
+            total: Array = np.zeros(node.size)
+            for slope, argument in zip(self.natives[number], node.arguments, strict=True):
+                total = upper(total + slope.magnitude * known[argument], 3)
+            return total
         if not isinstance(node, Affine):
             return np.zeros(node.size)
         plain: Array = np.zeros(node.size)
@@ -227,7 +249,11 @@ class Flow:
 
     def _feeds_back(self, node: Affine) -> bool:
         direct = {term.node for term in node.terms if not isinstance(self.graph.nodes[term.node], Relu)}
-        return any(direct & self._sources(term.node) for term in node.terms if term.node not in direct)
+        return any(direct & self._sources(term.node) for term in node.terms if self._moves(term.node))
+
+    def _moves(self, number: int) -> bool:
+        """Whether the node is a gate node that is not zero throughout."""
+        return isinstance(self.graph.nodes[number], Relu) and number not in self.stops
 
     def _sources(self, gate: int) -> set[int]:
         argument = self.graph.nodes[self._argument(gate)]
@@ -238,7 +264,7 @@ class Flow:
         """|1 - 2 s| D + 2 e instead of (1 + 2) D + 2 e: collect the coefficients of each source, then take extreme
         slopes."""
         direct = [term for term in node.terms if not isinstance(self.graph.nodes[term.node], Relu)]
-        gates = [term for term in node.terms if isinstance(self.graph.nodes[term.node], Relu)]
+        gates = [term for term in node.terms if self._moves(term.node)]
         sources: dict[int, slice] = {}
         total, committed = 0, 0.0
         for number in sorted(
@@ -249,6 +275,9 @@ class Flow:
         base = np.zeros(total)
         for term in direct:
             base[sources[term.node]] += _row(term.weights, row)
+        for term in node.terms:
+            if term.node in self.stops:
+                committed += float(np.abs(_row(term.weights, row)) @ known[term.node])
         groups = []
         for term in gates:
             weights, reads = _row(term.weights, row), self._read_terms(term.node)
@@ -268,9 +297,23 @@ class Flow:
         """What a gate reads, through its affine argument if nothing is committed there."""
         number = self._argument(gate)
         argument = self.graph.nodes[number]
-        if isinstance(argument, Affine):
-            return {term.node: term.weights for term in argument.terms}
-        return {number: np.ones(argument.size)}
+        if not isinstance(argument, Affine):
+            return {number: np.ones(argument.size)}
+        reads: dict[int, Array] = {}
+        for term in argument.terms:
+            weights = np.diag(term.weights) if term.diagonal and term.node in reads else term.weights
+            if term.node in reads:
+                before = reads[term.node]
+                weights = weights + (np.diag(before) if before.ndim == 1 else before)
+            reads[term.node] = weights
+        return reads
+
+
+def _sloped(slopes: Interval, gain: Interval) -> Interval:
+    """Every product of a slope (size) and a gain (size, outputs)."""
+    ends = [(gain_end.T * slope_end) for gain_end in (gain.low, gain.high) for slope_end in (slopes.low, slopes.high)]
+    low, high = np.minimum.reduce(ends).T, np.maximum.reduce(ends).T
+    return Interval(np.nextafter(low, -np.inf), np.nextafter(high, np.inf))
 
 
 def pushed(sides: Array, gain: Interval, error: Interval) -> Array:

@@ -127,7 +127,7 @@ class Traced:
                 f"numpy's {ufunc.__name__} cannot be traced{_where()}; of numpy's functions of one value these can: "
                 f"{', '.join(sorted(UFUNCS))}"
             )
-        return _everywhere(operation, inputs)
+        return _everywhere(operation, [float(item) if isinstance(item, np.number) else item for item in inputs])
 
     def __array_function__(self, function: Any, types: Any, inputs: Any, options: Any) -> Any:
         operation = ARRAY_FUNCTIONS.get(function.__name__)

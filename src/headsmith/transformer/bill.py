@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 
-from headsmith.heads.sink import KEY, feature_count
+from headsmith.core.arrays import Array
+from headsmith.heads.sink import KEY, SinkBank, feature_count
 from headsmith.heads.stream import position_bits
-from headsmith.transformer.ir import Transformer, arrays, width
+from headsmith.heads.table import TableBank
+from headsmith.transformer.ir import Bank, Transformer, arrays, width
 
 
 @dataclass(frozen=True)
 class Bill:
-    """Sizes of the model. `parameters` counts dense matrices, `nonzeros` their non-zero entries; `max_score` is a
-    bound."""
+    """Sizes of the model. `parameters` counts dense matrices, `nonzeros` their non-zero entries.
+
+    `d_head` is the width of queries and keys, the largest of all heads. `max_score` is a bound.
+    """
 
     layers: int
     heads: int
@@ -31,53 +36,92 @@ class Bill:
 def bill(transformer: Transformer, max_score: float) -> Bill:
     """Count everything, as if every W_Q, W_K, W_V and W_O were written out."""
     heads = [layer.heads for layer in transformer.layers]
-    d_model, tokens = width(transformer), transformer.tokens
-    features = feature_count(tokens)
-    per_head = d_model * (2 * features + 2)
-    # The flag of the reference token and the position code; the flag of data tokens stands in the embedding's bias.
-    constants = 1 + tokens * position_bits(tokens)
+    d_model = width(transformer)
+    banks = [bank for layer in transformer.layers for bank in layer.banks]
+    constants = transformer.reference_tokens + transformer.tokens * position_bits(transformer.tokens)
+    dense = sum(bank.heads * d_model * 2 * (head_features(transformer, bank) + _values(bank)) for bank in banks)
+    dense += d_model * (transformer.inputs + 1) + (d_model + 1) * transformer.outputs + constants
     return Bill(
         layers=len(transformer.layers),
         heads=sum(heads),
         heads_per_layer=tuple(heads),
-        reference_tokens=1 if transformer.layers else 0,
+        reference_tokens=transformer.reference_tokens,
         d_model=d_model,
-        d_head=features if transformer.layers else 0,
-        parameters=sum(heads) * per_head
-        + d_model * (transformer.inputs + 1)
-        + d_model * transformer.outputs
-        + transformer.outputs
-        + constants,
-        nonzeros=_nonzeros(transformer) + 1 + constants,
+        d_head=max((head_features(transformer, bank) for bank in banks), default=0),
+        parameters=dense,
+        nonzeros=_nonzeros(transformer) + constants + 1,
         max_weight=_max_weight(transformer),
         max_score=max_score,
     )
 
 
+def head_features(transformer: Transformer, bank: Bank) -> int:
+    """The width of a head's queries and keys."""
+    match bank:
+        case SinkBank():
+            return feature_count(transformer.tokens, transformer.grid_tokens)
+        case TableBank():
+            return bank.arguments + 1 + transformer.sink_tokens
+        case _:
+            assert_never(bank)
+
+
+def _values(bank: Bank) -> int:
+    return bank.columns if isinstance(bank, TableBank) else 1
+
+
 def _nonzeros(transformer: Transformer) -> int:
-    bits = position_bits(transformer.tokens)
-    # Besides the read (once in W_Q, once in W_V): the key's slope, the reference pair, the position pairs, the offset
-    # pair.
-    features = 3 + (2 * bits + 2 if transformer.tokens > 1 else 0)
     count = sum(link.nonzeros for link in (*transformer.embedding, *transformer.readout))
     count += sum(int(np.count_nonzero(value)) for value in transformer.initial.values())
     count += int(np.count_nonzero(transformer.readout_bias))
     for layer in transformer.layers:
         for bank in layer.banks:
-            count += 2 * sum(link.nonzeros for link in bank.read)
-            count += sum(link.nonzeros for link in bank.write) + bank.heads * features
+            count += sum(link.nonzeros for link in bank.write) + _bank_nonzeros(transformer, bank)
     return count
+
+
+def _bank_nonzeros(transformer: Transformer, bank: Bank) -> int:
+    """W_Q, W_K and W_V of a bank."""
+    bits, grid = position_bits(transformer.tokens), transformer.grid_tokens
+    read = sum(link.nonzeros for link in bank.read)
+    match bank:
+        case SinkBank():
+            # Besides the read (once in W_Q, once in W_V): the key's slope, the pairs of reference, position, offset, grid.
+            pairs = 3 + (2 * bits + 2 if transformer.tokens > 1 else 0) + (2 * grid + 1 if grid else 0)
+            return 2 * read + bank.heads * pairs
+        case TableBank():
+            keys = sum(int(np.count_nonzero(array)) for array in (bank.slope, bank.offset + bank.gain, bank.values))
+            keep = 2 + grid if transformer.sink_tokens else 0
+            return read + keys + bank.heads * (1 + keep)
+        case _:
+            assert_never(bank)
 
 
 def _max_weight(transformer: Transformer) -> float:
     weights = (values for where, values in arrays(transformer) if not where.endswith("gains"))
-    largest = max((float(np.max(np.abs(values), initial=0.0)) for values in weights), default=0.0)
+    largest = max((_largest(values) for values in weights), default=0.0)
     bits = position_bits(transformer.tokens)
     for layer in transformer.layers:
         for bank in layer.banks:
-            largest = max(largest, KEY, bank.reference_gain / KEY, bank.position_gain * max(bits, 1) / 2.0 / KEY)
-            for link in bank.read:
-                scale = bank.query_scale[link.reads]
-                scaled = np.abs(link.weights) * (scale if link.weights.ndim == 1 else scale[:, None])
-                largest = max(largest, float(np.max(scaled, initial=0.0)))
+            match bank:
+                case SinkBank():
+                    gains = [bank.reference_gain / KEY, bank.position_gain * max(bits, 1) / 2.0 / KEY]
+                    scaled = [_largest(_scaled(bank, index)) for index in range(len(bank.read))]
+                    largest = max(largest, KEY, *gains, *scaled)
+                case TableBank():
+                    kept = [KEY, bank.keep_gain / KEY] * transformer.sink_tokens
+                    largest = max(largest, _largest(bank.offset + bank.gain), *kept, 1.0)
+                case _:
+                    assert_never(bank)
     return largest
+
+
+def _largest(values: Array) -> float:
+    return float(np.max(np.abs(values), initial=0.0))
+
+
+def _scaled(bank: SinkBank, index: int) -> Array:
+    """The entries of W_Q: the read times the query scale."""
+    link = bank.read[index]
+    scale = bank.query_scale[link.reads]
+    return np.asarray(link.weights * (scale if link.weights.ndim == 1 else scale[:, None]))

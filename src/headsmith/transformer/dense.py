@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 
 from headsmith.core.arrays import Array
-from headsmith.heads.sink import KEY, SinkBank, feature_count
-from headsmith.heads.stream import DATA, POSITION, REFERENCE, Link, position_bits, position_code
-from headsmith.transformer.ir import Transformer, layout, width
+from headsmith.heads.sink import KEY, SinkBank
+from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, Link, position_bits, position_code
+from headsmith.heads.table import TableBank
+from headsmith.transformer.bill import head_features
+from headsmith.transformer.ir import Bank, Layer, Transformer, layout, width
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,9 +27,9 @@ class DenseLayer:
 
 @dataclass(frozen=True, eq=False)
 class DenseTransformer:
-    """The stream starts as `reference` on the first token and x @ W_E + b_E + W_pos[position] on data tokens."""
+    """The stream starts as `references` on the first tokens and x @ W_E + b_E + W_pos[position] on data tokens."""
 
-    reference: Array
+    references: Array
     W_E: Array
     b_E: Array
     W_pos: Array
@@ -38,11 +41,14 @@ class DenseTransformer:
 def dense(transformer: Transformer) -> DenseTransformer:
     """Write out all matrices of `transformer`, in float64."""
     columns, d_model = layout(transformer), width(transformer)
-    reference = np.zeros(d_model)
-    reference[columns[REFERENCE]] = 1.0
+    references = np.zeros((transformer.reference_tokens, d_model))
+    if transformer.sink_tokens:
+        references[0, columns[REFERENCE]] = 1.0
+    if transformer.grid_tokens:
+        references[transformer.sink_tokens :, columns[GRID]] = np.eye(transformer.grid_tokens)
     W_E = np.zeros((transformer.inputs, d_model))
     for link in transformer.embedding:
-        W_E[link.sources, columns[link.register]] += _matrix(link).T
+        W_E[link.sources, columns[link.register]] += matrix(link).T
     b_E = np.zeros(d_model)
     b_E[columns[DATA]] = 1.0
     for name, value in transformer.initial.items():
@@ -52,32 +58,55 @@ def dense(transformer: Transformer) -> DenseTransformer:
         W_pos[:, columns[POSITION]] = position_code(transformer.tokens)
     W_U = np.zeros((d_model, transformer.outputs))
     for link in transformer.readout:
-        W_U[columns[link.register], link.reads] += _matrix(link).T
-    layers = []
-    for layer in transformer.layers:
-        banks = [_sink(transformer, bank) for bank in layer.banks]
-        layers.append(
-            DenseLayer(
-                W_Q=np.concatenate([bank.W_Q for bank in banks]),
-                W_K=np.concatenate([bank.W_K for bank in banks]),
-                W_V=np.concatenate([bank.W_V for bank in banks]),
-                W_O=np.concatenate([bank.W_O for bank in banks]),
-            )
-        )
-    return DenseTransformer(reference, W_E, b_E, W_pos, tuple(layers), W_U, np.asarray(transformer.readout_bias))
+        W_U[columns[link.register], link.reads] += matrix(link).T
+    layers = tuple(_layer(transformer, layer) for layer in transformer.layers)
+    return DenseTransformer(references, W_E, b_E, W_pos, layers, W_U, np.asarray(transformer.readout_bias))
 
 
-def _sink(transformer: Transformer, bank: SinkBank) -> DenseLayer:
+def _layer(transformer: Transformer, layer: Layer) -> DenseLayer:
+    """All banks of a layer, padded with zeros to the same widths."""
+    banks = [_bank(transformer, bank) for bank in layer.banks]
+    features = max(bank.W_Q.shape[2] for bank in banks)
+    values = max(bank.W_V.shape[2] for bank in banks)
+    return DenseLayer(
+        W_Q=np.concatenate([_padded(bank.W_Q, 2, features) for bank in banks]),
+        W_K=np.concatenate([_padded(bank.W_K, 2, features) for bank in banks]),
+        W_V=np.concatenate([_padded(bank.W_V, 2, values) for bank in banks]),
+        W_O=np.concatenate([_padded(bank.W_O, 1, values) for bank in banks]),
+    )
+
+
+def _padded(array: Array, axis: int, size: int) -> Array:
+    pad = [(0, 0)] * array.ndim
+    pad[axis] = (0, size - array.shape[axis])
+    return np.pad(array, pad)
+
+
+def _bank(transformer: Transformer, bank: Bank) -> DenseLayer:
     columns, d_model = layout(transformer), width(transformer)
-    features, bits = feature_count(transformer.tokens), position_bits(transformer.tokens)
-    read = np.zeros((bank.heads, d_model))
+    read = np.zeros((bank.readers, d_model))
     for link in bank.read:
-        read[link.reads, columns[link.register]] += _matrix(link)
-    write = np.zeros((bank.heads, d_model))
+        read[link.reads, columns[link.register]] += matrix(link)
+    write = np.zeros((bank.outputs, d_model))
     for link in bank.write:
-        write[link.sources, columns[link.register]] += _matrix(link).T
-    W_Q = np.zeros((bank.heads, d_model, features))
-    W_K = np.zeros((bank.heads, d_model, features))
+        write[link.sources, columns[link.register]] += matrix(link).T
+    shape = (bank.heads, d_model, head_features(transformer, bank))
+    W_Q, W_K = np.zeros(shape), np.zeros(shape)
+    match bank:
+        case SinkBank():
+            _sink_features(transformer, bank, read, W_Q, W_K)
+            return DenseLayer(W_Q, W_K, read[:, :, None], write[:, None, :])
+        case TableBank():
+            W_V = np.zeros((bank.heads, d_model, bank.columns))
+            W_V[:, columns[GRID], :] = bank.values
+            _table_features(transformer, bank, read, W_Q, W_K)
+            return DenseLayer(W_Q, W_K, W_V, write.reshape(bank.heads, bank.columns, d_model))
+        case _:
+            assert_never(bank)
+
+
+def _sink_features(transformer: Transformer, bank: SinkBank, read: Array, W_Q: Array, W_K: Array) -> None:
+    columns, bits = layout(transformer), position_bits(transformer.tokens)
     data, reference = columns[DATA], columns[REFERENCE]
     W_Q[:, :, 0] = read * bank.query_scale[:, None]
     W_K[:, data, 0] = bank.key_scale[:, None]
@@ -90,8 +119,25 @@ def _sink(transformer: Transformer, bank: SinkBank) -> DenseLayer:
             W_K[:, first + bit, 2 + bit] = KEY
         W_Q[:, data, 2 + bits] = KEY
         W_K[:, data, 2 + bits] = -bank.position_gain * bits / 2.0 / KEY
-    return DenseLayer(W_Q, W_K, read[:, :, None], write[:, None, :])
+    if transformer.grid_tokens:
+        W_Q[:, columns[GRID], 1] = bank.reference_gain / KEY
+        W_Q[:, data, -1] = KEY
+        W_K[:, columns[GRID], -1] = -bank.reference_gain / KEY
 
 
-def _matrix(link: Link) -> Array:
+def _table_features(transformer: Transformer, bank: TableBank, read: Array, W_Q: Array, W_K: Array) -> None:
+    columns = layout(transformer)
+    for argument in range(bank.arguments):
+        W_Q[:, :, argument] = read[argument :: bank.arguments]
+        W_K[:, columns[GRID], argument] = bank.slope[:, :, argument]
+    W_Q[:, columns[DATA], bank.arguments] = 1.0
+    W_K[:, columns[GRID], bank.arguments] = bank.offset + bank.gain
+    if transformer.sink_tokens:
+        W_Q[:, columns[REFERENCE], -1] = bank.keep_gain / KEY
+        W_Q[:, columns[GRID], -1] = bank.keep_gain / KEY
+        W_K[:, columns[REFERENCE], -1] = KEY
+
+
+def matrix(link: Link) -> Array:
+    """A link's weights as a full matrix (to, from)."""
     return np.diag(link.weights) if link.weights.ndim == 1 else link.weights

@@ -2,11 +2,12 @@
 
     transformer ::= registers  tokens  dtype  embedding initial  layer*  readout readout_bias
     layer       ::= bank*                     all heads of one kind, as arrays with a leading head axis
+    bank        ::= sink bank | table bank    see heads/
 
 Attention only: a residual stream, softmax attention, no feed-forward block, no normalisation.
 
-    X in R^{T x d}                            T = 1 reference token, then the data tokens
-    X_data      = embedding(x) + initial      the reference token starts at zero, but for its flag
+    X in R^{T x d}                            T = reference tokens (the sink, then the grid), then the data tokens
+    X_data      = embedding(x) + initial      reference tokens start at zero, but for what tells them apart
     X          <- X + sum_h softmax(Q_h K_h^T) V_h O_h        for each layer, all heads at once
     output      = readout(X_data) + readout_bias
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import assert_never
 
 import numpy as np
 
@@ -24,9 +26,10 @@ from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import CertificateError
 from headsmith.core.rounding import PRECISIONS, Dtype, Precision
 from headsmith.heads.sink import SinkBank
-from headsmith.heads.stream import DATA, POSITION, REFERENCE, RESERVED, Link, Register, position_bits
+from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, RESERVED, Link, Register, position_bits
+from headsmith.heads.table import TableBank
 
-Bank = SinkBank
+Bank = SinkBank | TableBank
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +69,19 @@ class Transformer:
     def precision(self) -> Precision:
         return PRECISIONS[self.dtype]
 
+    @property
+    def sink_tokens(self) -> int:
+        """One, if any head needs the sink."""
+        return int(any(isinstance(bank, SinkBank) for layer in self.layers for bank in layer.banks))
+
+    @property
+    def grid_tokens(self) -> int:
+        return self.sizes.get(GRID, 0)
+
+    @property
+    def reference_tokens(self) -> int:
+        return self.sink_tokens + self.grid_tokens
+
 
 def layout(transformer: Transformer) -> dict[str, slice]:
     """Which columns of the stream each register has: the only place where names become positions."""
@@ -81,10 +97,11 @@ def width(transformer: Transformer) -> int:
     return sum(register.size for register in transformer.registers)
 
 
-def reserved_registers(tokens: int) -> tuple[Register, ...]:
-    """The constant registers: token kinds and, for several tokens, the position code."""
+def reserved_registers(tokens: int, grid: int = 0) -> tuple[Register, ...]:
+    """The constant registers: token kinds and, where needed, the position code and the grid's identities."""
     position = (Register(POSITION, position_bits(tokens)),) if tokens > 1 else ()
-    return (Register(DATA, 1), Register(REFERENCE, 1), *position)
+    identity = (Register(GRID, grid),) if grid else ()
+    return (Register(DATA, 1), Register(REFERENCE, 1), *position, *identity)
 
 
 def arrays(transformer: Transformer) -> Iterator[tuple[str, Array]]:
@@ -100,24 +117,32 @@ def arrays(transformer: Transformer) -> Iterator[tuple[str, Array]]:
                 yield f"{where}, read of {link.register}", link.weights
             for link in bank.write:
                 yield f"{where}, write to {link.register}", link.weights
-            yield f"{where}, query scale", bank.query_scale
-            yield f"{where}, key scale", bank.key_scale
-            yield f"{where}, gains", np.array([bank.reference_gain, bank.position_gain])
+            match bank:
+                case SinkBank():
+                    yield f"{where}, query scale", bank.query_scale
+                    yield f"{where}, key scale", bank.key_scale
+                    yield f"{where}, gains", np.array([bank.reference_gain, bank.position_gain])
+                case TableBank():
+                    yield f"{where}, slopes", bank.slope
+                    yield f"{where}, offsets", bank.offset
+                    yield f"{where}, values", bank.values
+                    yield f"{where}, gains", np.array([bank.gain, bank.keep_gain])
+                case _:
+                    assert_never(bank)
     for link in transformer.readout:
         yield f"read-out of {link.register}", link.weights
     yield "read-out bias", transformer.readout_bias
 
 
 def check(transformer: Transformer) -> None:
-    """Raise CertificateError unless shapes fit, names exist, constants are never written and numbers are of the
-    dtype."""
+    """Raise CertificateError unless shapes fit, names exist, constants are never written, numbers are of the dtype."""
+    if transformer.dtype not in PRECISIONS:
+        raise CertificateError(f"unknown dtype {transformer.dtype!r}")
     if len(transformer.sizes) != len(transformer.registers):
         raise CertificateError("two registers have the same name")
     if transformer.tokens < 1 or transformer.inputs < 1 or transformer.outputs < 1:
         raise CertificateError("a transformer needs at least one token, one input and one output")
-    if transformer.dtype not in PRECISIONS:
-        raise CertificateError(f"unknown dtype {transformer.dtype!r}")
-    reserved = reserved_registers(transformer.tokens)
+    reserved = reserved_registers(transformer.tokens, transformer.grid_tokens)
     if tuple(r for r in transformer.registers if r.name in RESERVED) != reserved:
         raise CertificateError(f"the constant registers must be {', '.join(r.name for r in reserved)}")
     for link in transformer.embedding:
@@ -137,19 +162,38 @@ def check(transformer: Transformer) -> None:
 
 
 def _check_bank(transformer: Transformer, bank: Bank, where: str) -> None:
-    for values in (bank.node, bank.component, bank.query_scale, bank.key_scale):
-        if values.shape != (bank.heads,):
-            raise CertificateError(f"{where}: {bank.heads} heads, but an array of shape {values.shape}")
+    match bank:
+        case SinkBank():
+            shapes = [(values, (bank.heads,)) for values in (bank.query_scale, bank.key_scale)]
+        case TableBank():
+            _check_table(transformer, bank, where)
+            shapes = []
+        case _:
+            assert_never(bank)
+    shapes += [(bank.node, (bank.outputs,)), (bank.component, (bank.outputs,))]
+    for values, shape in shapes:
+        if values.shape != shape:
+            raise CertificateError(f"{where}: {bank.heads} heads need an array of shape {shape}, not {values.shape}")
     if bank.heads == 0:
         raise CertificateError(f"{where}: no heads")
     for link in bank.read:
-        _check_read(transformer, link, bank.heads, where)
+        _check_read(transformer, link, bank.readers, where)
     for link in bank.write:
-        _check_write(transformer, link, bank.heads, where)
+        _check_write(transformer, link, bank.outputs, where)
+
+
+def _check_table(transformer: Transformer, bank: TableBank, where: str) -> None:
+    dimensions = (bank.slope.ndim, bank.offset.ndim, bank.values.ndim)
+    tokens = transformer.grid_tokens
+    if dimensions != (3, 2, 3) or not 1 <= bank.slope.shape[2] <= 2 or bank.values.shape[2] < 1:
+        raise CertificateError(f"{where}: the table has slopes {bank.slope.shape}, values {bank.values.shape}")
+    expected = (len(bank.offset), tokens)
+    if any(array.shape[:2] != expected for array in (bank.slope, bank.offset, bank.values)):
+        raise CertificateError(f"{where}: the table does not fit {tokens} reference tokens")
 
 
 def _check_read(transformer: Transformer, link: Link, readers: int, where: str) -> None:
-    if link.register in (REFERENCE, POSITION):
+    if link.register in (REFERENCE, POSITION, GRID):
         raise CertificateError(f"{where}: the register {link.register} tells tokens apart; only scores may use it")
     size = transformer.sizes.get(link.register)
     fits = link.weights.ndim in (1, 2) and link.columns == size and link.first >= 0

@@ -1,0 +1,92 @@
+"""What is known of every register while the kernel walks the layers: how large, how often added to, how far from zero on the reference tokens.
+
+A register on a data token is a sum: its initial value, the embedding's products, and for each layer the products that heads write. In
+floating point, in any order, that sum is off by at most gamma_k times the sum of absolute values, k being the number of terms. On the
+reference tokens a register should stay zero; `drift` bounds what leaks into it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from headsmith.core.arrays import Array
+from headsmith.core.rounding import magnitude_product, upper
+from headsmith.heads.stream import RESERVED, Link
+from headsmith.transformer.ir import Transformer
+
+
+@dataclass(eq=False)
+class _Account:
+    magnitude: Array
+    count: int
+    drift: Array
+
+
+class Accounts:
+    """One account for each register."""
+
+    def __init__(self, transformer: Transformer, inputs: Array) -> None:
+        """`inputs` bounds the absolute values of the inputs."""
+        self.precision = transformer.precision
+        self._accounts: dict[str, _Account] = {}
+        for register in transformer.registers:
+            initial = transformer.initial.get(register.name, np.zeros(register.size))
+            if register.name in RESERVED:
+                initial = np.ones(register.size)
+            self._accounts[register.name] = _Account(np.abs(initial), 1, np.zeros(register.size))
+        for link in transformer.embedding:
+            self._add(link, inputs)
+
+    def _add(self, link: Link, magnitudes: Array) -> None:
+        account = self._accounts[link.register]
+        added = magnitude_product(link.weights, magnitudes[link.sources])
+        account.magnitude = upper(account.magnitude + added, 2)
+        account.count += _terms(link)
+
+    def write(self, links: Sequence[Link], magnitudes: Array, spilled: Array) -> None:
+        """Heads add outputs of at most `magnitudes` on data tokens and `spilled` on reference tokens."""
+        for link in links:
+            self._add(link, magnitudes)
+            account = self._accounts[link.register]
+            added = magnitude_product(link.weights, spilled[link.sources])
+            account.drift = upper(account.drift + 1.01 * added, 4)
+
+    def read_rounding(self, links: Sequence[Link], rows: int) -> tuple[Array, Array]:
+        """Bounds of the rounding of the sums that are read, and of the read itself: any order, fused or not."""
+        gamma, tiny = self.precision.gamma, self.precision.smallest_normal
+        terms = sum(map(_terms, links)) + 4
+        stored, read = np.zeros(rows), np.zeros(rows)
+        for link in links:
+            account, mine = self._accounts[link.register], link.reads
+            each = upper(gamma(account.count + 2) * account.magnitude + (account.count + 1) * tiny, 3)
+            stored[mine] = upper(stored[mine] + magnitude_product(link.weights, each), 2)
+            value = magnitude_product(link.weights, upper(account.magnitude + each, 1))
+            read[mine] = upper(read[mine] + gamma(terms) * value + link.columns * tiny, 3)
+        return stored, read
+
+    def read_magnitude(self, links: Sequence[Link], rows: int) -> Array:
+        """Bound of the sum of absolute values of what is read: no partial sum is larger."""
+        total = np.zeros(rows)
+        for link in links:
+            value = magnitude_product(link.weights, self._accounts[link.register].magnitude)
+            total[link.reads] = upper(total[link.reads] + value, 2)
+        return total
+
+    def read_drift(self, links: Sequence[Link], rows: int) -> Array:
+        """Bound of what is read on a reference token, where it should be zero."""
+        total = np.zeros(rows)
+        for link in links:
+            value = magnitude_product(link.weights, self._accounts[link.register].drift)
+            total[link.reads] = upper(total[link.reads] + value, 2)
+        return total
+
+    def largest(self) -> float:
+        """Bound of every register, partial sums included."""
+        return max(float(np.max(account.magnitude, initial=0.0)) for account in self._accounts.values())
+
+
+def _terms(link: Link) -> int:
+    return link.columns if link.weights.ndim == 2 else 1

@@ -1,0 +1,150 @@
+"""Enclosures of a table head, and of its difference with the functions that it stands for, on one batch of cells.
+
+On a cell s = centre + radius x, |x| <= 1, everything is a Taylor polynomial of order M and a bound of the rest. With w
+the softmax weights at the centre and b_k = radius (slopes_k - a), for any common shift a,
+
+    g = N / D,     D = sum_k w_k e^(b_k x),     N = sum_k w_k v_k e^(b_k x)
+    D >= 1 - |sum_k w_k b_k|                      by Jensen: nothing small is ever divided by
+    N - Q D = rest(N) - rest(Q D) + rounding      with the polynomial Q = N / D mod x^M, and |g - Q| = |N - Q D| / D
+
+    rest(N) <= sum_k w_k |v_k| e_M(|b_k|)         with e_n(b) = sum_{i >= n} b^i / i!
+    rest(Q D) <= sum_l |Q_l| sum_k w_k e_{M-l}(|b_k|)
+
+The same holds for g - f = (N - f D) / D. Its numerator comes from ball arithmetic, so float64 is enough for the
+division and for the range of the quotient: every rounding is relative to what is left after the cancellation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from headsmith.core.arrays import Array
+from headsmith.core.balls import Ball
+from headsmith.core.errors import CertificateError
+from headsmith.core.expansion import Expansion, Scores, expand
+from headsmith.core.polynomials import ROUNDING, Frame, by_degree, derivative, divided, frame, pieces
+from headsmith.core.series import Target
+
+ORDERS = {1: 20, 2: 12}
+PARTS = {1: 8, 2: 4}
+"""Terms of the series, and pieces along each axis for ranges, in one and in two variables."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """On each cell, for each output j: g_j - f_j, then the partial derivatives of g_j; shape (cells, j, quantity).
+
+    low and high enclose; some value in the cell is at most inner_low, some value is at least inner_high.
+    `axis` is the variable to halve.
+    """
+
+    low: Array
+    high: Array
+    inner_low: Array
+    inner_high: Array
+    axis: Any
+
+
+def bound_cells(
+    head: Scores, targets: Sequence[Target], centres: Sequence[Sequence[Ball]], radius: Sequence[Ball]
+) -> Bounds:
+    """Enclosures on cells of one size.
+
+    Guarantee: low <= quantity(s) <= high for all s of the cell; nan or infinite where nothing is known.
+    """
+    variables = len(radius)
+    order = ORDERS[variables]
+    monomials, cut = frame(variables, order), pieces(variables, order, PARTS[variables])
+    scale = np.array([float(size) for size in radius])
+    with np.errstate(all="ignore"):
+        series = expand(head, targets, centres, radius, order)
+        _require_series(series, targets, centres)
+        difference = divided(series.difference, series.denominator[:, None], monomials)
+        table = divided(series.numerator, series.denominator[:, None], monomials)
+        difference_error, slope_error = _errors(head, series, difference, table, monomials)
+        slopes = [derivative(table, monomials, i) / scale[i] for i in range(variables)]
+        quantities = np.stack([difference, *slopes], axis=2)
+        errors = np.stack([difference_error, *(slope_error / size for size in scale)], axis=2)
+        # Everything in the errors is a sum of non-negative products of float64, far fewer than 1e6 roundings deep.
+        errors = (errors + ROUNDING * np.sum(np.abs(quantities), axis=-1)) * (1.0 + 1e-9) + 1e-290
+        ranges = quantities @ cut.matrix
+        corners = ranges[..., cut.nodes]
+        low, high, attained_low, attained_high = (
+            pick(array, axis=-1) for array in (ranges, corners) for pick in (np.min, np.max)
+        )
+        loose = np.maximum(attained_low - low, high - attained_high)
+        axis = _axis(series, difference, errors[:, 0, 0] >= loose[:, 0, 0], monomials)
+        inner_low, inner_high = attained_low + errors, attained_high - errors
+        # What is not a number shows nothing.
+        inner_low, inner_high = (np.where(np.isnan(x), y, x) for x, y in ((inner_low, inf), (inner_high, -inf)))
+        return Bounds(low - errors, high + errors, inner_low, inner_high, axis)
+
+
+def _require_series(series: Expansion, targets: Sequence[Target], centres: Sequence[Sequence[Ball]]) -> None:
+    known = np.isfinite(series.target_size).all(axis=2)
+    for cell, output in np.argwhere(~known).tolist():
+        place = ", ".join(f"{float(s):.17g}" for s in centres[cell])
+        order = series.target_size.shape[2]
+        raise CertificateError(f"{targets[output].label} has no finite Taylor series of {order} terms at {place}")
+
+
+def _axis(series: Expansion, difference: Array, by_error: Any, monomials: Frame) -> Any:
+    """The variable to halve: the one that makes the rest large, or the one in which the polynomial bends."""
+    powers = np.array(monomials.exponents, dtype=np.float64)[:, : series.activity.shape[1]]
+    bend = np.abs(difference[:, 0]) @ (powers * (powers - 1.0))
+    return np.argmax(np.where(by_error[:, None], series.activity, bend), axis=1)
+
+
+def _errors(head: Scores, series: Expansion, difference: Array, table: Array, monomials: Frame) -> tuple[Array, Array]:
+    """Bounds of |E - its polynomial| and of |dg/dx - its polynomial| for the scaled x: (cells, outputs).
+
+    With R = N - Q D:  g - Q = R / D, and  g' - Q' = (R' - (g - Q) D') / D. D'/D is a mean of the b_k. In R the degrees
+    i >= M give i |R_i| <= sum_k w_k |v_k| i |b_k|^i / i! + sum_l |Q_l| sum_k w_k (l + (i-l)) |b_k|^(i-l) / (i-l)!, and
+    sum_{n >= m} n b^n / n! = b e_{m-1}(b). The degrees i < M hold rounding and radii only.
+    """
+    order = int(monomials.degree[-1]) + 1
+    tails = _exponential_tails(series.spread, order)
+    weighted = series.weights[..., None] * tails
+    rest = np.sum(weighted, axis=1)[:, order:0:-1]  # column l: sum_k w_k e_{M-l}(b_k)
+    steep = np.sum(weighted * series.spread[..., None], axis=1)[:, order - 1 :: -1]  # sum_k w_k b_k e_{M-l-1}(b_k)
+    sizes = np.abs(head.values)
+    last = weighted[..., order] @ sizes
+    last_steep = (weighted[..., order - 1] * series.spread) @ sizes
+    size = np.sum(np.abs(series.denominator), axis=1)
+    blur = (ROUNDING * size + series.denominator_radius)[:, None]
+    slope = np.abs(series.denominator[:, monomials.degree == 1]) * (1.0 + 1e-12)
+    least = 1.0 - 1e-9 - np.sum(slope, axis=1) - series.denominator_radius
+    least = np.where(least > 0.1, least, np.nan)[:, None]
+
+    def remainder(quotient: Array, others: Array | float, radius: Array) -> tuple[Array, Array]:
+        degrees = by_degree(quotient, monomials)
+        low_degrees = radius + np.sum(degrees, axis=2) * blur
+        degrees = degrees + others
+        value = last + np.einsum("njl,nl->nj", degrees, rest) + low_degrees
+        by_slope = rest * np.arange(order) + steep
+        return value, last_steep + np.einsum("njl,nl->nj", degrees, by_slope) + order * low_degrees
+
+    value, _ = remainder(difference, series.target_size, series.difference_radius)
+    table_value, table_slope = remainder(table, 0.0, series.numerator_radius)
+    mean = np.minimum(np.max(series.spread, axis=1), steep[:, -1] / least[:, 0])[:, None]
+    return value / least + series.target_tail, (table_slope + table_value * mean) / least
+
+
+def _exponential_tails(b: Array, order: int) -> Array:
+    """Bounds of e_n(b) = sum_{i >= n} b^i / i! for n = 0 .. order, along a new last axis.
+
+    e_M(b) <= b^M / M! / (1 - b / (M+1)), a geometric series; for large b, e_M(b) <= e^b <= 2^(1.4427 b).
+    """
+    terms = [np.ones_like(b)]
+    for i in range(1, order + 1):
+        terms.append(terms[-1] * b / i)
+    whole = np.ldexp(1.0, np.minimum(np.ceil(1.4427 * b), 2000.0).astype(np.int64))
+    tails = [np.where(b < 0.5 * (order + 1), terms[order] / (1.0 - b / (order + 1)), np.where(b > 0.0, whole, np.nan))]
+    for term in reversed(terms[:-1]):
+        tails.append(tails[-1] + term)
+    return np.stack(tails[::-1], axis=-1)

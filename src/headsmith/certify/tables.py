@@ -1,0 +1,269 @@
+"""A rigorous bound for a table head against the functions that it stands for, from its stored keys and values.
+
+    g_j(s) = sum_k softmax_k(slopes_k . s + offset_k) values[k, j],     one or two variables s
+
+Cells are enclosed by Taylor polynomials and the bounds of their rests (certify.table_cells), and halved until the bound
+is within `tightness` of an error that is attained at some point. Nothing that the fit believed is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import inf, log2
+from typing import Any
+
+import numpy as np
+
+from headsmith.certify.table_cells import ORDERS, Bounds, bound_cells
+from headsmith.core.arrays import Array, frozen
+from headsmith.core.balls import PRECISION_BITS, Ball
+from headsmith.core.errors import CertificateError
+from headsmith.core.expansion import Scores
+from headsmith.core.functions import FUNCTIONS
+from headsmith.core.series import Named, Pair, Target, series_arithmetic
+
+TIGHTNESS = 1.05
+FLOOR = 1e-25
+MOST_CELLS = 1 << 15
+DEEPEST = 48
+BATCH = 64
+
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """g_j - f_j lies in [low_j, high_j], and the derivative of g_j by the variable i in [slope_low_ji, slope_high_ji].
+
+    In exact arithmetic, on the stored numbers. `cells` is how many were looked at.
+    """
+
+    low: Array
+    high: Array
+    slope_low: Array
+    slope_high: Array
+    cells: int
+
+    @property
+    def error(self) -> Array:
+        """The largest |g_j - f_j|, at most."""
+        return np.maximum(np.abs(self.low), np.abs(self.high))
+
+
+def check_table(
+    alpha: Any,
+    offset: Any,
+    values: Any,
+    functions: Sequence[tuple[str, float | None]],
+    low: float,
+    high: float,
+    *,
+    tightness: float = TIGHTNESS,
+    floor: float = FLOOR,
+    progress: Progress | None = None,
+) -> Checked:
+    """Enclose sum_k softmax_k(alpha_k s + offset_k) values[k, j] - f_j(s) over s in [low, high].
+
+    Guarantee: for every real s in [low, high]. The larger bound is at most `tightness` times an error that is attained
+    in the interval, or at most `floor`.
+    """
+    head = _head([alpha], offset, values, len(functions))
+    box = _box([(low, high)])
+    for name, parameter in functions:
+        _require_analytic(name, parameter, *box[0])
+    return _enclose(head, [Named(*function) for function in functions], box, tightness, floor, progress)
+
+
+def check_bivariate(
+    alpha: Any,
+    beta: Any,
+    offset: Any,
+    values: Any,
+    kind: str,
+    x_range: tuple[float, float],
+    y_range: tuple[float, float],
+    *,
+    tightness: float = TIGHTNESS,
+    floor: float = FLOOR,
+    progress: Progress | None = None,
+) -> Checked:
+    """Enclose sum_k softmax_k(alpha_k x + beta_k y + offset_k) values_k - x y (kind "product") or x / y ("quotient").
+
+    Guarantee: as `check_table`, for every (x, y) in the box.
+    """
+    if kind not in ("product", "quotient"):
+        raise CertificateError(f"a head of two variables stands for a product or a quotient, not for {kind!r}")
+    head = _head([alpha, beta], offset, values, 1)
+    box = _box([x_range, y_range])
+    if kind == "quotient" and box[1][0] <= 0.0 <= box[1][1]:
+        raise CertificateError(f"x / y is unbounded: y lies in [{box[1][0]}, {box[1][1]}], which contains 0")
+    return _enclose(head, [Pair(kind == "quotient")], box, tightness, floor, progress)
+
+
+def _head(slopes: Sequence[Any], offset: Any, values: Any, outputs: int) -> Scores:
+    columns = [np.asarray(column, dtype=np.float64) for column in (*slopes, offset)]
+    table = np.asarray(values, dtype=np.float64)
+    table = table[:, None] if table.ndim == 1 else table
+    tokens = len(columns[-1]) if columns[-1].ndim == 1 else -1
+    if tokens < 1 or any(column.shape != (tokens,) for column in columns) or table.shape != (tokens, outputs):
+        shapes = [column.shape for column in columns]
+        raise CertificateError(f"keys {shapes} and values {table.shape} do not make {outputs} outputs of one table")
+    if not all(np.isfinite(array).all() for array in (*columns, table)):
+        raise CertificateError("a table head has a key or a value that is not a finite number")
+    return Scores(frozen(np.stack(columns[:-1], axis=1)), frozen(columns[-1]), frozen(table))
+
+
+def _box(ranges: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    box = [(float(low), float(high)) for low, high in ranges]
+    for low, high in box:
+        if not -inf < low <= high < inf:
+            raise CertificateError(f"[{low}, {high}] is not a bounded interval")
+    return box
+
+
+def _require_analytic(name: str, parameter: float | None, low: float, high: float) -> None:
+    if name not in FUNCTIONS:
+        raise CertificateError(f"there is no function named {name!r}")
+    if name == "power" and parameter is None:
+        raise CertificateError("power needs its exponent")
+    function = FUNCTIONS[name]
+    domain = function.domain(parameter)
+    # The closed end of a built-in domain is a branch point (of sqrt, and of powers that are not whole).
+    branch = function.program is None and domain.low_closed and low <= domain.low
+    if branch or not domain.covers(low, high):
+        raise CertificateError(
+            f"{name} is not analytic on [{low}, {high}]: it needs {domain.needs}, away from its singular end"
+        )
+
+
+# ---- the search over cells -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """When a bound is good enough: within `tightness` of what is attained, or below `floor` (output, quantity)."""
+
+    tightness: float
+    floor: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """So far, for each output and quantity: attained extremes, and bounds over all cells that are decided."""
+
+    seen_low: Array
+    seen_high: Array
+    low: Array
+    high: Array
+
+
+Cells = dict[tuple[int, ...], list[tuple[tuple[int, ...], Any]]]
+"""By level: the places of cells, and which outputs are open there."""
+
+
+def _enclose(
+    head: Scores,
+    targets: Sequence[Target],
+    box: Sequence[tuple[float, float]],
+    tightness: float,
+    floor: float,
+    progress: Progress | None,
+) -> Checked:
+    if not (tightness > 1.0 and floor > 0.0):
+        raise CertificateError(f"tightness must exceed 1 and floor must be positive, not {tightness} and {floor}")
+    rule = _rule(head, box, tightness, floor)
+    bits = PRECISION_BITS + max(0, int(-log2(floor)) - 64)
+    with series_arithmetic(bits, ORDERS[len(box)]):
+        known, cells = _explore(rule, head, targets, box, progress)
+    if not (np.isfinite(known.low).all() and np.all(known.low <= known.high) and np.isfinite(known.high).all()):
+        raise CertificateError(f"no finite bound of the table on {box}")
+    low, high = np.nextafter(known.low, -inf), np.nextafter(known.high, inf)
+    return Checked(frozen(low[:, 0]), frozen(high[:, 0]), frozen(low[:, 1:]), frozen(high[:, 1:]), cells)
+
+
+def _rule(head: Scores, box: Sequence[tuple[float, float]], tightness: float, floor: float) -> Rule:
+    # Slopes carry errors of arguments: whatever changes g by 1e-9 of its values over the box is precise enough.
+    lengths = np.array([high - low if high > low else 1.0 for low, high in box])
+    size = np.max(np.abs(head.values), axis=0)[:, None] * (np.ptp(head.slopes, axis=0) + 1.0 / lengths)
+    return Rule(tightness, np.hstack([np.full((len(size), 1), floor), floor + 1e-9 * size]))
+
+
+def _explore(
+    rule: Rule, head: Scores, targets: Sequence[Target], box: Sequence[tuple[float, float]], progress: Progress | None
+) -> tuple[Known, int]:
+    """Decide cells level by level, the coarse ones first."""
+    none = np.full_like(rule.floor, inf)
+    known, count, fraction = Known(none, -none, none, -none), 0, 0.0
+    queue: Cells = {(0,) * len(box): [((0,) * len(box), np.ones(len(targets), dtype=bool))]}
+    while queue:
+        levels = min(queue, key=lambda key: (sum(key), key))
+        cells = queue.pop(levels)
+        for batch in (cells[start : start + BATCH] for start in range(0, len(cells), BATCH)):
+            centres, radius = _geometry(box, levels, [place for place, _ in batch])
+            count += len(batch)
+            if count > MOST_CELLS or max(levels) > DEEPEST:
+                raise CertificateError(_hopeless(rule, count, centres[0]))
+            bounds = bound_cells(head, targets, centres, radius)
+            known = _with_seen(known, bounds)
+            decided, wanted = _decided(known, rule, bounds), np.array([mask for _, mask in batch])
+            known = _with_bounds(known, bounds, wanted & decided)
+            still_open = wanted & ~decided
+            for (place, _), left, axis in zip(batch, still_open, bounds.axis.tolist(), strict=True):
+                if left.any():
+                    _halve(queue, levels, place, left, axis)
+            fraction += 0.5 ** sum(levels) * np.count_nonzero(~still_open.any(axis=1))
+            if progress is not None:
+                progress(float(fraction))
+    return known, count
+
+
+def _with_seen(known: Known, bounds: Bounds) -> Known:
+    seen_low = np.minimum(known.seen_low, np.min(bounds.inner_low, axis=0))
+    seen_high = np.maximum(known.seen_high, np.max(bounds.inner_high, axis=0))
+    return replace(known, seen_low=seen_low, seen_high=seen_high)
+
+
+def _decided(known: Known, rule: Rule, bounds: Bounds) -> Any:
+    """Which outputs need no smaller cell: (cells, output). Comparisons with nan are false: nan decides nothing."""
+    size = np.maximum(np.maximum(-known.seen_low, known.seen_high), 0.0)
+    slack = 0.99 * (rule.tightness - 1.0) * size
+    low = np.minimum(known.seen_low - slack, -rule.floor)
+    high = np.maximum(known.seen_high + slack, rule.floor)
+    return np.all((bounds.low >= low) & (bounds.high <= high), axis=2)
+
+
+def _with_bounds(known: Known, bounds: Bounds, which: Any) -> Known:
+    low = np.min(np.where(which[..., None], bounds.low, inf), axis=0)
+    high = np.max(np.where(which[..., None], bounds.high, -inf), axis=0)
+    return replace(known, low=np.minimum(known.low, low), high=np.maximum(known.high, high))
+
+
+def _hopeless(rule: Rule, count: int, centre: Sequence[Ball]) -> str:
+    place = ", ".join(f"{float(s):.17g}" for s in centre)
+    return (
+        f"no bound of the table within {rule.tightness} of its error after {count} cells; the search is at {place}: "
+        "the function may not be analytic there, or the keys are too steep; a larger floor or tightness may do"
+    )
+
+
+def _halve(queue: Cells, levels: tuple[int, ...], place: tuple[int, ...], left: Any, axis: int) -> None:
+    finer = tuple(level + (number == axis) for number, level in enumerate(levels))
+    for side in (0, 1):
+        child = tuple(2 * i + side if number == axis else i for number, i in enumerate(place))
+        queue.setdefault(finer, []).append((child, left))
+
+
+def _geometry(
+    box: Sequence[tuple[float, float]], levels: tuple[int, ...], places: Sequence[tuple[int, ...]]
+) -> tuple[list[list[Ball]], list[Ball]]:
+    """Centres and the radius of cells: the place i of level l is low + [i, i + 1] (high - low) / 2^l."""
+    radius, starts = [], []
+    for (low, high), level in zip(box, levels, strict=True):
+        start, width = Ball(low), Ball(high) - Ball(low)
+        if low == high:  # an interval round the point
+            width = Ball(abs(low) or 1.0) / 2**30
+            start = start - width / 2
+        starts.append(start)
+        radius.append(width / 2 ** (level + 1))
+    return [[s + r * (2 * i + 1) for s, r, i in zip(starts, radius, place, strict=True)] for place in places], radius

@@ -1,0 +1,172 @@
+"""Variable projection: the best keys of a table head by Gauss-Newton, its values always at their optimum.
+
+A head with keys (alpha_k, offset_k) has weights w_k(s) = softmax_k(alpha_k s + offset_k) and outputs sum_k w_k(s) v_k. For
+given keys the best values are a linear least-squares problem; what is left of the targets depends on the keys alone
+(Golub and Pereyra 1973). Numerator and denominator are sums of exponentials, so free keys make the head a rational
+function with a free positive denominator: 3 p - 2 degrees of freedom instead of the p of a fixed grid.
+
+Everything is in units of the asked error: targets are f / error, so a misfit of 1 is just enough. A ridge keeps the
+values moderate; it is a row (ridge v_k) of the same system, so it weighs misfit and size of the values in one unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from headsmith.core.arrays import Array
+
+LARGEST_KEY = 400.0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Sampled targets of the functions that share a head, of one variable or more.
+
+    Cost: sum_f shares_f^2 ( sum_i emphasis_i^2 misfit_if^2 + ridge^2 sum_k v_kf^2 ). Emphasis belongs to points and shares to
+    functions, so all functions share one factorisation.
+    """
+
+    inputs: Array  # (points, variables + 1): variables scaled to [-1, 1], then 1
+    targets: Array  # (points, functions), in units of the asked errors
+    ridge: float
+    emphasis: Array  # (points,): squares sum to 1
+    shares: Array  # (functions,)
+
+
+@dataclass(frozen=True)
+class Head:
+    """Keys (tokens, variables + 1) with the best values for them, and what these leave of the targets."""
+
+    keys: Array
+    weights: Array  # (points, tokens)
+    values: Array  # (tokens, functions), in units of the asked errors
+    basis: Array  # (points + tokens, tokens): orthonormal, spans the emphasised weights with the ridge below
+    rest: Array  # (points + tokens, functions): what is left, weighed as in the cost
+    misfit: Array  # (points, functions): target - output
+
+    @property
+    def cost(self) -> float:
+        return float(np.vdot(self.rest, self.rest))
+
+    @property
+    def worst(self) -> float:
+        """The largest misfit at the sample points, in units of the asked error."""
+        return float(np.max(np.abs(self.misfit)))
+
+
+Stop = Callable[[Head], bool]
+
+
+def problem_of(inputs: Array, targets: Array, ridge: float) -> Problem:
+    """A problem with the same emphasis on every point."""
+    points, functions = targets.shape
+    return Problem(inputs, targets, ridge, np.full(points, points**-0.5), np.ones(functions))
+
+
+def softmax_weights(inputs: Array, keys: Array) -> Array:
+    """w_k at every point, in the floating point of `inputs`."""
+    scores = inputs @ keys.T
+    scores = np.exp(scores - np.max(scores, axis=1, keepdims=True))
+    return np.asarray(scores / np.sum(scores, axis=1, keepdims=True))
+
+
+def project(problem: Problem, keys: Array) -> Head:
+    """The head with these keys and the values of least cost.
+
+    QR is backward stable: what it does to the misfit is u |values|, and execution in float64 does that too. So the
+    condition of the weights, often 1/u, needs no other care.
+    """
+    weights = softmax_weights(problem.inputs, keys)
+    points, tokens = weights.shape
+    system = np.concatenate([problem.emphasis[:, None] * weights, problem.ridge * np.eye(tokens)])
+    basis, triangle = np.linalg.qr(system)
+    goals = problem.emphasis[:, None] * problem.targets
+    values = np.linalg.solve(triangle, basis[:points].T @ goals)
+    misfit = problem.targets - weights @ values
+    rest = np.concatenate([problem.emphasis[:, None] * misfit, -problem.ridge * values]) * problem.shares
+    return Head(keys, weights, values, basis, rest, misfit)
+
+
+def slopes(problem: Problem, head: Head) -> Array:
+    """-d rest / d keys: ((points + tokens) * functions, tokens * (variables + 1)).
+
+    d output / d score_k = w_k (v_k - output), and the score is linear in the key. As the values follow the keys, to first
+    order in the misfit the derivative is projected off the span of the weights (Kaufman 1975).
+    """
+    points, tokens = head.weights.shape
+    outputs = problem.targets - head.misfit
+    pull = head.weights[:, None, :] * (head.values.T - outputs[:, :, None])
+    pull *= problem.emphasis[:, None, None] * problem.shares[:, None]
+    moved = (pull[:, :, :, None] * problem.inputs[:, None, None, :]).reshape(points, -1)
+    slope = -(head.basis @ (head.basis[:points].T @ moved))
+    slope[:points] += moved
+    return np.asarray(slope.reshape(-1, tokens * problem.inputs.shape[1]))
+
+
+def descend(problem: Problem, head: Head, evaluations: int, stop: Stop = lambda head: False) -> Head:
+    """Levenberg-Marquardt with geodesic acceleration (Transtrum and Sethna 2012), for about so many projections.
+
+    The valleys are narrow and curved. The second-order correction along the step follows them; a step whose
+    correction is not small against it is shortened before it is tried.
+    """
+    damping, used, history = 1e-2, 0, [head.cost]
+    while used < evaluations and not stop(head):
+        slope = slopes(problem, head)
+        scale = np.sqrt(np.einsum("ij,ij->j", slope, slope))
+        scale = np.maximum(scale, 1e-8 * np.max(scale) + 1e-300)
+        slope /= scale
+        spectrum, axes = np.linalg.eigh(slope.T @ slope)
+        spectrum = np.maximum(spectrum, 0.0)
+        better = None
+        for _ in range(20):
+            inverse = (axes / (spectrum + damping)) @ axes.T
+            step = inverse @ (slope.T @ head.rest.ravel())
+            ahead = project(problem, _moved(head.keys, 0.1 * step / scale))
+            bend = 200.0 * (ahead.rest.ravel() - head.rest.ravel() + 0.1 * (slope @ step))
+            correction = 0.5 * (inverse @ (slope.T @ bend))
+            used += 1
+            if np.linalg.norm(correction) <= 0.75 * np.linalg.norm(step):
+                used += 1
+                candidate = project(problem, _moved(head.keys, (step + correction) / scale))
+                if candidate.cost < head.cost and np.max(np.abs(candidate.keys)) < LARGEST_KEY:
+                    better = candidate
+                    break
+            damping *= 4.0
+        if better is None:
+            return head
+        head, damping = better, max(damping / 4.0, 1e-14)
+        history.append(head.cost)
+        if len(history) > 8 and history[-1] > 0.98 * history[-9]:
+            return head
+    return head
+
+
+def _moved(keys: Array, step: Array) -> Array:
+    """Keys after a step, in the gauge where they have mean 0 (softmax ignores what all keys share)."""
+    keys = keys + step.reshape(keys.shape)
+    return np.asarray(keys - np.mean(keys, axis=0))
+
+
+def level(problem: Problem, head: Head, stop: Stop, evaluations: int = 16) -> Head:
+    """Lawson's iteration: emphasise where the misfit is large and descend again, towards the least worst misfit.
+
+    With keys held, emphasis^2 <- emphasis^2 |misfit| converges to the minimax values (Lawson 1961); here keys follow too.
+    It goes on for as long as six rounds win a part of what is missing.
+    """
+    best, history = head, [head.worst]
+    while not stop(best):
+        size = np.abs(head.misfit)
+        squares = problem.emphasis**2 * (np.max(size, axis=1) + 1e-2 * np.max(size))
+        shares = problem.shares * np.sqrt(np.max(size, axis=0) / np.max(size) + 1e-2)
+        problem = replace(
+            problem, emphasis=np.sqrt(squares / np.sum(squares)), shares=shares / np.sqrt(np.mean(shares**2))
+        )
+        head = descend(problem, project(problem, head.keys), evaluations, stop)
+        best = head if head.worst < best.worst else best
+        history.append(best.worst)
+        if len(history) > 6 and history[-1] > max(0.97 * history[-7], 1.0 + 0.7*(history[-7] - 1.0)):
+            break
+    return best
