@@ -10,6 +10,7 @@ bill         = what it costs                                   transformer/bill.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from headsmith.core.errors import CertificateError, DomainError, TargetError, Un
 from headsmith.core.intervals import Box, as_box
 from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.export.file import Contents, read_file, write_file
-from headsmith.lower.budget import with_softmax_budget
+from headsmith.lower.budget import softmax_part, with_softmax_budget
 from headsmith.lower.lower import lower
 from headsmith.lower.plan import Planned, plan
 from headsmith.run.numpy_runner import run
@@ -62,9 +63,11 @@ def compile(
     _check_options(error, recipe, tokens, dtype, max_layers)
     graph = as_graph(target, domain)
     box = as_box(domain, graph.input.names)
-    planned = plan(graph, ranges(graph, box), error, max_layers)
-    skeleton = lower(planned.circuit, planned.ranges, tokens=tokens, dtype=dtype)
-    transformer, certificate = _meet(graph, box, planned, skeleton, error)
+    # Numbers beyond the format become infinite bounds, which the kernel refuses by name.
+    with np.errstate(over="ignore", invalid="ignore"):
+        planned = plan(graph, ranges(graph, box), error, max_layers)
+        skeleton = lower(planned.circuit, planned.ranges, tokens=tokens, dtype=dtype)
+        transformer, certificate = _meet(graph, box, planned, skeleton, error)
     return Compiled(graph, planned.choices, box, transformer, certificate, bill(transformer, certificate.max_score))
 
 
@@ -72,36 +75,43 @@ def _meet(
     graph: Graph, box: Box, planned: Planned, skeleton: Transformer, error: float
 ) -> tuple[Transformer, Certificate]:
     """Spend on softmax what the other parts leave over: measure them once, then choose the scales."""
+    refusals: list[CertificateError] = []
 
-    def attempt(budget: float) -> tuple[Transformer, Certificate]:
-        transformer = with_softmax_budget(skeleton, planned.gains, budget, leak=1e-6 * budget)
+    def attempt(budget: float) -> tuple[Transformer, Certificate] | None:
         try:
+            transformer = with_softmax_budget(skeleton, planned.gains, budget, leak=1e-6 * budget)
             return transformer, certify(graph, planned.choices, box, transformer)
         except CertificateError as refusal:
-            raise _unreachable(error, "rounding", float("inf"), refusal) from refusal
+            refusals.append(refusal)
+            return None
 
-    budget, smallest = error - planned.approximation, None
-    for _ in range(10):
-        transformer, certificate = attempt(budget)
-        if certificate.error <= error:
-            return transformer, certificate
-        if smallest is None or certificate.error < smallest.error:
-            smallest = certificate
-        rest = certificate.error - certificate.parts["softmax"]
+    budget = error - planned.approximation
+    for _ in range(4):
+        found = attempt(budget)
+        if found is None:
+            break
+        if found[1].error <= error:
+            return found
+        rest = found[1].error - found[1].parts["softmax"]
         left = (error - rest) * (1.0 - 1e-9) - 1e-6 * rest
-        # A larger softmax part also inflates the ranges that rounding is measured against: try with much less of it.
-        budget = left if 0.0 < left < budget else budget / 8.0
-    assert smallest is not None
-    part = max(("approximation", "leak", "rounding"), key=lambda name: smallest.parts[name])
-    raise _unreachable(error, part, 1.05 * smallest.error)
-
-
-def _unreachable(error: float, part: str, smallest: float, cause: Exception | None = None) -> UnreachableError:
-    if cause is not None:
-        return UnreachableError(f"error {error:.3g} cannot be certified: {cause}", part=part, smallest=smallest)
-    return UnreachableError(
-        f"error {error:.3g} cannot be certified in this dtype: the {part} part blocks it. "
-        f"The smallest error that can be met is {smallest:.3g}: ask for that, shrink the domain, or rescale the weights",
+        if not 0.0 < left < budget:
+            break
+        budget = left
+    # Larger scales make the softmax part smaller and the scores' rounding larger: look for the best of both.
+    unit = softmax_part(skeleton, planned.gains)
+    tries = [found for exponent in range(0, 20, 2) if (found := attempt(unit * 10.0**-exponent)) is not None]
+    if not tries:
+        raise UnreachableError(
+            f"error {error:.3g} cannot be certified: {refusals[-1]}", part="rounding", smallest=math.inf
+        )
+    best = min(tries, key=lambda found: found[1].error)
+    if best[1].error <= error:
+        return best
+    part = max(("approximation", "leak", "rounding"), key=lambda name: best[1].parts[name])
+    smallest = best[1].error * (1.0 + 1e-6)
+    raise UnreachableError(
+        f"error {error:.3g} cannot be certified in {skeleton.dtype}: the {part} part blocks it. The smallest error that "
+        f"can be met is {smallest:.3g}: ask for that, shrink the domain, or rescale the weights",
         part=part,
         smallest=smallest,
     )

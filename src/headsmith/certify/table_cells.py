@@ -86,6 +86,8 @@ def bound_cells(
 
 
 def _require_series(series: Expansion, targets: Sequence[Target], centres: Sequence[Sequence[Ball]]) -> None:
+    if np.isnan(series.weights).any():
+        raise CertificateError("the scores of the table are so large that their weights cannot be computed")
     known = np.isfinite(series.target_size).all(axis=2)
     for cell, output in np.argwhere(~known).tolist():
         place = ", ".join(f"{float(s):.17g}" for s in centres[cell])
@@ -105,7 +107,8 @@ def _errors(head: Scores, series: Expansion, difference: Array, table: Array, mo
 
     With R = N - Q D:  g - Q = R / D, and  g' - Q' = (R' - (g - Q) D') / D. D'/D is a mean of the b_k. In R the degrees
     i >= M give i |R_i| <= sum_k w_k |v_k| i |b_k|^i / i! + sum_l |Q_l| sum_k w_k (l + (i-l)) |b_k|^(i-l) / (i-l)!, and
-    sum_{n >= m} n b^n / n! = b e_{m-1}(b). The degrees i < M hold rounding and radii only.
+    sum_{n >= m} n b^n / n! = b e_{m-1}(b). The degrees i < M hold rounding and radii only: |R_i| <= sum_l |Q_l| times
+    ROUNDING |D_{i-l}| and the radius, so that i |R_i| splits into l |Q_l| |D_{i-l}| + |Q_l| (i-l) |D_{i-l}| as well.
     """
     order = int(monomials.degree[-1]) + 1
     tails = _exponential_tails(series.spread, order)
@@ -115,19 +118,19 @@ def _errors(head: Scores, series: Expansion, difference: Array, table: Array, mo
     sizes = np.abs(head.values)
     last = weighted[..., order] @ sizes
     last_steep = (weighted[..., order - 1] * series.spread) @ sizes
-    size = np.sum(np.abs(series.denominator), axis=1)
-    blur = (ROUNDING * size + series.denominator_radius)[:, None]
-    slope = np.abs(series.denominator[:, monomials.degree == 1]) * (1.0 + 1e-12)
-    least = 1.0 - 1e-9 - np.sum(slope, axis=1) - series.denominator_radius
+    powers, sizes_of_d = np.arange(order), by_degree(series.denominator, monomials)
+    blur = (ROUNDING * np.sum(sizes_of_d, axis=1) + series.denominator_radius)[:, None]
+    steep_blur = (ROUNDING * (sizes_of_d @ powers) + order * series.denominator_radius)[:, None]
+    # Jensen: D >= exp(-|sum_k w_k b_k|_1), and the sums are the coefficients of degree 1.
+    least = 1.0 - 1e-9 - sizes_of_d[:, 1] * (1.0 + 1e-12) - series.denominator_radius
     least = np.where(least > 0.1, least, np.nan)[:, None]
 
     def remainder(quotient: Array, others: Array | float, radius: Array) -> tuple[Array, Array]:
         degrees = by_degree(quotient, monomials)
-        low_degrees = radius + np.sum(degrees, axis=2) * blur
-        degrees = degrees + others
-        value = last + np.einsum("njl,nl->nj", degrees, rest) + low_degrees
-        by_slope = rest * np.arange(order) + steep
-        return value, last_steep + np.einsum("njl,nl->nj", degrees, by_slope) + order * low_degrees
+        total = np.sum(degrees, axis=2)
+        value = last + np.einsum("njl,nl->nj", degrees + others, rest) + radius + total * blur
+        slope = last_steep + np.einsum("njl,nl->nj", degrees + others, rest * powers + steep)
+        return value, slope + order * radius + (degrees @ powers) * blur + total * steep_blur
 
     value, _ = remainder(difference, series.target_size, series.difference_radius)
     table_value, table_slope = remainder(table, 0.0, series.numerator_radius)

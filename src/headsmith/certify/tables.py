@@ -25,7 +25,7 @@ from headsmith.core.series import Named, Pair, Target, series_arithmetic
 
 TIGHTNESS = 1.05
 FLOOR = 1e-25
-MOST_CELLS = 1 << 15
+MOST_CELLS = 1 << 14
 DEEPEST = 48
 BATCH = 64
 
@@ -172,7 +172,7 @@ def _enclose(
 ) -> Checked:
     if not (tightness > 1.0 and floor > 0.0):
         raise CertificateError(f"tightness must exceed 1 and floor must be positive, not {tightness} and {floor}")
-    rule = _rule(head, box, tightness, floor)
+    rule = _rule(head, tightness, floor)
     bits = PRECISION_BITS + max(0, int(-log2(floor)) - 64)
     with series_arithmetic(bits, ORDERS[len(box)]):
         known, cells = _explore(rule, head, targets, box, progress)
@@ -182,10 +182,9 @@ def _enclose(
     return Checked(frozen(low[:, 0]), frozen(high[:, 0]), frozen(low[:, 1:]), frozen(high[:, 1:]), cells)
 
 
-def _rule(head: Scores, box: Sequence[tuple[float, float]], tightness: float, floor: float) -> Rule:
-    # Slopes carry errors of arguments: whatever changes g by 1e-9 of its values over the box is precise enough.
-    lengths = np.array([high - low if high > low else 1.0 for low, high in box])
-    size = np.max(np.abs(head.values), axis=0)[:, None] * (np.ptp(head.slopes, axis=0) + 1.0 / lengths)
+def _rule(head: Scores, tightness: float, floor: float) -> Rule:
+    # Slopes carry errors of arguments: they need no more than 1e-9 of what values and keys could make of them.
+    size = np.max(np.abs(head.values), axis=0)[:, None] * np.max(np.abs(head.slopes), axis=0)
     return Rule(tightness, np.hstack([np.full((len(size), 1), floor), floor + 1e-9 * size]))
 
 

@@ -73,10 +73,14 @@ class Decay:
         return embed(builder, circuit.graph, argument)
 
 
-def slope_peak(name: str, start: float) -> float:
-    """How much of a relative error of e^-z, z >= start, reaches 1/(1 + e^-z) or ln(1 + e^-z) at most."""
+def slope_peak(name: str, start: float, cell: float = 0.0) -> float:
+    """How much of an error of B on its first cell reaches 1/(1 + e^-z) or ln(1 + e^-z), z >= start, as a share of it.
+
+    The error counts from e^-start and is largest about the middle of the cell, where the slope is 1/y^2 or 1/y.
+    """
     small = math.exp(-start)
-    return small / (1.0 + small) if name == "softplus" else small / (1.0 + small) ** 2
+    y = 1.0 + small * math.exp(-0.5 * cell)
+    return small / y if name == "softplus" else small / y**2
 
 
 def logistic(name: str, low: float, high: float, decay: Decay, split: Split) -> Fragment:
@@ -93,7 +97,7 @@ def logistic(name: str, low: float, high: float, decay: Decay, split: Split) -> 
     y = scalar(builder, [(falling, 1.0)], 1.0)
     least, most, tail = decay.deviation
     # The error of 1/y is in -[peak least, max(peak most, tail)] and the reciprocal's own: move up by half of it.
-    peak = slope_peak(name, decay.start)
+    peak = slope_peak(name, decay.start, decay.cell)
     below, above = max(peak * most, tail), -peak * least
     value = scalar(builder, [(embed(builder, inverse.graph, y), gain)], gain * (0.5 * (below - above) - 0.5))
     if right is not None:
@@ -115,7 +119,7 @@ def softplus(low: float, high: float, decay: Decay, levels: int, split: Split) -
     log = logarithm(1.0 + math.exp(-decay.stop), 1.0 + math.exp(-decay.start), levels, split)
     value = embed(builder, log.graph, scalar(builder, [(falling, 1.0)], 1.0))
     least, most, tail = decay.deviation
-    peak = slope_peak("softplus", decay.start)
+    peak = slope_peak("softplus", decay.start, decay.cell)
     above, below = max(peak * most, tail), -peak * least
     terms: list[tuple[int, float]] = []
     if right is not None:
@@ -181,15 +185,17 @@ def _fragment(
         **own,
     }
     graph = builder.graph(output)
-    # Where cells are coarse, slopes vary within one and the estimate, which is of first order, falls short.
+    # Where cells are coarse the estimate, which is of first order, is poor: but then they are few.
     if decay.cell > COARSE:
-        error = max(error, _measured(name, graph, low, high))
+        error = 1.01 * _measured(name, graph, low, high, decay)
     return Fragment(name, parameters, graph, low, high, error)
 
 
-def _measured(name: str, graph: Graph, low: float, high: float) -> float:
-    """The largest error at some places."""
-    x = np.concatenate([np.linspace(low, high, 401), np.linspace(max(low, -4.0), min(high, 4.0), 401)])
+def _measured(name: str, graph: Graph, low: float, high: float, decay: Decay) -> float:
+    """The largest error at many places of the span of exp, on both sides, and at the ends."""
+    z = np.linspace(decay.start, decay.start + 1.2 * min(decay.reach, decay.stop - decay.start), 1501)
+    size = np.sqrt(2.0 * z) if name == "gaussian" else 0.5 * z if name == "tanh" else z
+    x = np.concatenate([size, -size, [low, high]])
     x = x[(x >= low) & (x <= high)]
     return float(np.abs(evaluate(graph, x[:, None])[:, 0] - FUNCTIONS[name].value(x)).max())
 

@@ -65,6 +65,15 @@ def odd(inner: Fragment, offset: float, steep: float, low: float, high: float) -
     return Fragment("odd", parameters, builder.graph(output), low, high, inner.error)
 
 
+def flipped(inner: Fragment, sign: float) -> Fragment:
+    """sign inner(-x), for the other side of a function that is even or odd. Guarantee: the error of `inner`."""
+    builder = Builder(["x"])
+    value = embed(builder, inner.graph, scalar(builder, [(builder.input, -1.0)]))
+    output = value if sign > 0.0 else scalar(builder, [(value, -1.0)])
+    parameters = {"sign": float(sign), "family": inner.family, "inner": dict(inner.parameters)}
+    return Fragment("flipped", parameters, builder.graph(output), -inner.high, -inner.low, inner.error)
+
+
 def signed(builder: Builder, value: int, right: int, steep: float, offset: float) -> int:
     """offset + v - 2 min(v, steep (p - x)), v = `value`, p = `right`: the sign of x given to v."""
     left = scalar(builder, [(builder.input, -steep), (right, steep)])
@@ -85,14 +94,25 @@ def rebuild_odd(build: Rebuild, parameters: Parameters) -> Fragment:
     return odd(inner, parameters["offset"], parameters["steep"], parameters["low"], parameters["high"])
 
 
+def rebuild_flipped(build: Rebuild, parameters: Parameters) -> Fragment:
+    """From stored parameters; `build` rebuilds the inner fragment."""
+    return flipped(build(parameters["family"], parameters["inner"]), parameters["sign"])
+
+
 Inner = Callable[[Target, float, float], list[Proposal]]
 
 
 def mirror_proposals(target: Target, low: float, high: float, inner: Inner) -> list[Proposal]:
     """What `inner(target, 0, size)` proposes for one side, mirrored; nothing where there is no symmetry."""
     name, parameter = target.name, target.parameter
-    whole = name == "power" and parameter is not None and parameter >= 3.0 and float(parameter).is_integer()
-    if not low < 0.0 < high:
+    whole = name == "power" and parameter is not None and float(parameter).is_integer()
+    if whole and parameter is not None and high <= 0.0:
+        sign = 1.0 if parameter % 2.0 == 0.0 else -1.0
+        return [
+            Proposal(each.gates, each.depth, partial(_flipped, each, sign))
+            for each in inner(Target(name, parameter), -high, -low)
+        ]
+    if not low < 0.0 < high or (whole and parameter is not None and parameter < 3.0):
         return []
     size = max(-low, high)
     if name in EVEN or (whole and parameter is not None and parameter % 2.0 == 0.0):
@@ -117,6 +137,10 @@ def mirror_proposals(target: Target, low: float, high: float, inner: Inner) -> l
 
 def _even(inner: Proposal, slope: float, low: float, high: float) -> Fragment:
     return even(inner.make(), slope, low, high)
+
+
+def _flipped(inner: Proposal, sign: float) -> Fragment:
+    return flipped(inner.make(), sign)
 
 
 def _odd(inner: Proposal, offset: float, steep: float, low: float, high: float) -> Fragment:

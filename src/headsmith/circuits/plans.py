@@ -29,6 +29,8 @@ def composite_proposals(name: str, low: float, high: float, error: float) -> lis
 def _sided_plans(name: str, low: float, high: float, error: float, share: float) -> list[Proposal]:
     """sigmoid, tanh and softplus: exp of -|x|, `share` of the error for it, the rest for what follows."""
     both = low < 0.0 < high
+    if not both and min(abs(low), abs(high)) > 300.0:
+        return []
     speed, gain = (2.0, 2.0) if name == "tanh" else (1.0, 1.0)
     start = 0.0 if both else speed * min(abs(low), abs(high))
     stop = speed * max(abs(low), abs(high))
@@ -72,7 +74,9 @@ def _decays(start: float, stop: float, allowed: float, tail: float) -> list[Deca
     found: list[Decay] = []
     for span in (whole, reach) if 0.0 < reach < whole else (whole,):
         for levels in range(DEEPEST):
-            cells = needed_cells(span / 2.0**levels, allowed)
+            cell = span / 2.0**levels
+            # Within a cell the slope of what follows varies: see composite.slope_peak.
+            cells = needed_cells(cell, allowed * math.exp(-0.5 * min(cell, 1.0)))
             for split in radices(cells) if cells is not None else []:
                 found.append(Decay(start, stop, levels, span, split))
             if cells == 1:
@@ -83,6 +87,8 @@ def _decays(start: float, stop: float, allowed: float, tail: float) -> list[Deca
 def _gaussian_plans(low: float, high: float, error: float, share: float) -> list[Proposal]:
     """exp(-y) with `share` of the error, y = x^2 / 2 with the rest; x is cut where the gaussian is below the error."""
     found: list[Proposal] = []
+    if min(abs(low), abs(high)) > 30.0 and not low <= 0.0 <= high:
+        return []
     clip = math.sqrt(max(-2.0 * math.log(1.6 * share * error), 0.0)) if error < 0.5 else math.inf
     for limit in (math.inf, clip):
         left, right = max(low, -limit), min(high, limit)

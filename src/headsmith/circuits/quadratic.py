@@ -21,10 +21,11 @@ from functools import partial
 
 import numpy as np
 
-from headsmith.circuits.fragment import Fragment, Parameters, gates, integers, numbers, scalar
+from headsmith.circuits.fragment import Fragment, Parameters, integers, numbers, scalar
+from headsmith.circuits.polygon import place_knots, polygon
 from headsmith.circuits.proposal import Proposal
 from headsmith.circuits.radix import cells_of, radices
-from headsmith.circuits.square import Terms, fold
+from headsmith.circuits.square import fold
 from headsmith.circuits.target import Target, density
 from headsmith.core.arrays import Array
 from headsmith.source.graph import Builder
@@ -34,6 +35,7 @@ MORE = (1.0, 1.015, 1.04, 1.1, 1.3)
 # Where z (z - 1/2)(z - 1) is largest, and a few places beside; then many, close to both ends too, for pieces with
 # one-sided features.
 PLACES = np.array([0.1, 0.2113, 0.32, 0.68, 0.7887, 0.9])
+FAIRLY_DENSE = np.linspace(0.03, 0.97, 17)
 DENSE = np.unique(np.concatenate([np.linspace(0.02, 0.98, 25), 0.5 ** np.arange(2, 24), 1.0 - 0.5 ** np.arange(2, 24)]))
 
 
@@ -57,7 +59,7 @@ def quadratic(fit: Parabolas, split: tuple[int, ...]) -> Fragment:
     Guarantee: |out - f| <= |f - parabolas| + sum over the one or two squares of rho^2 / (2 N^2).
     """
     builder = Builder(["x"])
-    gate = gates(builder, [(builder.input, 1.0)], -fit.knots[1:-1]) if len(fit.knots) > 2 else None
+    knots = place_knots(builder, fit.knots, fit.values)
     rest, folds, error, cells = fit.values.copy(), [], fit.error, cells_of(split)
     for sign in (1.0, -1.0):
         steps = np.sqrt(np.maximum(sign * fit.bends, 0.0)) * np.diff(fit.knots)
@@ -67,11 +69,11 @@ def quadratic(fit: Parabolas, split: tuple[int, ...]) -> Fragment:
         # N^2), centred. Of this `rest` takes what is piecewise linear: f - w^2 at the knots, plus 2 rho (z / N -
         # z) + rho^2 - rho^2 / (2 N^2).
         z, rho = _band(steps)
-        start = scalar(builder, *_polygon(builder, gate, fit.knots, z))
+        start = scalar(builder, *polygon(builder, knots, z))
         folds += [(node, sign * 2.0 * rho * weights) for node, weights in fold(builder, start, [], 2.0 * rho, split)]
         rest -= sign * (z * (z - 2.0 * rho / cells) + rho**2 / (2.0 * cells**2))
         error += rho**2 / (2.0 * cells**2)
-    terms, bias = _polygon(builder, gate, fit.knots, rest)
+    terms, bias = polygon(builder, knots, rest)
     output = scalar(builder, [*terms, *folds], bias)
     parameters = {
         "knots": numbers(fit.knots),
@@ -81,15 +83,6 @@ def quadratic(fit: Parabolas, split: tuple[int, ...]) -> Fragment:
         "radices": split,
     }
     return Fragment("quadratic", parameters, builder.graph(output), float(fit.knots[0]), float(fit.knots[-1]), error)
-
-
-def _polygon(builder: Builder, gate: int | None, knots: Array, heights: Array) -> tuple[Terms, float]:
-    """Terms and bias of the piecewise linear function through (knots, heights), over x and the shared gates."""
-    slopes = np.diff(heights) / np.diff(knots)
-    terms: Terms = [(builder.input, slopes[0])]
-    if gate is not None:
-        terms.append((gate, np.diff(slopes)))
-    return terms, float(heights[0] - slopes[0] * knots[0])
 
 
 def _band(steps: Array) -> tuple[Array, float]:
@@ -154,7 +147,7 @@ def quadratic_proposals(target: Target, low: float, high: float, error: float) -
 
 def _squares(target: Target, places: Array, pieces: int, error: float) -> list[Proposal]:
     fit = balanced(target, places, pieces)
-    fit = parabolas(target, fit.knots, DENSE if not target.slow else PLACES)[0]
+    fit = parabolas(target, fit.knots, DENSE if not target.slow else FAIRLY_DENSE)[0]
     rest = error - fit.error
     if rest <= 0.0:
         return []

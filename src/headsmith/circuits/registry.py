@@ -46,4 +46,5 @@ FAMILIES: dict[str, Callable[[Parameters], Fragment]] = {
     "gaussian": partial(composite.rebuild, "gaussian"),
     "even": partial(mirror.rebuild_even, build),
     "odd": partial(mirror.rebuild_odd, build),
+    "flipped": partial(mirror.rebuild_flipped, build),
 }

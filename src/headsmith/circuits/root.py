@@ -60,8 +60,9 @@ def root_proposals(low: float, high: float, error: float) -> list[Proposal]:
         for split in _splits(math.log(high / low), 2.0 * error / (top + error)):
             found.append(Proposal(sum(split) - len(split), len(split), partial(root, low, high, low, split)))
     if low < 16.0 * error**2 < 0.25 * high:
-        spread = math.log(high) - 2.0 * math.log(4.0 * error)
-        for split in _splits(spread, 2.0 * error / (top + 2.0 * error)):
+        delta = 2.0 * error / (top + 2.0 * error)
+        g = math.exp(2.0 * math.acosh(1.0 / (1.0 - delta)))
+        for split in _splits(-2.0 * math.log(delta * (1.0 + 1.0 / g)), delta):
             near = _best_near(high, cells_of(split))
             if low < near:
                 found.append(Proposal(sum(split) - len(split), len(split), partial(root, low, high, near, split)))

@@ -1,10 +1,8 @@
 """Depth one: the piecewise linear function with the fewest pieces that stays in a tube round f.
 
-    out = y_0 + s_0 (x - t_0) + sum_i (s_i - s_{i-1}) max(x - t_i, 0)        n pieces, n - 1 gates, depth 1
-
-On a piece of length h the best line errs by about h^2 |f''| / 16, so n ~ I2 / (4 sqrt(error)), I2 = integral of
-sqrt |f''|. (This is an asymptotic count, not a bound: x^4 on [0, 1] needs more.) The knots lie on the edge of the
-tube: at f - error where f is convex, at f + error where it is concave.
+n pieces, n - 1 gates (polygon.py). On a piece of length h the best line errs by about h^2 |f''| / 16, so
+n ~ I2 / (4 sqrt(error)), I2 = integral of sqrt |f''|. (This is an asymptotic count, not a bound: x^4 on [0, 1] needs
+more.) The knots lie on the edge of the tube: at f - error where f is convex, at f + error where it is concave.
 """
 
 from __future__ import annotations
@@ -15,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.circuits.fragment import Fragment, Parameters, gates, numbers, scalar
+from headsmith.circuits.fragment import Fragment, Parameters, numbers, scalar
+from headsmith.circuits.polygon import place_knots, polygon
 from headsmith.circuits.proposal import Proposal
 from headsmith.circuits.target import Density, Target, density
 from headsmith.core.arrays import Array
@@ -36,12 +35,7 @@ def shallow(knots: Any, values: Any, error: float) -> Fragment:
     if len(t) == 1:
         output = scalar(builder, [], y[0])
     else:
-        slopes = np.diff(y) / np.diff(t)
-        terms = [(builder.input, slopes[0])]
-        if len(t) > 2:
-            gate = gates(builder, [(builder.input, 1.0)], -t[1:-1])
-            terms.append((gate, np.diff(slopes)))
-        output = scalar(builder, terms, y[0] - slopes[0] * t[0])
+        output = scalar(builder, *polygon(builder, place_knots(builder, t, y), y))
     parameters = {"knots": numbers(t), "values": numbers(y), "error": float(error)}
     return Fragment("shallow", parameters, builder.graph(output), float(t[0]), float(t[-1]), float(error))
 

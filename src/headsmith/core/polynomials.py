@@ -61,9 +61,9 @@ def by_degree(coefficients: Array, monomials: Frame) -> Array:
 def divided(numerator: Array, denominator: Array, monomials: Frame) -> Array:
     """The truncated quotient Q of series, (..., monomials): numerator = Q denominator below the order, up to rounding.
 
-    Guarantee: the coefficients of numerator - Q denominator below the order sum up to at most
-    ROUNDING |Q|_1 |denominator|_1, even if both came with relative errors of 2^-52. For this is substitution in a
-    triangular system T Q = numerator, and the computed Q solves (T + dT) Q = numerator exactly with
+    Guarantee: the coefficient t of numerator - Q denominator, below the order, is at most ROUNDING times the sum of
+    |Q_l| |denominator_m| over l + m = t, even if both came with relative errors of 2^-52. For this is substitution in
+    a triangular system T Q = numerator, and the computed Q solves (T + dT) Q = numerator exactly with
     |dT| <= gamma_n |T| (Higham, theorem 8.5), n <= 200, whatever the order of summation.
     """
     quotient = np.zeros(np.broadcast_shapes(numerator.shape, denominator.shape))

@@ -20,6 +20,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.balls import gate_constant
+from headsmith.core.errors import CertificateError
 from headsmith.core.intervals import Interval
 from headsmith.heads.sink import SinkBank, split_scale
 from headsmith.heads.stream import position_bits
@@ -27,6 +28,7 @@ from headsmith.transformer.gains import gains_of_heads
 from headsmith.transformer.ir import Layer, Transformer
 
 SMALLEST_SCALE = 2.0**-20
+TINY = 1e-280
 
 
 def with_softmax_budget(
@@ -34,10 +36,14 @@ def with_softmax_budget(
 ) -> Transformer:
     """The same model with score scales such that the softmax part is at most `budget`, and gains that keep the leak
     near `leak`."""
+    if not transformer.layers:
+        return transformer
     heaviest = [[_heaviest_read(bank) for bank in layer.banks] for layer in transformer.layers]
     heads = [[gains_of_heads(bank, gains, transformer.outputs) for bank in layer.banks] for layer in transformer.layers]
-    common = max(gate_constant() * _demand(heads, heaviest) / budget, SMALLEST_SCALE)
-    reach = math.log(max(2.0 * transformer.tokens * _reach(heads) / leak, 2.0))
+    common = max(gate_constant() * _demand(heads, heaviest) / max(budget, TINY), SMALLEST_SCALE)
+    if not common < transformer.precision.largest**0.9:
+        raise CertificateError(f"the gates would need scales of {common:.3g}, beyond {transformer.dtype}")
+    reach = math.log(max(2.0 * transformer.tokens * _reach(heads) / max(leak, TINY), 2.0))
     position, reference = _gains(transformer, reach)
     layers = []
     for layer, weights in zip(transformer.layers, heaviest, strict=True):
@@ -51,6 +57,13 @@ def with_softmax_budget(
     return replace(transformer, layers=tuple(layers))
 
 
+def softmax_part(transformer: Transformer, gains: Mapping[int, Interval]) -> float:
+    """The softmax part when all scales are one, up to the weights of the reads."""
+    heads = [[gains_of_heads(bank, gains, transformer.outputs) for bank in layer.banks] for layer in transformer.layers]
+    heaviest = [[_heaviest_read(bank) for bank in layer.banks] for layer in transformer.layers]
+    return gate_constant() * _demand(heads, heaviest)
+
+
 def _gains(transformer: Transformer, reach: float) -> tuple[float, float]:
     """Position and reference gain: even integers, so that every score of the position code is an exact integer.
 
@@ -58,7 +71,8 @@ def _gains(transformer: Transformer, reach: float) -> tuple[float, float]:
     """
     bits = position_bits(transformer.tokens)
     position = 2.0 * math.ceil((reach + math.log(max(bits, 1)) + 2.0) / 2.0) if bits else 0.0
-    return position, 2.0 * math.ceil((reach + 12.0) / 2.0)
+    # What leaks into the sink token may grow by the weights of each further layer.
+    return position, 2.0 * math.ceil((reach + 8.0 + 4.0 * len(transformer.layers)) / 2.0)
 
 
 def _heaviest_read(bank: SinkBank) -> Array:

@@ -18,7 +18,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 
-LARGEST_KEY = 400.0
+LARGEST_KEY = 1e5
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def level(problem: Problem, head: Head, stop: Stop, evaluations: int = 16) -> He
     """Lawson's iteration: emphasise where the misfit is large and descend again, towards the least worst misfit.
 
     With keys held, emphasis^2 <- emphasis^2 |misfit| converges to the minimax values (Lawson 1961); here keys follow too.
-    It goes on for as long as six rounds win a part of what is missing.
+    It goes on for as long as six rounds win 3%.
     """
     best, history = head, [head.worst]
     while not stop(best):
@@ -167,6 +167,6 @@ def level(problem: Problem, head: Head, stop: Stop, evaluations: int = 16) -> He
         head = descend(problem, project(problem, head.keys), evaluations, stop)
         best = head if head.worst < best.worst else best
         history.append(best.worst)
-        if len(history) > 6 and history[-1] > max(0.97 * history[-7], 1.0 + 0.7*(history[-7] - 1.0)):
+        if len(history) > 6 and history[-1] > 0.97 * history[-7]:
             break
     return best
