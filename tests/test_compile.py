@@ -51,7 +51,7 @@ class TestNoInputIsFoundBeyondTheCertificate:
         shape=st.sampled_from([{}, {"weight": 3.0}, {"weight": 0.1}, {"density": 0.3}, {"bias": 3.0}, {"bias": 0.0}]),
         domain=st.sampled_from([(-1, 1), (0, 1), (-10, 3), (1000, 1001), (-1e-3, 1e-3)]),
     )
-    @settings(max_examples=150)
+    @settings(max_examples=100)
     def test_random_networks(self, widths, seed, error, dtype, tokens, shape, domain) -> None:
         network = random_network([widths[0], *widths[1], widths[2]], seed, **shape)
         model = compile_or_reachable(network, domain, error, dtype=dtype, tokens=tokens)
@@ -109,7 +109,7 @@ class TestNoInputIsFoundBeyondTheCertificate:
         error=st.sampled_from([1e-1, 1e-4, 1e-8]),
         tokens=st.sampled_from([1, 3]),
     )
-    @settings(max_examples=120)
+    @settings(max_examples=40)
     def test_circuits_with_skips_folds_and_gates_of_gates(self, build, seed, error, tokens) -> None:
         model = compile_or_reachable(build(seed), (-1, 1), error, tokens=tokens)
         assert worst_error(model, np.random.default_rng(seed), points=40, steps=1) <= model.certificate.error
@@ -117,6 +117,7 @@ class TestNoInputIsFoundBeyondTheCertificate:
     @given(
         seed=st.integers(0, 10**6), kinds=st.lists(st.sampled_from(["active", "free", "dead"]), min_size=1, max_size=5)
     )
+    @settings(max_examples=30)
     def test_networks_with_stable_gates(self, seed, kinds) -> None:
         network = shifted_network([3, 7, 6, 5, 2], seed, -1.0, 1.0, kinds)
         for dtype in ("float64", "float32"):

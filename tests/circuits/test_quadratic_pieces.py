@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from fragment_checks import check_form, check_rebuilt, check_theorem
+from circuits.fragment_checks import check_form, check_rebuilt, check_theorem
 
 from headsmith.circuits.options import options
 from headsmith.circuits.proposal import cheapest

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from fragment_checks import check_form, check_rebuilt, check_theorem
+from circuits.fragment_checks import check_form, check_rebuilt, check_theorem
 
 from headsmith.circuits.logarithm import logarithm, logarithm_proposals
 from headsmith.circuits.power import power, power_proposals
@@ -100,7 +100,16 @@ def test_power_down_to_zero_at_1e_6(exponent: float, gates: int) -> None:
 
 
 def test_a_wide_ratio_does_not_drown_in_rounding() -> None:
-    """Gates that are active at small ratios: sqrt on [0, 1e4] to 1e-8, a ratio of 1e19, in plain double precision."""
+    """Gates that are active at small ratios: sqrt on [0, 1e4] to 1e-7, a ratio of 1e17, in plain double precision."""
     fragment = cheapest(root_proposals(0.0, 1e4, 1e-7))[0].make()
     x = np.concatenate([np.linspace(0.0, 1e4, 3001), np.geomspace(1e-18, 1e4, 3001)])
     assert np.abs(fragment(x) - np.sqrt(x)).max() <= 1.05e-7
+
+
+@pytest.mark.parametrize("exponent", [0.2, 0.25, 1 / 3])
+def test_small_exponents_down_to_zero(exponent: float) -> None:
+    """The fold starts at 1e-16 to 1e-25: over so many decades the gates are active at small ratios."""
+    fragment = cheapest(power_proposals(exponent, 0.0, 1.0, 1e-5))[0].make()
+    x = np.concatenate([np.linspace(0.0, 1.0, 3001), np.geomspace(1e-30, 1.0, 3001)])
+    assert np.abs(fragment(x) - x**exponent).max() <= 1.001 * fragment.error <= 1.001e-5
+    check_rebuilt(fragment)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from fragment_checks import check_form, check_rebuilt, check_theorem
+from circuits.fragment_checks import check_form, check_rebuilt, check_theorem
 from oracle import exact
 
 from headsmith.circuits.perspective import perspective_split, perspective_square

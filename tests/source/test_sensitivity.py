@@ -103,20 +103,20 @@ def check(graph: Graph, seed: int, headed_fraction: float) -> None:
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 1.0, 0.5]))
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_circuits(seed, headed_fraction) -> None:
     check(random_circuit(seed), seed, headed_fraction)
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 1.0, 0.5]))
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_folding_circuits(seed, headed_fraction) -> None:
     check(folding_circuit(seed), seed, headed_fraction)
 
 
 @given(st.integers(0, 10**6))
 @example(0)
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_networks(seed) -> None:
     check(random_network([2, 5, 1, 6, 2], seed).graph, seed, 0.0)
     check(shifted_network([2, 5, 1, 6, 2], seed, -1.0, 1.0, ["active", "free"]).graph, seed, 0.0)

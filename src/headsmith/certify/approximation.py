@@ -16,10 +16,10 @@ import numpy as np
 from headsmith.certify.chords import Checked, check_circuit
 from headsmith.circuits.assemble import Assembly, Splice
 from headsmith.core.arrays import Array
-from headsmith.core.errors import CertificateError
+from headsmith.core.errors import CertificateError, TooManyPiecesError
 from headsmith.core.intervals import Interval, add, linear_image, point
 from headsmith.core.rounding import upper
-from headsmith.source.graph import Affine, Function, Graph, Input, Product, Quotient, Relu
+from headsmith.source.graph import Affine, Function, Graph, Hypotenuse, Input, Product, Quotient, Relu
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class _Approximator:
         return Approximation(ranges, errors)
 
     def _approximated(self) -> list[int]:
-        kinds = (Function, Product, Quotient)
+        kinds = (Function, Product, Quotient, Hypotenuse)
         return [number for number in self.assembly.places if isinstance(self.target.nodes[number], kinds)]
 
     def _check(self, splice: Splice) -> None:
@@ -82,7 +82,11 @@ class _Approximator:
         argument = self.known[splice.argument]
         name, parameter = (node.name, node.parameter) if isinstance(node, Function) else ("square", None)
         scale = np.ones(1)
-        if splice.scale is None:
+        if isinstance(node, Hypotenuse):
+            # 0 <= Y <= X by construction, for X >= 0; at X = 0 both sides are zero.
+            name, low, high = "hypotenuse", 0.0, 1.0
+            scale = self.known[splice.scale or 0].high
+        elif splice.scale is None:
             low, high = float(argument.low.min()), float(argument.high.max())
         else:
             denominator = self.known[splice.scale]
@@ -91,7 +95,11 @@ class _Approximator:
             ratios = _ratios(argument, denominator)
             low, high = float(ratios.low.min()), float(ratios.high.max())
             scale = denominator.high
-        checked = check_circuit(splice.fragment.graph, low, high, name, parameter)
+        try:
+            checked = check_circuit(splice.fragment.graph, low, high, name, parameter)
+        except TooManyPiecesError as refusal:
+            refusal.target = splice.target
+            raise
         self.checks[splice.target, splice.part] = checked
         copies = len(argument.low)
         for place, inner in enumerate(checked.ranges[1:], start=1):
@@ -110,6 +118,10 @@ class _Approximator:
         if isinstance(node, Function):
             checked = self.checks[number, ""]
             return Interval(checked.low * size, checked.high * size)
+        if isinstance(node, Hypotenuse):
+            checked = self.checks[number, ""]
+            largest = np.maximum(self.found[node.left].magnitude, self.found[node.right].magnitude)
+            return Interval(-upper(max(-checked.low, 0.0) * largest, 2), upper(max(checked.high, 0.0) * largest, 2))
         plus, minus = self.checks[number, "plus"], self.checks[number, "minus"]
         low, high = plus.low - minus.high, plus.high - minus.low
         weight: Array = size
@@ -130,15 +142,3 @@ def _ratios(numerator: Interval, denominator: Interval) -> Interval:
     corners = [a / b for a in (numerator.low, numerator.high) for b in (denominator.low, denominator.high)]
     low, high = np.minimum.reduce(corners), np.maximum.reduce(corners)
     return Interval(np.nextafter(low, -np.inf), np.nextafter(high, np.inf))
-
-
-def refuse_inexact_constants(assembly: Assembly) -> None:
-    """Products and quotients rely on identities that hold only for powers of two."""
-    for splice in assembly.splices:
-        if splice.part:
-            node = assembly.circuit.nodes[assembly.places[splice.target]]
-            assert isinstance(node, Affine)
-            for term in node.terms:
-                mantissa = np.frexp(np.abs(term.weights))[0]
-                if not np.all(mantissa == 0.5):
-                    raise CertificateError(f"target node {splice.target}: a balance or shift is not a power of two")

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.arrays import Array
-from headsmith.core.errors import CertificateError
+from headsmith.core.errors import CertificateError, TooManyPiecesError
 from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Interval
 from headsmith.core.rounding import FLOAT64, upper
@@ -33,7 +33,7 @@ from headsmith.source.graph import Affine, Graph, Input, Relu
 
 TIGHTNESS = 1.002
 ROUNDS = 60
-MOST_CELLS = 1 << 18
+MOST_CELLS = 1 << 19
 
 WIDE = np.longdouble
 """Values at cell ends are computed in extended precision where the machine has it."""
@@ -110,7 +110,7 @@ def _kinks(graph: Graph, low: float, high: float) -> Array:
             if len(fresh):
                 points, values = _merged(graph, number, points, values, fresh)
             if len(points) > MOST_CELLS:
-                raise CertificateError(f"the circuit has more than {MOST_CELLS} pieces on [{low}, {high}]")
+                raise TooManyPiecesError(f"the circuit has more than {MOST_CELLS} pieces on [{low}, {high}]")
         values.append(_value(node, points, values))
     return points
 

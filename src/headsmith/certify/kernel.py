@@ -26,7 +26,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from headsmith.certify.accounts import Accounts
-from headsmith.certify.approximation import approximate, refuse_inexact_constants
+from headsmith.certify.approximation import approximate
 from headsmith.certify.certificate import Certificate
 from headsmith.certify.local import Local, Reads, sink_errors
 from headsmith.certify.meaning import SourceMeaning, StreamMeaning, output_deviation, read_deviation
@@ -40,7 +40,6 @@ from headsmith.source.ranges import ranges
 from headsmith.source.sensitivity import Flow, pushed
 from headsmith.transformer.gains import gains_of_heads
 from headsmith.transformer.ir import Bank, Layer, Transformer
-
 
 UNKNOWN = 1e150
 """Stands for the error of a gate that has not been computed yet."""
@@ -64,7 +63,6 @@ class _Kernel:
         self.transformer, self.precision = transformer, transformer.precision
         found = ranges(target, box)
         assembly = assemble(target, choices)
-        refuse_inexact_constants(assembly)
         approximation = approximate(target, found, assembly)
         self.approximations = approximation.errors
         self.circuit = assembly.circuit

@@ -66,10 +66,9 @@ def bound_cells(
         _require_series(series, targets, centres)
         difference = divided(series.difference, series.denominator[:, None], monomials)
         table = divided(series.numerator, series.denominator[:, None], monomials)
-        difference_error, slope_error = _errors(head, series, difference, table, monomials)
         slopes = [derivative(table, monomials, i) / scale[i] for i in range(variables)]
         quantities = np.stack([difference, *slopes], axis=2)
-        errors = np.stack([difference_error, *(slope_error / size for size in scale)], axis=2)
+        errors = _errors(head, series, difference, table, monomials) / [1.0, *scale]
         # Everything in the errors is a sum of non-negative products of float64, far fewer than 1e6 roundings deep.
         errors = (errors + ROUNDING * np.sum(np.abs(quantities), axis=-1)) * (1.0 + 1e-9) + 1e-290
         ranges = quantities @ cut.matrix
@@ -102,40 +101,46 @@ def _axis(series: Expansion, difference: Array, by_error: Any, monomials: Frame)
     return np.argmax(np.where(by_error[:, None], series.activity, bend), axis=1)
 
 
-def _errors(head: Scores, series: Expansion, difference: Array, table: Array, monomials: Frame) -> tuple[Array, Array]:
-    """Bounds of |E - its polynomial| and of |dg/dx - its polynomial| for the scaled x: (cells, outputs).
+def _errors(head: Scores, series: Expansion, difference: Array, table: Array, monomials: Frame) -> Array:
+    """Bounds of |E - its polynomial| and of |dg/dx - its polynomial| for each scaled x: (cells, output, quantity).
 
-    With R = N - Q D:  g - Q = R / D, and  g' - Q' = (R' - (g - Q) D') / D. D'/D is a mean of the b_k. In R the degrees
-    i >= M give i |R_i| <= sum_k w_k |v_k| i |b_k|^i / i! + sum_l |Q_l| sum_k w_k (l + (i-l)) |b_k|^(i-l) / (i-l)!, and
-    sum_{n >= m} n b^n / n! = b e_{m-1}(b). The degrees i < M hold rounding and radii only: |R_i| <= sum_l |Q_l| times
-    ROUNDING |D_{i-l}| and the radius, so that i |R_i| splits into l |Q_l| |D_{i-l}| + |Q_l| (i-l) |D_{i-l}| as well.
+    With R = N - Q D:  g - Q = R / D, and  g' - Q' = (R' - (g - Q) D') / D for any partial derivative. D'/D is a mean of
+    the b_k. What R' has of degree M - 1 and more is at most, with sum_{n >= m} n b^n / n! = b e_{m-1}(b),
+
+        sum_k w_k |v_k| b_k' e_{M-1}(b_k) + sum_t |Q_t| sum_k w_k (a_t e_{M-l}(b_k) + b_k' e_{M-l-1}(b_k))
+
+    for the monomials t of degree l, where a_t and b_k' are its power of x and the part of b_k along x. Below the degree
+    M there are only rounding and radii in R: at most ROUNDING |Q_t| |D_u| and |Q_t| radius for t u, and the numerator's.
     """
     order = int(monomials.degree[-1]) + 1
-    tails = _exponential_tails(series.spread, order)
-    weighted = series.weights[..., None] * tails
+    every = np.sum(series.spread, axis=2)
+    weighted = series.weights[..., None] * _exponential_tails(every, order)
     rest = np.sum(weighted, axis=1)[:, order:0:-1]  # column l: sum_k w_k e_{M-l}(b_k)
-    steep = np.sum(weighted * series.spread[..., None], axis=1)[:, order - 1 :: -1]  # sum_k w_k b_k e_{M-l-1}(b_k)
-    sizes = np.abs(head.values)
+    sizes, denominator = np.abs(head.values), by_degree(series.denominator, monomials)
     last = weighted[..., order] @ sizes
-    last_steep = (weighted[..., order - 1] * series.spread) @ sizes
-    powers, sizes_of_d = np.arange(order), by_degree(series.denominator, monomials)
-    blur = (ROUNDING * np.sum(sizes_of_d, axis=1) + series.denominator_radius)[:, None]
-    steep_blur = (ROUNDING * (sizes_of_d @ powers) + order * series.denominator_radius)[:, None]
-    # Jensen: D >= exp(-|sum_k w_k b_k|_1), and the sums are the coefficients of degree 1.
-    least = 1.0 - 1e-9 - sizes_of_d[:, 1] * (1.0 + 1e-12) - series.denominator_radius
+    blur = (ROUNDING * np.sum(denominator, axis=1) + series.denominator_radius)[:, None]
+    # Jensen: D >= exp(-|sum_k w_k b_k|_1), and those sums are the coefficients of degree 1.
+    least = 1.0 - 1e-9 - denominator[:, 1] * (1.0 + 1e-12) - series.denominator_radius
     least = np.where(least > 0.1, least, np.nan)[:, None]
 
-    def remainder(quotient: Array, others: Array | float, radius: Array) -> tuple[Array, Array]:
-        degrees = by_degree(quotient, monomials)
-        total = np.sum(degrees, axis=2)
-        value = last + np.einsum("njl,nl->nj", degrees + others, rest) + radius + total * blur
-        slope = last_steep + np.einsum("njl,nl->nj", degrees + others, rest * powers + steep)
-        return value, slope + order * radius + (degrees @ powers) * blur + total * steep_blur
+    def value(quotient: Array, radius: Array) -> Array:
+        return np.einsum("njl,nl->nj", quotient, rest) + radius + np.sum(quotient, axis=2) * blur
 
-    value, _ = remainder(difference, series.target_size, series.difference_radius)
-    table_value, table_slope = remainder(table, 0.0, series.numerator_radius)
-    mean = np.minimum(np.max(series.spread, axis=1), steep[:, -1] / least[:, 0])[:, None]
-    return value / least + series.target_tail, (table_slope + table_value * mean) / least
+    of_table = by_degree(table, monomials)
+    of_target = np.einsum("njl,nl->nj", series.target_size, rest)
+    error = last + of_target + value(by_degree(difference, monomials), series.difference_radius)
+    table_error = (last + value(of_table, series.numerator_radius)) / least
+    found = [error / least + series.target_tail]
+    for variable in range(series.spread.shape[2]):
+        along = series.spread[..., variable]
+        pulled = np.sum(weighted * along[..., None], axis=1)[:, order - 1 :: -1]  # sum_k w_k b_k' e_{M-l-1}(b_k)
+        pulled_blur = ROUNDING * np.sum(by_degree(series.denominator, monomials, variable), axis=1)
+        slope = (weighted[..., order - 1] * along) @ sizes + np.einsum("njl,nl->nj", of_table, pulled)
+        slope = slope + value(by_degree(table, monomials, variable), order * series.numerator_radius)
+        slope = slope + np.sum(of_table, axis=2) * (pulled_blur + order * series.denominator_radius)[:, None]
+        mean = np.minimum(np.max(along, axis=1), pulled[:, -1] / least[:, 0])[:, None]
+        found.append(slope / least + table_error * mean)
+    return np.stack(found, axis=2)
 
 
 def _exponential_tails(b: Array, order: int) -> Array:

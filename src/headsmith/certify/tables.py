@@ -173,13 +173,19 @@ def _enclose(
     if not (tightness > 1.0 and floor > 0.0):
         raise CertificateError(f"tightness must exceed 1 and floor must be positive, not {tightness} and {floor}")
     rule = _rule(head, tightness, floor)
-    bits = PRECISION_BITS + max(0, int(-log2(floor)) - 64)
-    with series_arithmetic(bits, ORDERS[len(box)]):
+    with series_arithmetic(_bits(head, box, floor), ORDERS[len(box)]):
         known, cells = _explore(rule, head, targets, box, progress)
     if not (np.isfinite(known.low).all() and np.all(known.low <= known.high) and np.isfinite(known.high).all()):
         raise CertificateError(f"no finite bound of the table on {box}")
     low, high = np.nextafter(known.low, -inf), np.nextafter(known.high, inf)
     return Checked(frozen(low[:, 0]), frozen(high[:, 0]), frozen(low[:, 1:]), frozen(high[:, 1:]), cells)
+
+
+def _bits(head: Scores, box: Sequence[tuple[float, float]], floor: float) -> int:
+    """Enough for errors near `floor`, and for slopes on boxes across which the scores hardly change."""
+    changes = np.max(np.abs(head.slopes), axis=0) * [high - low for low, high in box]
+    wanted = -log2(floor) - 64.0, *(-log2(change) for change in changes.tolist() if change > 0.0)
+    return PRECISION_BITS + int(max(0.0, *wanted))
 
 
 def _rule(head: Scores, tightness: float, floor: float) -> Rule:

@@ -9,6 +9,9 @@
                               fragments q of the square on the range of s / y, s = x +- Z; Z a power of two. In a
                               perspective every constant is multiplied by y > 0: relu(y v) = y relu(v)
 
+    Hypotenuse                sqrt(x^2 + y^2): with X = max(|x|, |y|), Y = min(|x|, |y|), the perspective X h(Y / X) of
+                              h(s) = sqrt(1 + s^2) on [0, 1]
+
 The result is a function of the target graph and the choices alone: the proof kernel rebuilds it and never reads a
 circuit from a file.
 """
@@ -25,15 +28,17 @@ import numpy as np
 
 from headsmith.circuits.fragment import Fragment
 from headsmith.core.arrays import Array
-from headsmith.core.errors import TargetError
+from headsmith.core.errors import CertificateError, TargetError
 from headsmith.source.graph import (
     Affine,
     Builder,
     Function,
     Graph,
+    Hypotenuse,
     Input,
     Maximum,
     Minimum,
+    Native,
     Product,
     Quotient,
     Relu,
@@ -156,6 +161,10 @@ class _Assembler:
                 return self._product(number, node)
             case Quotient():
                 return self._quotient(number, node)
+            case Hypotenuse():
+                return self._hypotenuse(number, node)
+            case Native():
+                raise TargetError("a target has no native nodes")
             case _:
                 assert_never(node)
 
@@ -187,7 +196,7 @@ class _Assembler:
 
     def _product(self, number: int, node: Product) -> int:
         parameters = self._choice(number).parameters
-        balance = float(parameters["balance"])
+        balance = _power_of_two(parameters["balance"], "balance")
         left, right = self.places[node.left], self.places[node.right]
         halves = []
         for part, sign in (("plus", 1.0), ("minus", -1.0)):
@@ -199,7 +208,9 @@ class _Assembler:
 
     def _quotient(self, number: int, node: Quotient) -> int:
         parameters = self._choice(number).parameters
-        sign, shift = float(parameters["sign"]), float(parameters["shift"])
+        shift, sign = _power_of_two(parameters["shift"], "shift"), float(parameters["sign"])
+        if sign not in (1.0, -1.0):
+            raise CertificateError(f"the sign of a quotient is {sign!r}; it must be 1 or -1")
         one = np.ones(node.size)
         numerator, denominator = self.places[node.numerator], self.places[node.denominator]
         if sign < 0.0:
@@ -210,6 +221,16 @@ class _Assembler:
             halves.append(self._splice(number, part, fragment_of("square", parameters[part]), shifted, denominator))
         quarter = one * (0.25 / shift)
         return self.builder.affine([(halves[0], quarter), (halves[1], -quarter)], 0.0 * one)
+
+    def _hypotenuse(self, number: int, node: Hypotenuse) -> int:
+        one = np.ones(node.size)
+        sides = []
+        for side in (node.left, node.right):
+            gate = self.builder.relu(self.places[side])
+            sides.append(self.builder.affine([(self.places[side], -one), (gate, 2.0 * one)], 0.0 * one))
+        longer = self._pair(sides[0], sides[1], True)
+        shorter = self._pair(sides[0], sides[1], False)
+        return self._splice(number, "", self._fragment(number), shorter, longer)
 
     def _splice(self, number: int, part: str, fragment: Fragment, argument: int, scale: int | None = None) -> int:
         """Copy the fragment for every component of the argument."""
@@ -234,6 +255,14 @@ class _Assembler:
             first = first or names[place]
         self.splices.append(Splice(number, part, fragment, argument, first, scale))
         return names[fragment.graph.output]
+
+
+def _power_of_two(value: Any, what: str) -> float:
+    """The identities of products and quotients are exact only for positive powers of two."""
+    number = float(value)
+    if not (number > 0.0 and np.isfinite(number) and np.frexp(number)[0] == 0.5 and 1e-100 < number < 1e100):
+        raise CertificateError(f"the {what} of a product or quotient is {number!r}; it must be a power of two")
+    return number
 
 
 def _repeated(weights: Array, copies: int) -> Array:

@@ -185,9 +185,9 @@ def _fragment(
         **own,
     }
     graph = builder.graph(output)
-    # Where cells are coarse the estimate, which is of first order, is poor: but then they are few.
+    # Where cells are coarse the estimate, which is of first order, may fall short.
     if decay.cell > COARSE:
-        error = 1.01 * _measured(name, graph, low, high, decay)
+        error = max(error, 1.03 * _measured(name, graph, low, high, decay))
     return Fragment(name, parameters, graph, low, high, error)
 
 

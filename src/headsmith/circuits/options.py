@@ -8,6 +8,7 @@ from functools import lru_cache, partial
 from headsmith.circuits.circular import circular_proposals
 from headsmith.circuits.exponential import exponential_proposals
 from headsmith.circuits.fragment import Fragment
+from headsmith.circuits.hypotenuse import hypotenuse_proposals
 from headsmith.circuits.logarithm import logarithm_proposals
 from headsmith.circuits.mirror import mirror_proposals
 from headsmith.circuits.plans import composite_proposals
@@ -88,6 +89,8 @@ def _deep(name: str, parameter: float | None, low: float, high: float, error: fl
             return logarithm_proposals(low, high, error) if low > 0.0 else []
         case "sin" | "cos", _:
             return circular_proposals(name, low, high, error)
+        case "hypotenuse", _:
+            return hypotenuse_proposals(error) if low >= 0.0 and high <= 1.0 else []
         case "sigmoid" | "tanh" | "softplus" | "gaussian", _:
             return composite_proposals(name, low, high, error)
     return []

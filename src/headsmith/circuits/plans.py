@@ -12,6 +12,8 @@ from headsmith.circuits.proposal import Proposal
 from headsmith.circuits.radix import radices
 
 DEEPEST = 20
+# Beyond this 1 + e^-|x| is 1 to double precision.
+FLAT = 18.0
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 
@@ -29,7 +31,7 @@ def composite_proposals(name: str, low: float, high: float, error: float) -> lis
 def _sided_plans(name: str, low: float, high: float, error: float, share: float) -> list[Proposal]:
     """sigmoid, tanh and softplus: exp of -|x|, `share` of the error for it, the rest for what follows."""
     both = low < 0.0 < high
-    if not both and min(abs(low), abs(high)) > 300.0:
+    if not both and min(abs(low), abs(high)) > FLAT:
         return []
     speed, gain = (2.0, 2.0) if name == "tanh" else (1.0, 1.0)
     start = 0.0 if both else speed * min(abs(low), abs(high))
@@ -87,7 +89,7 @@ def _decays(start: float, stop: float, allowed: float, tail: float) -> list[Deca
 def _gaussian_plans(low: float, high: float, error: float, share: float) -> list[Proposal]:
     """exp(-y) with `share` of the error, y = x^2 / 2 with the rest; x is cut where the gaussian is below the error."""
     found: list[Proposal] = []
-    if min(abs(low), abs(high)) > 30.0 and not low <= 0.0 <= high:
+    if min(abs(low), abs(high)) > FLAT and not low <= 0.0 <= high:
         return []
     clip = math.sqrt(max(-2.0 * math.log(1.6 * share * error), 0.0)) if error < 0.5 else math.inf
     for limit in (math.inf, clip):

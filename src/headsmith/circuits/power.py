@@ -29,7 +29,7 @@ from headsmith.circuits.ratio import halve_ratio, on_cell, ratio_bubble, sampled
 from headsmith.source.graph import Builder
 
 DEEPEST = 30
-WIDEST = 1e18
+WIDEST = 1e26
 
 
 def power(exponent: float, low: float, high: float, near: float, levels: int, split: tuple[int, ...]) -> Fragment:

@@ -29,10 +29,12 @@ from headsmith.circuits.square import Terms, fold
 from headsmith.core.arrays import Array
 from headsmith.source.graph import Builder
 
+WIDE = 8.0
+
 
 @dataclass(frozen=True)
 class Reflection:
-    """One level: the pair before it, the node that holds r, and the ratio c."""
+    """One level: the pair before it, the node that holds r = max(U / c - V, 0) = V' - V, and the ratio c."""
 
     upper: int
     lower: int
@@ -46,15 +48,27 @@ def pair(builder: Builder, near: float) -> tuple[int, int]:
 
 
 def halve_ratio(builder: Builder, near: float, spread: float, levels: int) -> tuple[int, int, list[Reflection]]:
-    """Fold U / V from [1, exp spread] into [1, exp(spread / 2^levels)]."""
+    """Fold U / V from [1, exp spread] into [1, exp(spread / 2^levels)].
+
+    Over many decades the gates are those of `split_ratio`, active at small ratios: the differences that remain are then
+    of small numbers. Otherwise max(U / c - V, 0), which needs fewer weights.
+    """
     upper, lower = pair(builder, near)
     done = []
     for level in range(1, levels + 1):
         c = math.exp(spread / 2.0**level)
-        gate = builder.relu(scalar(builder, [(upper, 1.0 / c), (lower, -1.0)]))
-        done.append(Reflection(upper, lower, scalar(builder, [(gate, 1.0)]), c))
-        upper = scalar(builder, [(upper, 1.0), (gate, -c)])
-        lower = scalar(builder, [(lower, 1.0), (gate, 1.0)])
+        if spread > WIDE:
+            gate = builder.relu(scalar(builder, [(lower, 1.0), (upper, -1.0 / c)]))
+            after = scalar(builder, [(upper, 1.0 / c), (gate, 1.0)])
+            moved = scalar(builder, [(after, 1.0), (lower, -1.0)])
+            above = scalar(builder, [(lower, c), (gate, -c)])
+        else:
+            gate = builder.relu(scalar(builder, [(upper, 1.0 / c), (lower, -1.0)]))
+            moved = scalar(builder, [(gate, 1.0)])
+            after = scalar(builder, [(lower, 1.0), (gate, 1.0)])
+            above = scalar(builder, [(upper, 1.0), (gate, -c)])
+        done.append(Reflection(upper, lower, moved, c))
+        upper, lower = above, after
     return upper, lower, done
 
 

@@ -1,4 +1,4 @@
-"""Every error that Headsmith raises on purpose. Each message says what happened, where, the numbers, and what to change."""
+"""Every error that Headsmith raises on purpose: each message says what happened, where, the numbers, what to change."""
 
 
 class HeadsmithError(Exception):
@@ -24,6 +24,12 @@ class UnreachableError(HeadsmithError, ValueError):
 
 class CertificateError(HeadsmithError, ValueError):
     """The proof kernel refuses: the weights do not compute the target within any bound it can derive."""
+
+
+class TooManyPiecesError(CertificateError):
+    """A circuit has too many linear pieces to be compared with its function, cell by cell. `target` is the node."""
+
+    target: int = -1
 
 
 class FileFormatError(HeadsmithError, ValueError):

@@ -31,7 +31,7 @@ class Expansion:
     """Float64 coefficients on n cells of D = sum_k w_k e^(b_k . x), N = sum_k w_k v_k e^(b_k . x), and N - f D.
 
     w_k are the softmax weights at the centre, so D = 1 there, and b_k the scaled slopes less a common shift (which
-    cancels in N / D). `weights` and `spread` bound w_k and |b_k|_1 from above; `*_radius` bounds the sum of the errors
+    cancels in N / D). `weights` and `spread` bound w_k and |b_k| from above; `*_radius` bounds the sum of the errors
     of the coefficients beyond their rounding to float64; `target_size` bounds the coefficients of f by degree, and
     `target_tail` what was cut off from f. `activity` estimates how hard each variable is: the one to halve.
     """
@@ -83,7 +83,7 @@ def expand(
     rates = np.array([np.max([found[2] for found in row], axis=0) for row in expanded])
     return Expansion(
         rounded * (1.0 + 1e-12) + 1e-300,
-        np.sum(np.abs(slopes) + margin, axis=2) * (1.0 + 1e-12),
+        np.abs(slopes) + margin,
         *_floats(denominator),
         *_floats(numerator),
         *_floats(difference),

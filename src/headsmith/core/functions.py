@@ -126,6 +126,10 @@ def _table(name: str, *formulas: Callable[[Any], Any], domain: Domain = EVERYWHE
     register(Univariate(name, tuple(map(_plain, formulas)), lambda parameter: domain))
 
 
+def _length(x: Any) -> Any:
+    return np.sqrt(1.0 + x * x)
+
+
 _erf64 = np.vectorize(math.erf, otypes=[np.float64])
 _erfc64 = np.vectorize(math.erfc, otypes=[np.float64])
 _HALF = np.longdouble(1) / np.sqrt(np.longdouble(2))
@@ -226,3 +230,5 @@ _table(
 _table("square", lambda x: x * x, lambda x: 2 * x, lambda x: np.full_like(x, 2.0), np.zeros_like)
 _table("reciprocal", lambda x: 1 / x, lambda x: -1 / x**2, lambda x: 2 / x**3, lambda x: -6 / x**4, domain=NOT_ZERO)
 register(Univariate("power", (_power(0), _power(1), _power(2), _power(3)), _power_domain))
+
+user_function("hypotenuse", lambda x: (1 + x * x).sqrt(), _length)

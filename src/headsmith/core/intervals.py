@@ -68,7 +68,7 @@ def linear_image(weights: Array, interval: Interval) -> Interval:
 
 
 def _kept_at_zero(weights: Array, interval: Interval, found: Interval) -> Interval:
-    """A sum of non-negative products is not negative: undo the outward step there, or stable gates would seem to cross zero."""
+    """A sum of non-negative products is not negative: undo the outward step, or stable gates seem to cross zero."""
     margin = 1e-9 * (found.high - found.low) + 1e-290
     low, high = found.low, found.high
     rows = np.flatnonzero(((low < 0.0) & (low >= -margin)) | ((high > 0.0) & (high <= margin)))
@@ -132,7 +132,7 @@ class Box:
         return Interval(self.low, self.high)
 
     def refuse_outside(self, inputs: Array) -> None:
-        """Raise DomainError naming the first coordinate of `inputs` (..., size) that lies outside, or is not a number."""
+        """Raise DomainError naming the first coordinate of `inputs` (..., size) that lies outside, or is no number."""
         inside = (inputs >= self.low) & (inputs <= self.high)
         if inside.all():
             return

@@ -52,10 +52,13 @@ def multiples(monomials: Frame, factor: tuple[int, int]) -> tuple[Indices, Indic
     return pairs[:, 0], pairs[:, 1]
 
 
-def by_degree(coefficients: Array, monomials: Frame) -> Array:
-    """Sums of absolute coefficients of the same degree: (..., monomials) -> (..., order)."""
+def by_degree(coefficients: Array, monomials: Frame, variable: int | None = None) -> Array:
+    """Sums of absolute coefficients of the same degree, each times its power of `variable`: (..., order)."""
     order = int(monomials.degree[-1]) + 1
-    return np.asarray(np.abs(coefficients) @ (monomials.degree[:, None] == np.arange(order)).astype(np.float64))
+    weights = (monomials.degree[:, None] == np.arange(order)).astype(np.float64)
+    if variable is not None:
+        weights = weights * np.array(monomials.exponents)[:, variable, None]
+    return np.asarray(np.abs(coefficients) @ weights)
 
 
 def divided(numerator: Array, denominator: Array, monomials: Frame) -> Array:

@@ -1,12 +1,13 @@
 """What floating point does to a sum of products, as inequalities that hold in any order of summation.
 
 The standard model of rounding (Higham, Accuracy and Stability of Numerical Algorithms, chapters 2 and 3): with unit
-roundoff u, every operation returns the exact result times (1 + d) with |d| <= u, as long as nothing overflows or underflows. A sum
-of k products, added in any order, with or without fused multiply-add, is off by at most gamma_k times the sum of their absolute
-values, gamma_k = k u / (1 - k u). Underflow adds at most one smallest normal number for each operation (flushing to zero included).
+roundoff u, every operation returns the exact result times (1 + d) with |d| <= u, as long as nothing overflows or
+underflows. A sum of k products, added in any order, with or without fused multiply-add, is off by at most gamma_k times
+the sum of their absolute values, gamma_k = k u / (1 - k u). Underflow adds at most one smallest normal number for each
+operation (flushing to zero included).
 
-The kernel uses these inequalities twice: for the model's own arithmetic, in its dtype, and for the kernel's arithmetic, which is
-numpy in float64: `upper` and `lower` turn a computed figure into a bound.
+The kernel uses these inequalities twice: for the model's own arithmetic, in its dtype, and for the kernel's arithmetic,
+which is numpy in float64: `upper` and `lower` turn a computed figure into a bound.
 """
 
 from dataclasses import dataclass

@@ -25,7 +25,7 @@ from safetensors.numpy import save_file
 
 from headsmith.certify.certificate import PARTS, Certificate
 from headsmith.circuits.assemble import Choice
-from headsmith.core.arrays import Array, frozen
+from headsmith.core.arrays import frozen
 from headsmith.core.errors import FileFormatError, HeadsmithError
 from headsmith.core.intervals import Box
 from headsmith.core.rounding import PRECISIONS
@@ -36,6 +36,7 @@ from headsmith.source.graph import (
     Affine,
     Function,
     Graph,
+    Hypotenuse,
     Input,
     Maximum,
     Minimum,
@@ -52,7 +53,7 @@ FORMAT = "headsmith"
 VERSION = 1
 
 
-BANKS: dict[str, Any] = {bank.kind: bank for bank in (SinkBank, TableBank)}
+BANKS: dict[str, Callable[..., Bank]] = {SinkBank.kind: SinkBank, TableBank.kind: TableBank}
 BANK_ARRAYS = {"sink": ("query_scale", "key_scale"), "table": ("slope", "offset", "values")}
 BANK_NUMBERS = {"sink": ("reference_gain", "position_gain"), "table": ("gain", "keep_gain")}
 
@@ -175,6 +176,8 @@ def _header(contents: Contents, tensors: dict[str, Any]) -> dict[str, Any]:
                     "denominator": item.denominator,
                     "size": item.size,
                 }
+            case Hypotenuse():
+                return {"kind": "hypotenuse", "left": item.left, "right": item.right, "size": item.size}
             case Function():
                 return {
                     "kind": "function",
@@ -252,6 +255,8 @@ def _contents(header: dict[str, Any], tensor: Callable[[str], Any]) -> Contents:
                 return Product(int(item["left"]), int(item["right"]), int(item["size"]))
             case "quotient":
                 return Quotient(int(item["numerator"]), int(item["denominator"]), int(item["size"]))
+            case "hypotenuse":
+                return Hypotenuse(int(item["left"]), int(item["right"]), int(item["size"]))
             case "function":
                 parameter = None if item["parameter"] is None else float(item["parameter"])
                 return Function(str(item["name"]), int(item["argument"]), int(item["size"]), parameter)

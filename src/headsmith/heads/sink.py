@@ -84,7 +84,7 @@ class SinkBank:
 
 
 def feature_count(tokens: int, grid: int = 0) -> int:
-    """The width of queries and keys: slope and reference; for several tokens position bits and offset; for a grid one."""
+    """The width of queries and keys: slope, reference; for several tokens position bits and offset; for a grid one."""
     return (2 if tokens == 1 else 3 + position_bits(tokens)) + (grid > 0)
 
 

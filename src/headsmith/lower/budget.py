@@ -41,9 +41,10 @@ def with_softmax_budget(
     heaviest = [[_heaviest_read(bank) for bank in layer.banks] for layer in transformer.layers]
     heads = [[gains_of_heads(bank, gains, transformer.outputs) for bank in layer.banks] for layer in transformer.layers]
     common = max(gate_constant() * _demand(heads, heaviest) / max(budget, TINY), SMALLEST_SCALE)
-    if not common < transformer.precision.largest**0.9:
+    total = _reach(heads)
+    if not (common < transformer.precision.largest**0.9 and math.isfinite(total)):
         raise CertificateError(f"the gates would need scales of {common:.3g}, beyond {transformer.dtype}")
-    reach = math.log(max(2.0 * transformer.tokens * _reach(heads) / max(leak, TINY), 2.0))
+    reach = math.log(max(2.0 * transformer.tokens * total / max(leak, TINY), 2.0))
     position, reference = _gains(transformer, reach)
     layers = []
     for layer, weights in zip(transformer.layers, heaviest, strict=True):

@@ -14,11 +14,11 @@ from headsmith.circuits.assemble import Choice
 from headsmith.circuits.options import options
 from headsmith.circuits.radix import cells_of, radices
 from headsmith.core.intervals import Interval
-from headsmith.source.graph import Function, Graph, Product, Quotient
+from headsmith.source.graph import Function, Graph, Hypotenuse, Product, Quotient
 
-Approximated = Function | Product | Quotient
+Approximated = Function | Product | Quotient | Hypotenuse
 
-MARGIN = 0.99
+MARGIN = 0.994
 """The proof of a fragment is a little looser than its estimate: ask the catalogue for that much less."""
 
 
@@ -41,6 +41,14 @@ def candidates(
             argument = found[node.argument]
             low, high = float(argument.low.min()), float(argument.high.max())
             return _functions(node.name, node.parameter, low, high, _floor(error), max_depth, node.size)
+        case Hypotenuse():
+            # Three gates besides: two absolute values and one comparison, which take two layers.
+            largest = max(float(found[side].magnitude.max()) for side in (node.left, node.right)) or 1.0
+            depth = None if max_depth is None else max_depth - 2
+            inner = _functions("hypotenuse", None, 0.0, 1.0, _floor(error / largest), depth, node.size)
+            return [
+                Option(each.choice, each.gates + 3 * node.size, each.depth + 2, each.error * largest) for each in inner
+            ]
         case Product():
             return _products(found[node.left], found[node.right], error, max_depth, node.size)
         case Quotient():

@@ -26,9 +26,11 @@ from headsmith.source.graph import (
     Affine,
     Function,
     Graph,
+    Hypotenuse,
     Input,
     Maximum,
     Minimum,
+    Native,
     Product,
     Quotient,
     Relu,
@@ -54,28 +56,34 @@ class Plan:
         return sum(option.gates for option in self.options.values())
 
 
-def choose(target: Graph, found: Sequence[Interval], budget: float, max_layers: int | None = None) -> Plan:
-    """Choose a circuit for every non-linear node, with estimated total error at most `budget` at every output."""
-    return _Chooser(target, found, budget, max_layers).plan()
+class Chooser:
+    """Chooses circuits for one target, for one budget after another."""
 
-
-class _Chooser:
-    def __init__(self, target: Graph, found: Sequence[Interval], budget: float, max_layers: int | None) -> None:
-        self.target, self.found, self.budget, self.max_layers = target, found, budget, max_layers
+    def __init__(self, target: Graph, found: Sequence[Interval], max_layers: int | None = None) -> None:
+        self.target, self.found, self.max_layers = target, found, max_layers
         self.order = needed(target, target.output)
         gains = target_gains(target, found)
-        self.nodes = [
-            number for number in self.order if isinstance(target.nodes[number], Function | Product | Quotient)
-        ]
+        self.nodes = [n for n in self.order if isinstance(target.nodes[n], Approximated)]
         self.gains = {number: gains[number].sum(axis=0) for number in self.nodes}
+        self.excluded: dict[int, set[str]] = {number: set() for number in self.nodes}
+        self.budget = 0.0
+        self.last: Plan | None = None
 
-    def plan(self) -> Plan:
+    def choose(self, budget: float) -> Plan:
+        """A circuit for every non-linear node, with estimated total error at most `budget` at every output."""
+        self.budget = budget
         caps = dict.fromkeys(self.nodes, self.max_layers)
         picked = self._pick(caps)
         while self.max_layers is not None and self._depth(picked) > self.max_layers:
             caps = self._lower_caps(caps, picked)
             picked = self._pick(caps)
-        return Plan(picked)
+        self.last = Plan(picked)
+        return self.last
+
+    def exclude(self, number: int) -> None:
+        """Never again choose the family that was chosen last for this node."""
+        assert self.last is not None
+        self.excluded[number].add(self.last.options[number].choice.family)
 
     def _pick(self, caps: Mapping[int, int | None]) -> dict[int, Option]:
         share = self.budget / max(len(self.nodes), 1)
@@ -112,6 +120,7 @@ class _Chooser:
     def _cheapest(self, number: int, allowed: float, cap: int | None) -> Option:
         node = self._approximated(number)
         found = candidates(self.target, node, self.found, allowed, cap)
+        found = [option for option in found if option.choice.family not in self.excluded[number]]
         if not found:
             what = describe(self.target, number)
             limit = "" if cap is None else f" and {cap} layers"
@@ -125,7 +134,7 @@ class _Chooser:
 
     def _approximated(self, number: int) -> Approximated:
         node = self.target.nodes[number]
-        assert isinstance(node, Function | Product | Quotient)
+        assert isinstance(node, Approximated)
         return node
 
     def _levels(self, picked: Mapping[int, Option]) -> dict[int, int]:
@@ -138,9 +147,9 @@ class _Chooser:
                     levels[number] = below + 1
                 case Maximum() | Minimum():
                     levels[number] = below + math.ceil(math.log2(len(node.arguments)))
-                case Function() | Product() | Quotient():
+                case Function() | Product() | Quotient() | Hypotenuse():
                     levels[number] = below + picked[number].depth
-                case Input() | Affine():
+                case Input() | Affine() | Native():
                     levels[number] = below
         return levels
 
@@ -180,7 +189,7 @@ def target_gains(target: Graph, found: Sequence[Interval]) -> dict[int, Array]:
                 for term in node.terms:
                     weights = np.abs(term.weights)
                     gains[term.node] += weights[:, None] * gain if term.diagonal else weights.T @ gain
-            case Relu() | Maximum() | Minimum():
+            case Relu() | Maximum() | Minimum() | Hypotenuse():
                 for argument in arguments(node):
                     gains[argument] += gain
             case Function():

@@ -17,17 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.core.arrays import Array, frozen
+from headsmith.core.arrays import Array
 from headsmith.core.functions import FUNCTIONS
 from headsmith.core.rounding import FLOAT64, Precision
 from headsmith.lower.fit_points import cell_edges, points_of, with_ones
-from headsmith.lower.fit_search import grids, search
-from headsmith.lower.fit_solve import Head, Problem, problem_of, project, softmax_weights
+from headsmith.lower.fit_search import Search, grids, search
+from headsmith.lower.fit_solve import Head, Problem, descend, level, problem_of, project, softmax_weights
 
 ROUNDINGS = 30.0
-ROUNDING_SHARE = 0.1
+TYPICAL_SCORE=20.
+ROUNDING_SHARE = 0.2
 MARGIN = 0.97
-RIDGE = 0.3
+RIDGE = 1.0
 MILD_VALUES = 100.0
 
 Evaluate = Callable[[Any], Any]  # points -> (points, functions), in the floating point of the points
@@ -88,14 +89,14 @@ def fit_evaluated(
     if not np.all(np.isfinite(sampled)):
         return None
     stretch = 1.0 + 2.0 * abs(middle) / half
-    room = ROUNDING_SHARE / precision.unit_roundoff / ROUNDINGS
+    room = ROUNDING_SHARE / precision.unit_roundoff / (ROUNDINGS+TYPICAL_SCORE)
     cap = min(room, largest_value / np.max(errors))
     mild = max(1.0, cap / (MILD_VALUES * np.max(np.abs(sampled))))
     ridges = [RIDGE / cap * mild**power for power in (1.0, 0.5, 0.0)]
     if mild == 1.0: ridges = ridges[:1]
     tables = {}
     def problems(tokens: int, ridge: float) -> Problem:
-        count = max(96, 8 * tokens)
+        count = max(96, 12 * tokens, 8*len(edges))
         if count not in tables:
             places = points_of(edges, count)
             tables[count] = with_ones(places), targets(places)
@@ -107,13 +108,21 @@ def fit_evaluated(
             largest = np.max(np.abs(head.values), axis=0)
             rounding = precision.unit_roundoff * (ROUNDINGS + score) * np.max(largest)
             return bool(rounding <= ROUNDING_SHARE and head.worst + rounding <= goal and np.all(largest * errors <= largest_value))
-        head = search(problems, ridges, accept, max_tokens, grids)
+        head = search(Search(problems, tuple(ridges), accept, grids, max_tokens))
         if head is None:
             return None
         found = _fit_of(head, middle, half, errors)
         dense = np.clip(middle + half * points_of(edges, 2001).astype(np.longdouble), low, high)
         found, ok = _measured(found, dense, evaluate, errors)
         if ok: return found
+        print("failed dense",found.error/errors,head.worst)
+        count=4*max(96,12*len(head.keys))
+        places=points_of(edges,count); pr=problem_of(with_ones(places),targets(places),ridges[0])
+        head=level(pr,descend(pr,project(pr,head.keys),100,accept),accept)
+        found = _fit_of(head, middle, half, errors)
+        found, ok = _measured(found, dense, evaluate, errors)
+        if ok: return found
+        print("failed dense again",found.error/errors,head.worst)
     return None
 
 def _fit_of(head, middle, half, errors):

@@ -11,74 +11,72 @@ than adding them to one that is not, so the search grows in strides and comes ba
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.lower.fit_solve import Head, Problem, descend, level, project
 
-SLOPES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-CURVES = (0.5, 2.0, 8.0, 32.0)
+REACHES = (1.2, 1.6, 2.5, 5.0, 15.0, 50.0)
+SHARPNESSES = (0.02, 0.07, 0.2, 0.6, 2.0)
 MIRROR = np.array([-1.0, 1.0])
 DISTANCES = (2e-4, 2e-3, 2e-2, 2e-1)
 # How many heads go on, for how many projections, unless their cost is beyond hope.
 STAGES = ((8, 10, math.inf), (3, 30, 1e12), (2, 60, 1e7), (1, 100, 1e5))
 
 Accept = Callable[[Head], bool]
-Problems = Callable[[int, float], Problem]  # of the number of tokens and the ridge
-Starts = Callable[[int], Iterator[Array]]
 
 
-def search(
-    problems: Problems, ridges: Sequence[float], accept: Accept, max_tokens: int, starts: Starts
-) -> Head | None:
-    """The acceptable head with the fewest tokens that is found, or None.
+@dataclass(frozen=True)
+class Search:
+    """What a search needs to know: the sampled problem, what counts as found, where to start."""
 
-    Ridges come strongest first: large values are spent only where they save a token.
-    """
-    head: Head | None = None
-    for ridge in ridges:
-        if head is None:
-            head = grown(problems, ridge, accept, max_tokens, starts)
-        near: list[Head] = []
-        fewer = _strides(head)
-        while head is not None and fewer:
-            tokens = len(head.keys) - fewer.pop(0)
-            near = shrunk(problems(tokens, ridge), head, tokens, near, accept, starts)
-            if accept(near[0]):
-                head, near = near[0], []
-                fewer = _strides(head)
+    problems: Callable[[int, float], Problem]  # of the number of tokens and the ridge
+    ridges: tuple[float, ...]  # strongest first: large values are spent only where they save a token
+    accept: Accept
+    starts: Callable[[int], Iterator[Array]]
+    max_tokens: int
+
+
+def search(task: Search) -> Head | None:
+    """The acceptable head with the fewest tokens that is found, or None."""
+    head = grown(task)
+    if head is None:
+        return None
+    strides = _strides(head)
+    while strides:
+        smaller = shrunk(task, head, len(head.keys) - strides.pop(0))
+        if task.accept(smaller):
+            head, strides = smaller, _strides(smaller)
     return head
 
 
-def _strides(head: Head | None) -> list[int]:
+def _strides(head: Head) -> list[int]:
     """How many tokens to try to remove at once: many at first, then one; or two, where an even denominator helps."""
-    if head is None:
-        return []
     tokens = len(head.keys)
-    many = [stride for stride in (tokens // 5, tokens // 10, 1) if stride >= 1]
-    pair = [2] if _symmetric(head.keys) else []
-    return [stride for stride in dict.fromkeys(many + pair) if stride < tokens]
+    strides = [tokens // 5, tokens // 10, 1] + ([2] if _symmetric(head.keys) else [])
+    return [stride for stride in dict.fromkeys(strides) if 1 <= stride < tokens]
 
 
-def grown(problems: Problems, ridge: float, accept: Accept, max_tokens: int, starts: Starts) -> Head | None:
+def grown(task: Search) -> Head | None:
     """The first acceptable head, with more and more tokens."""
     pool: list[Head] = []
     tokens = 1
     while True:
-        problem = problems(tokens, ridge)
-        heads = best_of(problem, starts(tokens), 4)
+        problem = task.problems(tokens, task.ridges[0])
+        heads = best_of(problem, task.starts(tokens), 4)
         for smaller in pool[:2]:
             heads += stepwise(problem, smaller.keys, tokens, additions, 2)
             heads += stepwise(problem, smaller.keys, tokens, mirrored_additions, 2)
-        previous, pool = pool, tournament(problem, heads, accept)
+        previous, pool = pool, attempt(task, heads)
         if VERBOSE: print("   ",tokens,[f"{h.cost**.5:.2e}" for h in pool],f"{pool[0].worst:.2e} V {np.abs(pool[0].values).max():.1e}")
-        if accept(pool[0]):
+        if task.accept(pool[0]):
             return pool[0]
-        if tokens == max_tokens or (tokens >= 24 and _beyond_reach(previous[0], pool[0], max_tokens)):
+        if tokens == task.max_tokens or (tokens >= 24 and _beyond_reach(previous[0], pool[0], task.max_tokens)):
             return None
-        tokens = min(tokens + max(1, tokens // 3), max_tokens)
+        tokens = min(tokens + max(1, tokens // 3), task.max_tokens)
 
 VERBOSE=False
 def _beyond_reach(smaller: Head, larger: Head, max_tokens: int) -> bool:
@@ -87,22 +85,31 @@ def _beyond_reach(smaller: Head, larger: Head, max_tokens: int) -> bool:
     return math.log(max(larger.worst, 1.0)) > 3.0 * gained * (max_tokens - len(larger.keys))
 
 
-def shrunk(
-    problem: Problem, head: Head, tokens: int, near: Iterable[Head], accept: Accept, starts: Starts
-) -> list[Head]:
-    """Heads with so many tokens, best first: from a larger one, from near misses, from grids; then shaken."""
+def shrunk(task: Search, head: Head, tokens: int) -> Head:
+    """The best head with so many tokens, fewer than `head` has: from it, from grids; then shaken."""
+    problem = task.problems(tokens, task.ridges[0])
     fuller = descend(problem, project(problem, head.keys), 100)
-    heads = stepwise(problem, fuller.keys, tokens, removals, 4) + best_of(problem, starts(tokens), 2)
-    if _symmetric(fuller.keys):
-        heads += stepwise(problem, fuller.keys, tokens, mirrored_removals, 2)
-    heads += [project(problem, other.keys) for other in near if len(other.keys) == tokens]
-    heads = tournament(problem, heads, accept)
+    heads = stepwise(problem, fuller.keys, tokens, removals, 4) + best_of(problem, task.starts(tokens), 2)
+    heads += stepwise(problem, fuller.keys, tokens, mirrored_removals, 2)
+    heads = attempt(task, heads)
     if VERBOSE: print("   shrink",tokens,[f"{h.cost**.5:.2e}" for h in heads],f"{heads[0].worst:.2e} V {np.abs(heads[0].values).max():.1e}")
-    if not accept(heads[0]) and heads[0].worst < 30.0:
-        again = tournament(problem, [project(problem, keys) for keys in shaken(heads[0].keys)], accept)
-        heads = sorted(heads + again, key=lambda head: (not accept(head), head.cost))
+    if not task.accept(heads[0]) and heads[0].worst < 30.0:
+        heads = attempt(task, [project(problem, keys) for keys in shaken(heads[0].keys)])
         if VERBOSE: print("   shaken",tokens,[f"{h.cost**.5:.2e}" for h in heads],f"{heads[0].worst:.2e} V {np.abs(heads[0].values).max():.1e}")
-    return heads[:2]
+    return heads[0]
+
+
+def attempt(task: Search, heads: list[Head]) -> list[Head]:
+    """Polish heads of one size, under weaker and weaker ridges for as long as the ridge is a good part of the cost."""
+    heads = tournament(task.problems(len(heads[0].keys), task.ridges[0]), heads, task.accept)
+    near = heads
+    for ridge in task.ridges[1:]:
+        if task.accept(near[0]) or near[0].strain < 0.1 * near[0].cost:
+            break
+        problem = task.problems(len(heads[0].keys), ridge)
+        near = tournament(problem, [project(problem, head.keys) for head in near], task.accept)
+        if VERBOSE: print("       ridge",len(heads[0].keys),f"{near[0].cost**.5:.1e} {near[0].worst:.1e} {near[0].strain/near[0].cost:.1e}")
+    return near if task.accept(near[0]) else heads
 
 
 def tournament(problem: Problem, heads: list[Head], accept: Accept) -> list[Head]:
@@ -111,6 +118,7 @@ def tournament(problem: Problem, heads: list[Head], accept: Accept) -> list[Head
         heads = sorted(heads, key=_cost)[: max(survivors, 2)]
         for place, head in enumerate(heads[:survivors]):
             if head.cost < hopeless:
+                evaluations = math.ceil(evaluations * min(1.0, 20.0 / len(head.keys)))
                 heads[place] = descend(problem, head, evaluations, accept)
                 if accept(heads[place]):
                     return [heads[place]]
@@ -138,10 +146,11 @@ def grids(tokens: int) -> Iterator[Array]:
         yield np.zeros((1, 2))
         return
     even = np.linspace(-1.0, 1.0, tokens)
-    for slope in SLOPES:
-        for curve in CURVES:
-            if curve <= 4.0 * slope:
-                yield np.stack([slope * even, -curve * even**2], axis=1)
+    spacing = 2.0 / (tokens - 1)
+    for reach in REACHES:
+        for sharpness in SHARPNESSES:
+            slope, curve = 2.0 * sharpness / (reach * spacing**2), sharpness / spacing**2
+            yield np.stack([slope * even, -curve * even**2], axis=1)
     for distance in DISTANCES:
         for kappa in (1.0, 4.0):
             nodes = np.exp(np.linspace(math.log(distance / 4.0), math.log(8.0), tokens))
@@ -200,7 +209,7 @@ def _new_tokens(keys: Array) -> Iterator[Array]:
     if tokens == 1:
         yield keys[0] + np.eye(columns)[0]
         return
-    distance = np.sum((keys[:, None, :-1] - keys[None, :, :-1]) ** 2, axis=2) + 1e300 * np.eye(tokens)
+    distance = _distances(keys)
     for one in range(tokens):
         for other in np.argsort(distance[one], kind="stable")[: 2 * (columns - 1)]:
             for share, less in ((0.4, 0.0), (0.4, 3.0), (-0.7, 0.0), (-0.7, 3.0)):
@@ -214,7 +223,16 @@ def removals(keys: Array) -> Iterator[Array]:
 
 
 def shaken(keys: Array) -> Iterator[Array]:
-    """The keys, moved a little and at random (the same random numbers every time)."""
+    """The keys, moved by parts of their distances and at random (the same random numbers every time)."""
     random = np.random.default_rng(0)
-    for size in (0.03, 0.03, 0.1, 0.1, 0.2, 0.2):
-        yield keys + size * np.ptp(keys, axis=0) * random.standard_normal(keys.shape)
+    gaps = np.sqrt(np.min(_distances(keys), axis=1))
+    for size in (0.1, 0.1, 0.3, 0.3, 0.6, 0.6):
+        moves = size * random.standard_normal(keys.shape)
+        moves[:, :-1] *= gaps[:, None]
+        yield keys + moves
+
+
+def _distances(keys: Array) -> Array:
+    """Squares of the distances between tokens; a token is far from itself."""
+    slopes = keys[:, :-1]
+    return np.asarray(np.sum((slopes[:, None] - slopes) ** 2, axis=2) + 1e300 * np.eye(len(keys)))

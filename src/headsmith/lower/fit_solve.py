@@ -19,6 +19,7 @@ import numpy as np
 from headsmith.core.arrays import Array
 
 LARGEST_KEY = 1e5
+FIRST,UP,DOWN=1e-4,4.,4.
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,12 @@ class Head:
     @property
     def cost(self) -> float:
         return float(np.vdot(self.rest, self.rest))
+
+    @property
+    def strain(self) -> float:
+        """The part of the cost that is the ridge."""
+        ridged = self.rest[len(self.misfit) :]
+        return float(np.vdot(ridged, ridged))
 
     @property
     def worst(self) -> float:
@@ -112,7 +119,7 @@ def descend(problem: Problem, head: Head, evaluations: int, stop: Stop = lambda 
     The valleys are narrow and curved. The second-order correction along the step follows them; a step whose
     correction is not small against it is shortened before it is tried.
     """
-    damping, used, history = 1e-2, 0, [head.cost]
+    damping, used, history = FIRST, 0, [head.cost]
     while used < evaluations and not stop(head):
         slope = slopes(problem, head)
         scale = np.sqrt(np.einsum("ij,ij->j", slope, slope))
@@ -134,10 +141,10 @@ def descend(problem: Problem, head: Head, evaluations: int, stop: Stop = lambda 
                 if candidate.cost < head.cost and np.max(np.abs(candidate.keys)) < LARGEST_KEY:
                     better = candidate
                     break
-            damping *= 4.0
+            damping *= UP
         if better is None:
             return head
-        head, damping = better, max(damping / 4.0, 1e-14)
+        head, damping = better, max(damping / DOWN, 1e-14)
         history.append(head.cost)
         if len(history) > 8 and history[-1] > 0.98 * history[-9]:
             return head

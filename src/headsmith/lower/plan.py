@@ -13,14 +13,11 @@ import numpy as np
 
 from headsmith.certify.approximation import approximate
 from headsmith.circuits.assemble import Choice, assemble
-from headsmith.core.errors import UnreachableError
+from headsmith.core.errors import TooManyPiecesError, UnreachableError
 from headsmith.core.intervals import Interval
-from headsmith.lower.choose import choose
+from headsmith.lower.choose import Chooser
 from headsmith.source.graph import Graph
 from headsmith.source.sensitivity import Flow, pushed, slopes_on
-
-LARGEST_SHARE = 0.98
-"""The approximation part may take this much of the error; softmax scales are free of gates and live on the rest."""
 
 ROUNDS = 8
 
@@ -38,15 +35,23 @@ class Planned:
     gates: int
 
 
-def plan(target: Graph, found: Sequence[Interval], error: float, max_layers: int | None = None) -> Planned:
-    """Choose circuits so that the proven approximation part is at most LARGEST_SHARE of `error`."""
-    limit = LARGEST_SHARE * error
-    budget, best = 0.97 * error, None
+def plan(
+    target: Graph, found: Sequence[Interval], error: float, share: float, max_layers: int | None = None
+) -> Planned:
+    """Choose circuits so that the proven approximation part is at most `share` of `error`.
+
+    Softmax scales cost no gates, so they can live on little: a share near one gives the fewest gates.
+    """
+    limit = share * error
+    budget, best = 0.998 * limit, None
     fits, exceeds = 0.0, np.inf
     seen: set[str] = set()
+    chooser = Chooser(target, found, max_layers)
     for _ in range(ROUNDS):
-        chosen = choose(target, found, budget, max_layers)
-        planned = _prove(target, found, chosen.choices)
+        chosen = chooser.choose(budget)
+        planned = _prove(target, found, chosen.choices, chooser)
+        if planned is None:
+            continue
         if planned.approximation <= limit:
             fits = max(fits, budget)
             best = planned if best is None or planned.gates < best.gates else best
@@ -57,24 +62,31 @@ def plan(target: Graph, found: Sequence[Interval], error: float, max_layers: int
             break
         seen.add(key)
         # Aim just below the limit, from either side, and stay between what fitted and what did not.
-        budget *= 0.97 * limit / planned.approximation
+        budget *= 0.995 * limit / planned.approximation
         if not fits < budget < exceeds:
             if np.isinf(exceeds):
                 break
             budget = float(np.sqrt(fits * exceeds)) if fits > 0.0 else 0.8 * exceeds
     if best is None:
         raise UnreachableError(
-            f"error {error:.3g} cannot be met: the circuits found prove only {planned.approximation:.3g}",
+            f"error {error:.3g} cannot be met: no circuits were found whose proven error is as small",
             part="approximation",
-            smallest=1.1 * planned.approximation,
+            smallest=float("inf"),
         )
     return best
 
 
-def _prove(target: Graph, found: Sequence[Interval], choices: Mapping[int, Choice]) -> Planned:
+def _prove(
+    target: Graph, found: Sequence[Interval], choices: Mapping[int, Choice], chooser: Chooser
+) -> Planned | None:
+    """What the choices really cost; None if a circuit has too many pieces to prove, which rules its family out there."""
     assembly = assemble(target, choices)
     circuit = assembly.circuit
-    approximation = approximate(target, found, assembly)
+    try:
+        approximation = approximate(target, found, assembly)
+    except TooManyPiecesError as refusal:
+        chooser.exclude(refusal.target)
+        return None
     gains = Flow(circuit, slopes_on(circuit, approximation.ranges)).gains()
     sides = np.zeros((2, target.nodes[target.output].size))
     for number, error in approximation.errors.items():

@@ -1,4 +1,8 @@
-"""The attention pattern of one input, head by head, with names that lead back to the target."""
+"""Where the heads look, head by head, with names that lead back to the target.
+
+one data token          a row for each head: where the token looks, along a line through the domain
+several                 a square for each head: who looks at whom, in one random sequence
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,14 @@ from headsmith.heads.sink import SinkBank
 from headsmith.run.numpy_runner import patterns
 from headsmith.transformer.ir import Bank
 
-ROWS = 28
+ROWS = 64
 """How many heads are shown when there is one data token."""
+
+LABELS = 24
+"""Up to this many rows each is named; beyond, only the first of a layer is."""
+
+PLACES = 161
+"""How many inputs along that line are shown; fewer where there are many heads."""
 
 PANELS = 6
 """How many heads are shown when there are several."""
@@ -33,29 +43,75 @@ class HeadPattern:
     weights: Array
 
 
+@dataclass(frozen=True, eq=False)
+class HeadPath:
+    """Where the data token looks through one head, input by input: 0 is the first reference token, 1 the token
+    itself."""
+
+    layer: int
+    head: int
+    gate: str
+    places: Array
+
+
 def draw_attention(figure: Any, compiled: Compiled, random: np.random.Generator) -> None:
-    """Draw the pattern of a random input (a random sequence, if the model takes several tokens)."""
+    """Draw where heads look: along a line through the domain, or, with several tokens, in a random sequence."""
     tokens = min(compiled.transformer.tokens, SEQUENCE)
     box = compiled.box
-    inputs = np.clip(random.uniform(box.low, box.high, (tokens, box.size)), box.low, box.high)
     if not compiled.transformer.layers:
         axes = figure.subplots()
         axes.set_axis_off()
         axes.text(0.5, 0.5, "no heads:\nthe target is affine on this domain", ha="center", va="center", fontsize=12)
     elif tokens == 1:
-        _draw_single(figure, head_patterns(compiled, inputs, ROWS), compiled.bill.heads)
+        _draw_paths(figure, compiled, head_paths(compiled, _path(compiled), ROWS))
     else:
+        inputs = np.clip(random.uniform(box.low, box.high, (tokens, box.size)), box.low, box.high)
         _draw_sequence(figure, head_patterns(compiled, inputs, PANELS), compiled.bill.heads)
 
 
 def head_patterns(compiled: Compiled, inputs: Array, most: int) -> list[HeadPattern]:
     """The patterns of at most `most` heads on `inputs` (tokens, inputs), spread evenly over all heads of all layers."""
-    found = []
-    for pattern, layer in zip(patterns(compiled.transformer, inputs), compiled.transformer.layers, strict=True):
-        names = [name for bank in layer.banks for name in _names(bank)]
-        found += [HeadPattern(pattern.layer, h, names[h], weights) for h, weights in enumerate(pattern.weights)]
-    chosen = np.unique(np.linspace(0, len(found) - 1, min(most, len(found))).round().astype(int))
-    return [found[index] for index in chosen]
+    found = [
+        HeadPattern(pattern.layer, head, name, weights)
+        for pattern, names in zip(patterns(compiled.transformer, inputs), _all_names(compiled), strict=True)
+        for head, (name, weights) in enumerate(zip(names, pattern.weights, strict=True))
+    ]
+    return [found[index] for index in _spread(len(found), most)]
+
+
+def head_paths(compiled: Compiled, points: Array, most: int) -> list[HeadPath]:
+    """Where the data token of each of `points` (points, inputs) looks, for at most `most` heads of all layers."""
+    labels = [
+        (layer, head, name) for layer, names in enumerate(_all_names(compiled)) for head, name in enumerate(names)
+    ]
+    chosen = _spread(len(labels), most)
+    looks = []
+    for point in points:
+        weights = np.concatenate([layer.weights[:, -1] for layer in patterns(compiled.transformer, point[None])])
+        looks.append(weights[chosen] @ np.linspace(0.0, 1.0, weights.shape[1]))
+    return [HeadPath(*labels[index], places) for index, places in zip(chosen, np.array(looks).T, strict=True)]
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """At most `most` of `count` places, evenly spread."""
+    return [int(place) for place in np.unique(np.linspace(0, count - 1, min(most, count)).round())]
+
+
+def _path(compiled: Compiled) -> Array:
+    """Inputs along a line through the box: from near its lowest to near its highest corner, for several inputs.
+
+    The diagonal itself would be special: there x = y, and half the gates of x * y stand still.
+    """
+    count = PLACES if compiled.bill.heads <= 500 else 31
+    low, high = compiled.box.low, compiled.box.high
+    share = 0.3 * (0.618 * np.arange(compiled.box.size) % 1.0)
+    width = high - low
+    return np.asarray(np.clip(np.linspace(low + share * width, high - share[::-1] * width, count), low, high))
+
+
+def _all_names(compiled: Compiled) -> list[list[str]]:
+    """What the heads compute, layer by layer."""
+    return [[name for bank in layer.banks for name in _names(bank)] for layer in compiled.transformer.layers]
 
 
 def _names(bank: Bank) -> list[str]:
@@ -65,25 +121,34 @@ def _names(bank: Bank) -> list[str]:
     return [bank.kind] * bank.heads
 
 
-def _draw_single(figure: Any, shown: list[HeadPattern], heads: int) -> None:
-    """One data token: a row for each head, how it divides its attention between the reference token and itself."""
+def _draw_paths(figure: Any, compiled: Compiled, shown: list[HeadPath]) -> None:
+    """One data token: a row for each head, light where it looks at the reference token, dark where at itself."""
     axes = figure.subplots()
-    weights = np.array([pattern.weights[1] for pattern in shown])
-    image = axes.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
-    axes.set_xticks([0, 1], ["reference token\n(gate closed)", "the token itself\n(gate open)"])
-    axes.set_yticks(range(len(shown)), [f"layer {p.layer}  head {p.head}" for p in shown], fontsize=8)
-    for row, pattern in enumerate(shown):
-        for column, weight in enumerate(pattern.weights[1]):
-            colour = "white" if weight > 0.5 else "black"
-            axes.text(column, row, f"{weight:.3f}", ha="center", va="center", fontsize=7, color=colour)
-        if row and pattern.layer != shown[row - 1].layer:
-            axes.axhline(row - 0.5, color="black", linewidth=0.8)
-    gates = axes.secondary_yaxis("right")
-    gates.set_yticks(range(len(shown)), [pattern.gate for pattern in shown], fontsize=8)
-    gates.tick_params(length=0)
+    box, heads = compiled.box, compiled.bill.heads
+    ends = (float(box.low[0]), float(box.high[0])) if box.size == 1 and box.low[0] < box.high[0] else (0.0, 1.0)
+    image = axes.imshow(
+        np.array([path.places for path in shown]),
+        extent=(*ends, len(shown) - 0.5, -0.5),
+        cmap="Blues",
+        vmin=0.0,
+        vmax=1.0,
+        aspect="auto",
+        interpolation="nearest",
+    )
+    first = [row for row in range(len(shown)) if not row or shown[row].layer != shown[row - 1].layer]
+    for row in first[1:]:
+        axes.axhline(row - 0.5, color="white", linewidth=1.6)
+        axes.axhline(row - 0.5, color="black", linewidth=0.5)
+    if len(shown) <= LABELS:
+        axes.set_yticks(range(len(shown)), [f"layer {path.layer}  {path.gate}" for path in shown], fontsize=8)
+    else:
+        named = first[:: -(-len(first) // LABELS)]
+        axes.set_yticks(named, [f"layer {shown[row].layer}" for row in named], fontsize=8)
+    axes.set_xlabel(box.names[0] if box.size == 1 else "place on a line from a low to a high corner of the domain")
     which = f"all {heads} heads" if heads == len(shown) else f"{len(shown)} of {heads} heads"
-    axes.set_title(f"attention of the data token, one random input, {which}")
-    figure.colorbar(image, ax=axes, label="attention weight", shrink=0.6)
+    axes.set_title(f"where the data token looks, {which}")
+    bar = figure.colorbar(image, ax=axes, shrink=0.6, ticks=[0.0, 1.0])
+    bar.ax.set_yticklabels(["reference\n(gate closed)", "itself\n(gate open)"], fontsize=8)
 
 
 def _draw_sequence(figure: Any, shown: list[HeadPattern], heads: int) -> None:

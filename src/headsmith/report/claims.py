@@ -18,7 +18,7 @@ from typing import Any
 
 from headsmith.core.errors import HeadsmithError
 
-ROWS_IN = ("headsmith.report.recipe_claims",)
+ROWS_IN = ("headsmith.report.recipe_claims", "headsmith.report.formula_claims")
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,15 @@
-"""What the command line reads and writes: weights from .npz files, domains, tables of inputs and outputs."""
+"""What the command line reads and writes: formulas, weights from .npz files, domains, tables of inputs and outputs."""
 
 from __future__ import annotations
 
 import csv
 import math
 import os
+import re
 import sys
 import tempfile
 import zipfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -17,15 +17,25 @@ import numpy as np
 from headsmith.compile import Compiled
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, TargetError
+from headsmith.source.formula import parse
 from headsmith.source.network import Network
 
+_FILE = re.compile(r"[\w./\\~-]+\.[A-Za-z]{2,}\w*")
+"""What is rather a file's name than a formula."""
 
-def read_target(text: str) -> Network:
-    """The target that a command names: a file of weights, by its ending."""
-    match Path(text).suffix.lower():
-        case ".npz":
-            return read_npz(text)
-    raise TargetError(f"{text}: not a target that can be read; give an .npz file of weights W0, b0, W1, b1, ...")
+
+def read_target(texts: Sequence[str]) -> tuple[Network | list[str], tuple[str, ...]]:
+    """The target that a command names, and its inputs: an .npz file of weights, or formulas, one output each."""
+    if len(texts) == 1 and texts[0].lower().endswith(".npz"):
+        network = read_npz(texts[0])
+        return network, network.names
+    for text in texts:
+        if _FILE.fullmatch(text) or os.path.isfile(text):
+            raise TargetError(
+                f"{text}: not a target that can be read; give formulas, or one .npz file of weights W0, b0, W1, b1, ..."
+            )
+    formulas = [text.strip() for text in texts]
+    return formulas, parse(formulas)[0]
 
 
 def read_npz(path: str) -> Network:

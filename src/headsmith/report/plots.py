@@ -23,7 +23,8 @@ from headsmith.report.attention import draw_attention
 from headsmith.report.falsify import Found, errors_at, falsify
 from headsmith.report.kinks import crossings, kinks_of
 from headsmith.report.tables import bound, number
-from headsmith.source.graph import evaluate
+from headsmith.source.describe import describe
+from headsmith.source.graph import Relu, evaluate
 
 TARGET, MODEL, ERROR, BOUND = "#9ecae1", "#08519c", "#d94801", "#444444"
 
@@ -48,15 +49,17 @@ def plot(
 
 def draw(compiled: Compiled, found: Found, random: np.random.Generator) -> Any:
     """The picture as a matplotlib figure."""
-    figure = _figure_class()(figsize=(13.5, 6.0), layout="constrained", dpi=130)
-    certificate = compiled.certificate
+    inputs = compiled.box.size if np.all(compiled.box.low < compiled.box.high) else 0
+    maps = inputs == 2
+    figure = _figure_class()(figsize=(16.5, 5.2) if maps else (13.5, 6.0), layout="constrained", dpi=120)
+    certificate, cost = compiled.certificate, compiled.bill
     figure.suptitle(
-        f"certified error {bound(certificate.error)}    worst error found {number(found.error, 3)}    "
-        f"{compiled.bill.heads} heads in {compiled.bill.layers} layers, {certificate.dtype}",
+        f"{_formula(compiled)}certified error {bound(certificate.error)}    worst error found {number(found.error, 3)}"
+        f"    {cost.heads} heads in {cost.layers} layers, {certificate.dtype}",
         fontsize=12,
     )
-    left, right = figure.subfigures(1, 2, width_ratios=(1.0, 0.9), wspace=0.03)
-    match compiled.box.size if np.all(compiled.box.low < compiled.box.high) else 0:
+    left, right = figure.subfigures(1, 2, width_ratios=(1.0, 0.5) if maps else (1.0, 0.9), wspace=0.03)
+    match inputs:
         case 1:
             _draw_curve(left, compiled, found, random)
         case 2:
@@ -65,6 +68,15 @@ def draw(compiled: Compiled, found: Found, random: np.random.Generator) -> Any:
             _draw_segments(left, compiled, found, random)
     draw_attention(right, compiled, random)
     return figure
+
+
+def _formula(compiled: Compiled) -> str:
+    """The target as a formula, where it is short."""
+    if any(isinstance(node, Relu) for node in compiled.graph.nodes) or compiled.transformer.outputs > 3:
+        return ""
+    texts = [describe(compiled.graph, compiled.graph.output, each) for each in range(compiled.transformer.outputs)]
+    text = ", ".join(texts)
+    return f"{text}\n" if len(text) <= 100 else ""
 
 
 def _figure_class() -> Any:
@@ -119,6 +131,7 @@ def _draw_curve(figure: Any, compiled: Compiled, found: Found, random: np.random
     below.set_xlabel(compiled.box.names[0])
     below.legend(frameon=False, loc="upper right", ncols=2)
     below.set_title("error")
+    below.ticklabel_format(axis="y", style="sci", scilimits=(-2, 3), useMathText=True)
     for axes in (above, below):
         _plain(axes)
 
@@ -137,29 +150,43 @@ def _curve_points(compiled: Compiled, random: np.random.Generator) -> Array:
 
 def _draw_maps(figure: Any, compiled: Compiled, found: Found) -> None:
     """Two inputs: the target and the error, as maps."""
-    above, below = figure.subplots(2, 1, sharex=True)
+    left, right = figure.subplots(1, 2, sharey=True)
     (x_low, y_low), (x_high, y_high) = compiled.box.low, compiled.box.high
     side = 240
     xs, ys = np.linspace(x_low, x_high, side), np.linspace(y_low, y_high, side)
-    points = np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)
+    points = np.clip(np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2), compiled.box.low, compiled.box.high)
     worst = found.output
     target = evaluate(compiled.graph, points)[:, worst].reshape(side, side)
-    errors = errors_at(compiled, points)[:, worst].reshape(side, side)
+    model = _run(compiled, points)[:, worst].reshape(side, side)
     certified = compiled.certificate.outputs[worst]
-    extent = (x_low, x_high, y_low, y_high)
-    shown = above.imshow(target, extent=extent, origin="lower", aspect="auto", cmap="viridis")
-    figure.colorbar(shown, ax=above, label=_output(compiled, worst))
-    above.set_title("target")
-    share = np.clip(errors / certified, 1e-6, None)
-    shown = below.imshow(share, extent=extent, origin="lower", aspect="auto", cmap="magma", norm=_log_scale(1e-6, 1.0))
-    figure.colorbar(shown, ax=below, label=f"|error| / certified ({bound(certified)})", extend="min")
-    below.plot(
-        *found.input, marker="o", markersize=9, markerfacecolor="none", markeredgecolor="white", markeredgewidth=1.4
+    round_ = 1 / 3 <= (x_high - x_low) / (y_high - y_low) <= 3
+    options = {
+        "extent": (x_low, x_high, y_low, y_high),
+        "origin": "lower",
+        "aspect": "equal" if round_ else "auto",
+    }
+    shown = left.imshow(target, cmap="viridis", **options)
+    figure.colorbar(shown, ax=left, label=_output(compiled, worst), shrink=0.8)
+    left.set_title("target")
+    if compiled.certificate.parts["approximation"] > 0.1 * certified:
+        # Approximation errs everywhere: its sign and size are what there is to see.
+        shown = right.imshow(model - target, cmap="RdBu_r", vmin=-certified, vmax=certified, **options)
+        bar = figure.colorbar(shown, ax=right, ticks=[-certified, 0.0, certified], shrink=0.8)
+        bar.ax.set_yticklabels([f"−{bound(certified)}\n(certified)", "0", f"{bound(certified)}\n(certified)"])
+        ring = "black"
+    else:
+        # Softmax errs beside kinks only, and by orders of magnitude less elsewhere.
+        share = np.clip(np.abs(model - target) / certified, 1e-6, None)
+        shown = right.imshow(share, cmap="magma", norm=_log_scale(1e-6, 1.0), **options)
+        figure.colorbar(shown, ax=right, label=f"|error| / certified ({bound(certified)})", extend="min", shrink=0.8)
+        ring = "white"
+    right.plot(
+        *found.input, marker="o", markersize=9, markerfacecolor="none", markeredgecolor=ring, markeredgewidth=1.4
     )
-    below.set_title("error (the ring marks the worst point found)")
-    below.set_xlabel(compiled.box.names[0])
-    for axes in (above, below):
-        axes.set_ylabel(compiled.box.names[1])
+    right.set_title("transformer − target (ring: worst point found)")
+    left.set_ylabel(compiled.box.names[1])
+    for axes in (left, right):
+        axes.set_xlabel(compiled.box.names[0])
 
 
 def _log_scale(low: float, high: float) -> Any:
@@ -188,7 +215,7 @@ def _draw_segments(figure: Any, compiled: Compiled, found: Found, random: np.ran
     samples = 300 if compiled.bill.heads > 1000 else 2000
     inside = random.uniform(compiled.box.low, compiled.box.high, (samples, compiled.box.size))
     errors = np.maximum(errors_at(compiled, inside).max(axis=1), 1e-18)
-    edges = np.geomspace(min(float(errors.min()), floor), 3.0 * certified, 60)
+    edges = np.geomspace(min(float(errors.min()), floor, 0.1 * certified), certified, 56)
     below.hist(errors, bins=edges, color=TARGET, edgecolor="white", linewidth=0.4)
     below.set_xscale("log")
     below.axvline(found.error, color=ERROR, linewidth=1.4, label=f"worst found: {number(found.error, 3)}")

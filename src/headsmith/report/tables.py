@@ -107,21 +107,27 @@ def figures_table(row: Checked) -> Table:
     """The figures of one claim, in full."""
     rows: list[dict[str, Any]] = row.figure.get("rows", [])
     plain = {name: value for name, value in row.figure.items() if name != "rows"}
-    caption = ", ".join(f"{_word(name)} {_figure(value)}" for name, value in plain.items())
+    caption = ", ".join(f"{word(name)} {figure_text(value)}" for name, value in plain.items())
     table = Table(title=f"{row.id}  {row.claim}", caption=caption, title_justify="left", caption_justify="left")
-    for name in rows[0] if rows else ():
-        table.add_column(_word(name), justify="right")
+    names = list(dict.fromkeys(name for entry in rows for name in entry))
+    for name in names:
+        words = any(isinstance(entry.get(name), str) for entry in rows)
+        table.add_column(word(name), justify="left" if words else "right")
     for entry in rows:
-        table.add_row(*(_figure(value) for value in entry.values()))
+        table.add_row(*(figure_text(entry.get(name, "")) for name in names))
     return table
 
 
-def _word(name: str) -> str:
+def word(name: str) -> str:
+    """A figure's name for reading."""
     return name.replace("_", " ")
 
 
-def _figure(value: Any) -> str:
-    return number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+def figure_text(value: Any) -> str:
+    """A figure for reading, whatever it is."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return number(value) if isinstance(value, int | float) else "" if value is None else str(value)
 
 
 def _table(title: str, caption: str | None = None) -> Table:

@@ -1,10 +1,10 @@
 """The default runner: softmax attention in numpy, in the model's dtype, over batches of token sequences.
 
-It evaluates the transformer and nothing else: scores from queries and keys, softmax over all tokens (or over the earlier
-ones), weighted values, output maps added to the residual stream. It only leaves out what is zero or unused: registers
-are kept apart instead of multiplied with zeros, scores that all heads of a bank share are computed once, and the rows
-of reference tokens are not computed (nothing reads what heads write there, but for the sink, which stays zero within
-the certificate's leak). Memory stays bounded: attention goes chunk by chunk.
+It evaluates the transformer and nothing else: scores from queries and keys, softmax over all tokens (or over the
+earlier ones), weighted values, output maps added to the residual stream. It only leaves out what is zero or unused:
+registers are kept apart instead of multiplied with zeros, scores that all heads of a bank share are computed once, and
+the rows of reference tokens are not computed (nothing reads what heads write there, but for the sink, which stays zero
+within the certificate's leak). Memory stays bounded: attention goes chunk by chunk.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def run(transformer: Transformer, inputs: Any, *, causal: bool = False) -> Any:
 
 
 def patterns(transformer: Transformer, inputs: Any, *, causal: bool = False) -> list[Pattern]:
-    """The attention weights of every layer on one sequence `inputs` (tokens, inputs), reference tokens' rows included."""
+    """The attention weights of every layer on one sequence `inputs` (tokens, inputs), reference tokens included."""
     size = inputs.shape[0] + transformer.reference_tokens
     found = [Pattern(number, np.zeros((layer.heads, size, size))) for number, layer in enumerate(transformer.layers)]
 

@@ -9,6 +9,7 @@ from headsmith.source.graph import (
     Affine,
     Function,
     Graph,
+    Hypotenuse,
     Input,
     Maximum,
     Minimum,
@@ -57,6 +58,8 @@ def _text(graph: Graph, place: int, component: int, outer: int, budget: Iterator
             text, binding = f"{inner(node.left, _PRODUCT)}*{inner(node.right, _POWER)}", _PRODUCT
         case Quotient():
             text, binding = f"{inner(node.numerator, _PRODUCT)}/{inner(node.denominator, _POWER)}", _PRODUCT
+        case Hypotenuse():
+            text, binding = f"norm({inner(node.left)}, {inner(node.right)})", _ATOM
         case Function(name="square"):
             text, binding = f"{inner(node.argument, _ATOM)}**2", _POWER
         case Function(name="reciprocal"):

@@ -22,7 +22,7 @@ from headsmith.source.graph import Builder, Graph
 
 LARGEST_POWER = 64
 
-Kind = Literal["variable", "relu", "maximum", "minimum", "product", "quotient", "function"]
+Kind = Literal["variable", "relu", "maximum", "minimum", "product", "quotient", "hypotenuse", "function"]
 Key = tuple[tuple[tuple[int, Fraction], ...], Fraction]
 
 
@@ -183,6 +183,14 @@ class Recorder:
             return scale(left.constant / second, self.function("reciprocal", right))
         return scale(first / second, self._record(Operation("quotient", (left, right))))
 
+    def hypotenuse(self, left: Value, right: Value) -> Value:
+        """sqrt(left^2 + right^2)."""
+        if left.is_constant and left.constant == 0:
+            return self.absolute(right)
+        if right.is_constant and right.constant == 0:
+            return self.absolute(left)
+        return self._record(Operation("hypotenuse", tuple(sorted((left, right), key=Value.key))))
+
     def power(self, base: Value, exponent: Value) -> Value:
         """base ** exponent: whole numbers up to 64 and real numbers as functions, anything else through exp and log."""
         if not exponent.is_constant:
@@ -283,6 +291,8 @@ class _Construction:
                 return self.builder.product(arguments[0], arguments[1])
             case "quotient":
                 return self.builder.quotient(arguments[0], arguments[1])
+            case "hypotenuse":
+                return self.builder.hypotenuse(arguments[0], arguments[1])
             case "function":
                 return self.builder.function(operation.name, arguments[0], operation.parameter)
         raise AssertionError(operation.kind)

@@ -8,6 +8,7 @@
              | Minimum min(node, node, ...)
              | Product node * node
              | Quotient node / node
+             | Hypotenuse sqrt(node^2 + node^2)
              | Function name(node)            a named function of one variable, see core.functions
              | Native  (in circuits only)     what one table head computes of one or two nodes; the target says what that is
 
@@ -117,6 +118,15 @@ class Quotient:
 
 
 @dataclass(frozen=True, eq=False)
+class Hypotenuse:
+    """sqrt(left^2 + right^2)."""
+
+    left: int
+    right: int
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
 class Function:
     """A named function of one variable, applied to every component of `argument`; `parameter` is the exponent of
     "power"."""
@@ -136,7 +146,7 @@ class Native:
     size: int
 
 
-Node = Input | Affine | Relu | Maximum | Minimum | Product | Quotient | Function | Native
+Node = Input | Affine | Relu | Maximum | Minimum | Product | Quotient | Hypotenuse | Function | Native
 
 
 def arguments(node: Node) -> tuple[int, ...]:
@@ -150,7 +160,7 @@ def arguments(node: Node) -> tuple[int, ...]:
             return (node.argument,)
         case Maximum() | Minimum() | Native():
             return node.arguments
-        case Product():
+        case Product() | Hypotenuse():
             return (node.left, node.right)
         case Quotient():
             return (node.numerator, node.denominator)
@@ -228,6 +238,10 @@ class Builder:
         """numerator / denominator."""
         return self._add(Quotient(numerator, denominator, self.size(numerator)))
 
+    def hypotenuse(self, left: int, right: int) -> int:
+        """sqrt(left^2 + right^2)."""
+        return self._add(Hypotenuse(left, right, self.size(left)))
+
     def function(self, name: str, argument: int, parameter: float | None = None) -> int:
         """A named function of one variable."""
         return self._add(Function(name, argument, self.size(argument), parameter))
@@ -256,7 +270,7 @@ def check(graph: Graph) -> None:
                     raise TargetError(f"node {number} is a second input node")
             case Affine():
                 _check_affine(graph, number, node)
-            case Relu() | Maximum() | Minimum() | Product() | Quotient() | Function() | Native():
+            case Relu() | Maximum() | Minimum() | Product() | Quotient() | Hypotenuse() | Function() | Native():
                 for argument in arguments(node):
                     _check_argument(number, argument)
                     if node.size != graph.nodes[argument].size:
@@ -327,6 +341,8 @@ def node_values(graph: Graph, inputs: Any, dtype: Any = np.float64) -> list[Any]
                 values.append(values[node.left] * values[node.right])
             case Quotient():
                 values.append(values[node.numerator] / values[node.denominator])
+            case Hypotenuse():
+                values.append(np.hypot(values[node.left], values[node.right]))
             case Function():
                 values.append(FUNCTIONS[node.name].value(values[node.argument], node.parameter))
             case Native():

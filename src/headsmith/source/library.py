@@ -228,13 +228,27 @@ def norm(values: Any, order: float = 2) -> Any:
     if order == 1:
         return sum(absolute(member) for member in members)
     if order == 2:
-        return sqrt(sum(member * member for member in members))
+        return _tree(_hypotenuse, members) if len(members) > 1 else absolute(members[0])
     if order == np.inf:
         # max(|a|, |b|) = (|a + b| + |a - b|) / 2: two gates and not three.
         pairs = zip(members[::2], members[1::2], strict=False)
         halves = [(absolute(a + b) + absolute(a - b)) / 2.0 for a, b in pairs]
         return maximum(*halves, *map(absolute, members[2 * len(halves) :]))
     raise TargetError(f"norm of order {order!r}; choose 1, 2 or infinity")
+
+
+def _hypotenuse(left: Any, right: Any) -> Any:
+    if isinstance(left, Traced):
+        return left.hypotenuse(right)
+    return right.hypotenuse(left) if isinstance(right, Traced) else np.hypot(left, right)
+
+
+def _tree(operation: Callable[[Any, Any], Any], members: Sequence[Any]) -> Any:
+    """The operation over all members, in a balanced tree."""
+    while len(members) > 1:
+        pairs = [operation(left, right) for left, right in zip(members[::2], members[1::2], strict=False)]
+        members = [*pairs, *members[2 * len(pairs) :]]
+    return members[0]
 
 
 def softmax(values: Any) -> Any:

@@ -23,6 +23,7 @@ from headsmith.source.graph import (
     Affine,
     Function,
     Graph,
+    Hypotenuse,
     Input,
     Maximum,
     Minimum,
@@ -46,7 +47,7 @@ def ranges(graph: Graph, box: Box) -> tuple[Interval, ...]:
     """
     if all(isinstance(node, Input | Relu) or _one_term(node) for node in graph.nodes):
         return _chain_ranges(graph, box)
-    if not any(isinstance(node, Function | Product | Quotient) for node in graph.nodes):
+    if not any(isinstance(node, Function | Product | Quotient | Hypotenuse) for node in graph.nodes):
         return _Propagation(graph, box, 0).result()
     try:
         return _Propagation(graph, box, COARSE_HALVINGS).result()
@@ -127,6 +128,8 @@ class _Propagation:
                 result = divided(found[node.numerator], found[node.denominator])
                 rows = [quotient_range(self.forms, node, row, found) for row in range(node.size)]
                 return intersected(stacked(rows), result)
+            case Hypotenuse():
+                return _hypotenuse(found[node.left], found[node.right])
             case Function():
                 return self._function(place, node)
             case Native():
@@ -175,6 +178,17 @@ class _Propagation:
     def _refuse_overflow(self, place: int, component: int) -> None:
         text = describe(self.graph, place, component)
         raise DomainError(f"{text}: its values overflow double precision on this domain; choose a smaller domain")
+
+
+def _hypotenuse(left: Interval, right: Interval) -> Interval:
+    """Growing in both |left| and |right|; numpy's hypot is good to a unit in the last place, four are taken."""
+    smallest = [
+        np.where((each.low <= 0.0) & (each.high >= 0.0), 0.0, np.minimum(abs(each.low), abs(each.high)))
+        for each in (left, right)
+    ]
+    low, high = np.hypot(*smallest), np.hypot(left.magnitude, right.magnitude)
+    margin = 4.0 * np.finfo(np.float64).eps
+    return Interval(np.maximum(low * (1.0 - margin), 0.0), high * (1.0 + margin))
 
 
 def _trimmed(range_: Interval) -> Interval:

@@ -71,6 +71,10 @@ class Traced:
 
     __radd__, __rmul__ = __add__, __mul__
 
+    def hypotenuse(self, other: Any) -> Any:
+        """sqrt(self^2 + other^2)."""
+        return self._binary(other, self.recorder.hypotenuse)
+
     def __neg__(self) -> Traced:
         return Traced(self.recorder, scale(Fraction(-1), self.value))
 

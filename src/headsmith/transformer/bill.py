@@ -86,7 +86,7 @@ def _bank_nonzeros(transformer: Transformer, bank: Bank) -> int:
     read = sum(link.nonzeros for link in bank.read)
     match bank:
         case SinkBank():
-            # Besides the read (once in W_Q, once in W_V): the key's slope, the pairs of reference, position, offset, grid.
+            # Besides the read (in W_Q and in W_V): the key's slope, the pairs of reference, position, offset, grid.
             pairs = 3 + (2 * bits + 2 if transformer.tokens > 1 else 0) + (2 * grid + 1 if grid else 0)
             return 2 * read + bank.heads * pairs
         case TableBank():

@@ -164,16 +164,16 @@ def check(transformer: Transformer) -> None:
 def _check_bank(transformer: Transformer, bank: Bank, where: str) -> None:
     match bank:
         case SinkBank():
-            shapes = [(values, (bank.heads,)) for values in (bank.query_scale, bank.key_scale)]
+            shapes = [(values.shape, (bank.heads,)) for values in (bank.query_scale, bank.key_scale)]
         case TableBank():
             _check_table(transformer, bank, where)
             shapes = []
         case _:
             assert_never(bank)
-    shapes += [(bank.node, (bank.outputs,)), (bank.component, (bank.outputs,))]
-    for values, shape in shapes:
-        if values.shape != shape:
-            raise CertificateError(f"{where}: {bank.heads} heads need an array of shape {shape}, not {values.shape}")
+    shapes += [(values.shape, (bank.outputs,)) for values in (bank.node, bank.component)]
+    for found, shape in shapes:
+        if found != shape:
+            raise CertificateError(f"{where}: {bank.heads} heads need an array of shape {shape}, not {found}")
     if bank.heads == 0:
         raise CertificateError(f"{where}: no heads")
     for link in bank.read:
