@@ -1,4 +1,4 @@
-"""Two ReLU networks become softmax transformers: a small one to look at, a large one to see what it costs.
+"""A formula and two ReLU networks become softmax transformers: two to look at, a large one to see what it costs.
 
 Writes the models and their pictures to out/ (or to the folder given as the first argument).
 """
@@ -17,6 +17,7 @@ import headsmith as hs
 from headsmith.report.falsify import falsify
 from headsmith.report.plots import plot
 from headsmith.report.tables import bill_table, bound, certificate_table, found_table
+from headsmith.source.graph import evaluate
 
 console = Console(highlight=False)
 
@@ -32,18 +33,20 @@ def random_network(*widths: int, seed: int = 0) -> hs.Network:
     )
 
 
-def show(name: str, network: hs.Network, domain: tuple[float, float], error: float, effort: int, folder: Path) -> None:
+def show(
+    name: str, target: str | hs.Network, domain: tuple[float, float], error: float, effort: int, folder: Path
+) -> None:
     """Compile, show certificate and bill, run, attack, save, verify, draw."""
-    console.rule(f"{network!r} on [{domain[0]:g}, {domain[1]:g}], error {error:g}")
+    console.rule(f"{target} on [{domain[0]:g}, {domain[1]:g}], error {error:g}")
     start = time.perf_counter()
-    model = hs.compile(network, domain, error)
+    model = hs.compile(target, domain, error)
     console.print(f"compiled and certified in {time.perf_counter() - start:.2f} s\n")
     console.print(certificate_table(model.certificate), "", bill_table(model.bill), sep="\n")
 
     inputs = np.random.default_rng(1).uniform(*domain, (3, model.box.size))
     console.print("\nThree random inputs, first output of each:")
-    for wanted, got in zip(network(inputs)[:, 0], model(inputs)[:, 0], strict=True):
-        console.print(f"  network {wanted: .9f}   transformer {got: .9f}   difference {got - wanted: .1e}")
+    for wanted, got in zip(evaluate(model.graph, inputs)[:, 0], model(inputs)[:, 0], strict=True):
+        console.print(f"  target {wanted: .9f}   transformer {got: .9f}   difference {got - wanted: .1e}")
 
     console.print("")
     found = falsify(model, effort=effort)
@@ -59,6 +62,7 @@ def show(name: str, network: hs.Network, domain: tuple[float, float], error: flo
 def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "out")
     folder.mkdir(parents=True, exist_ok=True)
+    show("formula", "exp(-x)*sin(3*x)", (0.0, 3.0), 1e-4, effort=4000, folder=folder)
     show("small", random_network(2, 16, 16, 1), (-1.0, 1.0), 1e-3, effort=8000, folder=folder)
     show("large", random_network(784, 1024, 1024, 1024, 10), (0.0, 1.0), 1e-3, effort=600, folder=folder)
 

@@ -93,6 +93,56 @@ def test_names_may_come_with_the_weights(shell: Shell, tmp_path: Path) -> None:
     assert shell("run", path, "--input", "left=0.25", "--input", "right=0.5") == "y0 = 1.75\n"
 
 
+def test_formulas(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "product.safetensors"
+    options = ["--domain", "x=-1:1", "--domain", "y=-1:1", "--error", "1e-4", "-o", path]
+    found = shell.json("compile", "x*y", *options)
+    assert found["certificate"]["error"] <= 1e-4
+    assert found["certificate"]["parts"]["approximation"] > 0.0
+    assert found["bill"]["heads"] == 14
+    outputs = shell.json("run", path, "--input", "x=0.3", "--input", "y=-0.7")["outputs"]
+    assert outputs[0] == pytest.approx(-0.21, abs=1e-4)
+    assert shell.json("verify", path)["certificate"]["error"] == found["certificate"]["error"]
+    assert shell.json("bill", path)["bill"] == found["bill"]
+    assert shell.json("falsify", path, "--effort", "200")["found"]["ratio"] <= 1.0
+    shell("plot", path, "-o", tmp_path / "product.png")
+
+
+def test_several_formulas_and_signs(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "pair.safetensors"
+    shell("compile", "-x*y", "-cos(x), x + y", "--domain", "-1:1", "--json", "--error", "1e-3", "-o", path)
+    outputs = shell.json("run", path, "--input", "x=0.5", "--input", "y=-0.25")["outputs"]
+    assert outputs == pytest.approx([0.125, -np.cos(0.5), 0.25], abs=1e-3)
+    box = hs.load(path).box
+    assert box.names == ("x", "y")
+
+
+def test_fewer_layers(shell: Shell) -> None:
+    given = ["compile", "x*y", "--domain", "-1:1", "--error", "1e-4"]
+    deep, shallow = shell.json(*given)["bill"], shell.json(*given, "--max-layers", "2")["bill"]
+    assert shallow["layers"] <= 2 < deep["layers"]
+    assert shallow["heads"] > deep["heads"]
+
+
+@pytest.mark.parametrize(
+    ("formula", "domain", "says"),
+    [
+        ("x*z", "x=0:1", "x only\n    x*z\n      ^\n"),
+        ("x + foo(x)", "0:1", "unknown function 'foo'\n    x + foo(x)\n        ^^^\n"),
+        ("(x", "0:1", "never closed\n    (x\n    ^\n"),
+        ("-x + (", "0:1", "expected\n    -x + (\n          ^\n"),
+        ("x**200", "0:1", "    x**200\n     ^^\n"),
+        ("1/x", "0:1", "denominator ranges over [0, 1]"),
+    ],
+)
+def test_mistakes_in_formulas_are_shown(formula: str, domain: str, says: str, shell: Shell) -> None:
+    assert shell("compile", formula, "--domain", domain, code=1) == ""
+    assert says in shell.err
+    assert shell.err.startswith("headsmith: ")
+    assert "Traceback" not in shell.err
+    assert says.strip() in shell.json("compile", formula, "--domain", domain, code=1)["error"]["message"]
+
+
 def test_run_on_one_input(model: Path, shell: Shell) -> None:
     expected = hs.load(model)(x0=0.3, x1=-0.5)
     found = shell.json("run", model, "--input", "x0=0.3", "--input", "x1=-0.5")
@@ -179,6 +229,9 @@ def test_claims(shell: Shell) -> None:
     assert found["id"] == "R2"
     assert found["holds"] is True
     assert "R2" in shell("claims", "--only", "R2", "--figures")
+    assert shell("claims", "--only", "R2", "--format", "markdown").startswith("| id | claim |")
+    assert r"\begin{tabular}" in shell("claims", "--only", "R2", "--format", "latex")
+    assert json.loads(shell("claims", "--only", "R2", "--format", "json"))["claims"][0]["id"] == "R2"
     shell("claims", "--only", "Z9", code=1)
     assert "R1" in shell.err
 

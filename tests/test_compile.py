@@ -109,7 +109,7 @@ class TestNoInputIsFoundBeyondTheCertificate:
         error=st.sampled_from([1e-1, 1e-4, 1e-8]),
         tokens=st.sampled_from([1, 3]),
     )
-    @settings(max_examples=40)
+    @settings(max_examples=30)
     def test_circuits_with_skips_folds_and_gates_of_gates(self, build, seed, error, tokens) -> None:
         model = compile_or_reachable(build(seed), (-1, 1), error, tokens=tokens)
         assert worst_error(model, np.random.default_rng(seed), points=40, steps=1) <= model.certificate.error

@@ -22,7 +22,14 @@ from headsmith.certify.certificate import Certificate
 from headsmith.certify.kernel import certify
 from headsmith.circuits.assemble import Choice
 from headsmith.core.arrays import Array
-from headsmith.core.errors import CertificateError, DomainError, TargetError, UnreachableError
+from headsmith.core.errors import (
+    CertificateError,
+    DomainError,
+    HeadsmithError,
+    TargetError,
+    ThinMarginError,
+    UnreachableError,
+)
 from headsmith.core.intervals import Box, Interval, as_box
 from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.export.file import Contents, read_file, write_file
@@ -41,8 +48,8 @@ from headsmith.transformer.ir import Transformer
 
 Target = Network | Graph | str | Sequence[str] | Callable[..., Any]
 RECIPES = ("auto", "relu")
-SHARES = (0.998, 0.9, 0.5)
-"""How much of the error the approximation part may take, tried in this order."""
+ATTEMPTS = ((0.998, 8.0), (0.998, 128.0), (0.9, 128.0), (0.5, 128.0))
+"""How much of the error the approximation part may take, and how much room the margins leave, tried in this order."""
 
 
 def compile(
@@ -57,8 +64,8 @@ def compile(
 ) -> Compiled:
     """Compile `target` into a softmax transformer that is provably within `error` of it everywhere on `domain`.
 
-    `target` is a formula ("x*y + sin(z)"), a list of formulas (several outputs), a Python function of traced values, or a
-    Network. `max_layers` trades gates for depth.
+    `target` is a formula ("x*y + sin(z)"), a list of formulas (several outputs), a Python function of traced
+    values, or a Network. `max_layers` trades gates for depth.
     `domain` is (low, high) for every input, a sequence of such pairs, or {"name": (low, high), ...}. `tokens` is how
     many data tokens one sequence may hold. Raises UnreachableError, with the smallest error that can be met, where the
     dtype cannot do it.
@@ -84,17 +91,20 @@ def _fewest_gates(
     max_layers: int | None,
 ) -> tuple[Planned, Transformer, Certificate]:
     """Leave as much of the error to the approximation as the other parts can spare."""
-    refusal = None
-    for share in SHARES:
-        planned = plan(graph, found, error, share, max_layers)
+    refusal: HeadsmithError | None = None
+    inputs = found[0].magnitude * (0.0 if dtype == "float64" else PRECISIONS[dtype].unit_roundoff)
+    for share, room in ATTEMPTS:
+        planned = plan(graph, found, error, share, inputs, room, max_layers)
         skeleton = lower(planned.circuit, planned.ranges, tokens=tokens, dtype=dtype)
         try:
             return planned, *_meet(graph, box, planned, skeleton, error)
-        except UnreachableError as problem:
+        except (UnreachableError, ThinMarginError) as problem:
             refusal = problem
         if planned.approximation == 0.0:
             break
     assert refusal is not None
+    if isinstance(refusal, ThinMarginError):
+        raise UnreachableError(f"error {error:.3g} cannot be certified: {refusal}", part="rounding", smallest=math.inf)
     raise refusal
 
 
@@ -108,6 +118,8 @@ def _meet(
         try:
             transformer = with_softmax_budget(skeleton, planned.gains, budget, leak=1e-6 * budget)
             return transformer, certify(graph, planned.choices, box, transformer)
+        except ThinMarginError:
+            raise
         except CertificateError as refusal:
             refusals.append(refusal)
             return None
@@ -137,8 +149,8 @@ def _meet(
     part = max(("approximation", "leak", "rounding"), key=lambda name: best[1].parts[name])
     smallest = best[1].error * (1.0 + 1e-6)
     raise UnreachableError(
-        f"error {error:.3g} cannot be certified in {skeleton.dtype}: the {part} part blocks it. The smallest error that "
-        f"can be met is {smallest:.3g}: ask for that, shrink the domain, or rescale the weights",
+        f"error {error:.3g} cannot be certified in {skeleton.dtype}: the {part} part blocks it. The smallest error "
+        f"that can be met is {smallest:.3g}: ask for that, shrink the domain, or rescale the weights",
         part=part,
         smallest=smallest,
     )
@@ -210,12 +222,19 @@ def verify(model: Compiled | str | os.PathLike[str]) -> Certificate:
     claimed."""
     compiled = model if isinstance(model, Compiled) else load(model)
     proven = certify(compiled.graph, compiled.choices, compiled.box, compiled.transformer)
-    claimed = compiled.certificate.error
-    # The kernel's own last bits depend on the machine's matrix product: allow that much, and return what was proven
-    # here.
-    if not proven.error <= claimed * (1.0 + 1e-9):
+    claimed = compiled.certificate
+    # The kernel's own last bits depend on the machine's matrix product: allow that much, and return what was
+    # proven here.
+    room = 1.0 + 1e-9
+    if not proven.error <= claimed.error * room:
         raise CertificateError(
-            f"the model claims an error of {claimed:.6g}, but from its weights only {proven.error:.6g} can be proven"
+            f"the model claims an error of {claimed.error:.6g}, but from its weights only {proven.error:.6g} can be "
+            "proven"
+        )
+    same = (claimed.dtype, claimed.tokens, len(claimed.outputs)) == (proven.dtype, proven.tokens, len(proven.outputs))
+    if not same or any(not p <= c * room for p, c in zip(proven.outputs, claimed.outputs, strict=True)):
+        raise CertificateError(
+            "the model's certificate claims more than can be proven: dtype, tokens or single outputs"
         )
     return proven
 
@@ -235,7 +254,8 @@ def as_graph(target: Target, domain: Any = None) -> Graph:
     if callable(target):
         return graph_of(target, names)
     raise TargetError(
-        f"cannot compile a {type(target).__name__}; give a formula (or a list of them), a function, or a headsmith.Network"
+        f"cannot compile a {type(target).__name__}; give a formula (or a list of them), a function, or a "
+        "headsmith.Network"
     )
 
 
@@ -243,7 +263,8 @@ def _refuse_overflow(graph: Graph, found: Sequence[Interval]) -> None:
     for number, interval in enumerate(found):
         if not np.isfinite(interval.magnitude).all():
             raise UnreachableError(
-                f"the values of {describe(graph, number)} may go beyond float64 on this domain: shrink it, or the weights",
+                f"the values of {describe(graph, number)} may go beyond float64 on this domain: shrink it, or the "
+                "weights",
                 part="rounding",
                 smallest=math.inf,
             )

@@ -19,26 +19,33 @@ import pytest
 import saved
 
 import headsmith as hs
-from headsmith.circuits.assemble import Choice
+from headsmith.certify.approximation import approximate
+from headsmith.circuits.assemble import Choice, assemble
 from headsmith.core.functions import FUNCTIONS
-from headsmith.source.graph import Function, Graph, Maximum, Minimum, Node, Product, Quotient, evaluate
+from headsmith.lower.budget import with_softmax_budget
+from headsmith.lower.lower import lower
+from headsmith.source.graph import Function, Graph, Hypotenuse, Maximum, Minimum, Node, Product, Quotient, evaluate
+from headsmith.source.ranges import ranges
+from headsmith.source.sensitivity import Flow, slopes_on
 
-FORMULAS: dict[str, tuple[str, dict[str, tuple[float, float]], float, str]] = {
+FORMULAS: dict[str, tuple[Any, dict[str, tuple[float, float]], float, str]] = {
     "product": ("x*y", {"x": (-1, 1), "y": (-1, 1)}, 1e-3, "float64"),
     "reciprocal": ("1/(1+x*y)", {"x": (0, 1), "y": (0, 1)}, 1e-3, "float64"),
     "maximum": ("max(x,y)*x", {"x": (-1, 1), "y": (-1, 1)}, 1e-2, "float64"),
     "sine": ("sin(x)", {"x": (-2, 2)}, 1e-3, "float32"),
     "quotient": ("(x+1)/(y-3)", {"x": (-1, 1), "y": (1, 2)}, 1e-2, "float64"),
+    "norm": (lambda x, y: hs.norm([x * x, y]), {"x": (-1, 1), "y": (-1, 1)}, 1e-2, "float64"),
 }
 # Sizes stay small enough to be built: a circuit of a billion gates is another matter.
 INTEGERS = (0, 1, -1, 2, 3, 7, 40, -5)
+AWKWARD = (None, "text", (), {}, np.nan, np.inf, 0, 0.5, -1.0, 3.0, -2, [[1.0]], True)
 
 
 @cache
 def model_of(name: str) -> hs.Compiled:
     formula, domain, error, dtype = FORMULAS[name]
     model = hs.compile(formula, domain, error=error, dtype=dtype)
-    choices = {number: Choice(each.family, tuples(each.parameters)) for number, each in model.choices.items()}
+    choices = {number: replace(each, parameters=tuples(each.parameters)) for number, each in model.choices.items()}
     return replace(model, choices=choices)
 
 
@@ -49,7 +56,7 @@ def tuples(value: Any) -> Any:
     return tuple(map(tuples, value)) if isinstance(value, list | tuple) else value
 
 
-def points_in(model: hs.Compiled, rng: np.random.Generator, count: int = 400) -> Any:
+def points_in(model: hs.Compiled, rng: np.random.Generator, count: int = 160) -> Any:
     """Random points, some of them on faces and in corners of the box; then the middle."""
     low, high = model.box.low, model.box.high
     share = rng.random((count, len(low)))
@@ -69,27 +76,44 @@ def worst(model: hs.Compiled, rng: np.random.Generator) -> float:
         points = points_in(model, rng)
         errors = errors_at(model, points)
         best = points[np.argsort(errors)[-8:]]
-        spread = (model.box.high - model.box.low) * 10.0 ** rng.uniform(-3, -1, (12, len(best), 1))
-        moved = best + rng.normal(size=(12, *best.shape)) * spread
+        spread = (model.box.high - model.box.low) * 10.0 ** rng.uniform(-3, -1, (6, len(best), 1))
+        moved = best + rng.normal(size=(6, *best.shape)) * spread
         moved = np.clip(moved, model.box.low, model.box.high).reshape(-1, best.shape[1])
         return float(np.max(np.concatenate([errors, errors_at(model, moved)])))
 
 
+def unclaimed(model: hs.Compiled) -> hs.Compiled:
+    """The same model, claiming nothing: what is proven of it counts."""
+    transformer = model.transformer
+    nothing = {"error": np.inf, "outputs": (np.inf,) * transformer.outputs}
+    stated = {"dtype": transformer.dtype, "tokens": transformer.tokens}
+    return replace(model, certificate=replace(model.certificate, **nothing, **stated))
+
+
 def judge(model: hs.Compiled, rng: np.random.Generator) -> float | None:
     """None if the kernel refuses; otherwise found / proven. Fails if the bound is wrong."""
-    unclaimed = replace(model, certificate=replace(model.certificate, error=np.inf))
     try:
-        proven = hs.verify(unclaimed).error
+        proven = hs.verify(unclaimed(model)).error
     except hs.HeadsmithError:
         return None
     found = worst(model, rng)
     assert found <= proven, f"found {found:.6g}, but {proven:.6g} was proven"
-    if proven <= model.certificate.error:
-        assert hs.verify(model).error == proven
-    else:
+    if proven > model.certificate.error * (1 + 1e-9):
         with pytest.raises(hs.CertificateError, match="can be proven"):
-            hs.verify(replace(model, certificate=replace(model.certificate, error=proven / 2)))
+            hs.verify(model)
     return found / proven
+
+
+def rebuilt(model: hs.Compiled, choices: dict[int, Choice], budget: float) -> hs.Compiled:
+    """A model that faithfully computes the circuit of other choices, whatever that circuit is worth."""
+    found = tuple(ranges(model.graph, model.box))
+    assembly = assemble(model.graph, choices)
+    approximation = approximate(model.graph, found, assembly, choices)
+    slopes = slopes_on(assembly.circuit, approximation.ranges)
+    gains = Flow(assembly.circuit, slopes, approximation.shortcuts).gains()
+    skeleton = lower(assembly.circuit, approximation.ranges, tokens=1, dtype=model.transformer.dtype)
+    transformer = with_softmax_budget(skeleton, gains, budget, leak=1e-6 * budget)
+    return replace(model, choices=choices, transformer=transformer)
 
 
 def trial(results: Counter[str], change: Callable[[], hs.Compiled], rng: np.random.Generator, note: str) -> None:
@@ -135,7 +159,7 @@ def mutated(value: Any, rng: np.random.Generator, single: bool, names: list[str]
 def test_one_change_in_memory(name: str, part: str, rng: np.random.Generator) -> None:
     model, results = model_of(name), Counter[str]()
     names = [register.name for register in model.transformer.registers] + ["cos", "exp", "square", "shallow", "odd"]
-    count = {"transformer": 20, "choices": 24, "graph": 16, "box": 8}[part]
+    count = {"transformer": 12, "choices": 12, "graph": 8, "box": 5}[part]
     for place, value in spread_out(getattr(model, part), rng, count):
         label, new = mutated(value, rng, model.transformer.dtype == "float32", names)
 
@@ -143,8 +167,8 @@ def test_one_change_in_memory(name: str, part: str, rng: np.random.Generator) ->
             return replace(model, **{part: mutation.put(getattr(model, part), place, new)})
 
         trial(results, change, rng, f"{name}: {part} {place}: {label}, {value!r} -> {new!r}")
-    assert results["refused"]
-    assert results["bounded"]
+    assert part == "box" or results["refused"]
+    assert part != "transformer" or results["bounded"]
 
 
 @pytest.mark.parametrize("name", FORMULAS)
@@ -153,18 +177,64 @@ def test_awkward_parameters(name: str, rng: np.random.Generator) -> None:
     model, results = model_of(name), Counter[str]()
     for number, choice in model.choices.items():
         for place, value in mutation.places(choice.parameters):
-            for new in (None, "text", (), {}, np.nan, np.inf, 0, 0.5, -1.0, 3.0, -2, [[1.0]], True):
-
-                def change(place: mutation.Place = place, new: Any = new, choice: Choice = choice) -> hs.Compiled:
-                    parameters = mutation.put(choice.parameters, place, new)
-                    return replace(model, choices={**model.choices, number: Choice(choice.family, parameters)})  # noqa: B023
-
-                trial(results, change, rng, f"{name}: {place}: {value!r} -> {new!r}")
+            for index in rng.permutation(len(AWKWARD))[:1]:
+                new = AWKWARD[index]
+                parameters = mutation.put(choice.parameters, place, new)
+                choices = {**model.choices, number: replace(choice, parameters=parameters)}
+                trial(
+                    results, lambda c=choices: replace(model, choices=c), rng, f"{name}: {place}: {value!r} -> {new!r}"
+                )
     assert results["refused"] > results["bounded"]
 
 
-def swapped_nodes(graph: Graph) -> Iterator[tuple[str, Graph]]:
-    """The same graph with one node of another kind, or with arguments in another order."""
+@pytest.mark.parametrize("name", FORMULAS)
+def test_margins(name: str, rng: np.random.Generator) -> None:
+    """A margin is a premise: too thin, or not a number, it is refused; wide or absent, the bound is true."""
+    model, results = model_of(name), Counter[str]()
+    for number, choice in model.choices.items():
+        for margin in (None, 0.0, 1e-4, 0.3, -1e-9, np.nan):
+            choices = {**model.choices, number: replace(choice, margin=margin)}
+            trial(results, lambda c=choices: replace(model, choices=c), rng, f"{name}: {number}: margin {margin}")
+    assert results["refused"] >= 2
+    assert results["bounded"]
+
+
+CONSISTENT = {
+    "transposed": lambda v, rng: v[::-1] if isinstance(v, tuple) else -v,
+    "scaled": lambda v, rng: tuple(1.3 * x for x in v) if isinstance(v, tuple) else v * rng.choice([0.5, 1.5, 2.0]),
+    "moved": lambda v, rng: tuple(x + 0.1 for x in v) if isinstance(v, tuple) else v + rng.choice([-1.0, 1e-3, 0.25]),
+    "noise": lambda v, rng: tuple(x + 0.05 * rng.normal() for x in v) if isinstance(v, tuple) else v + rng.normal(),
+    "finer": lambda v, rng: (*v, *v) if isinstance(v, tuple) else v,
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_models_built_from_changed_choices(name: str, rng: np.random.Generator) -> None:
+    """The strongest forgery: parameters and margins are changed first and the transformer is built from them, so that
+    weights and circuit agree. What is then certified is the circuit against the target, and that must be true."""
+    model, results = model_of(name), Counter[str]()
+    for place, value in spread_out(dict(model.choices), rng, 11):
+        if isinstance(value, str) or (isinstance(value, tuple) and not value):
+            continue
+        label = str(rng.choice(list(CONSISTENT)))
+        new = CONSISTENT[label](value, rng)
+        if place[-1] == "radices" or isinstance(value, int):
+            whole = (round(float(each)) for each in (new if isinstance(new, tuple) else (new,)))
+            numbers = tuple(min(max(each, 0), 9) for each in whole)[:6]
+            new = numbers if isinstance(value, tuple) else numbers[0]
+        choices = mutation.put(dict(model.choices), place, new)
+        if rng.random() < 0.5:
+            number = place[0]
+            margin = rng.choice([0.0, 1e-3, 0.02, 0.2])
+            choices[number] = replace(choices[number], margin=float(margin))
+        budget = model.certificate.error * float(rng.choice([1e-3, 0.3, 10.0]))
+        note = f"{name}: {place} {label}: {value!r} -> {new!r}, margins {[c.margin for c in choices.values()]}"
+        trial(results, lambda c=choices, b=budget: rebuilt(model, c, b), rng, note)
+    assert results["bounded"] >= 3
+
+
+def swapped_nodes(graph: Graph) -> Iterator[tuple[Node, ...]]:
+    """The same nodes with one of another kind, or with arguments in another order."""
     for number, node in enumerate(graph.nodes):
         others: list[Node] = []
         match node:
@@ -174,23 +244,25 @@ def swapped_nodes(graph: Graph) -> Iterator[tuple[str, Graph]]:
             case Quotient():
                 others += [Quotient(node.denominator, node.numerator, node.size)]
                 others += [Product(node.numerator, node.denominator, node.size)]
+            case Hypotenuse():
+                others += [Product(node.left, node.right, node.size), Maximum((node.left, node.right), node.size)]
+                others += [Hypotenuse(node.right, node.left, node.size)]
             case Maximum():
                 others += [Minimum(node.arguments, node.size), Maximum(node.arguments[::-1], node.size)]
                 others += [Maximum((*node.arguments, *node.arguments), node.size)]
             case Function():
-                others += [replace(node, name=name) for name in ["nobody", *FUNCTIONS]]
-                others += [replace(node, parameter=parameter) for parameter in (2.0, -1.0, np.nan)]
-                others += [replace(node, name="power", parameter=p) for p in (None, 2.0, -1.0, 0.5, np.nan, np.inf)]
+                others += [replace(node, name=name) for name in ["nobody", *list(FUNCTIONS)[::4]]]
+                others += [replace(node, parameter=parameter) for parameter in (2.0, np.nan)]
+                others += [replace(node, name="power", parameter=p) for p in (None, -1.0, 0.5, np.inf)]
         for other in others:
-            nodes = (*graph.nodes[:number], other, *graph.nodes[number + 1 :])
-            yield f"node {number} {other}", Graph(nodes, graph.output)
+            yield (*graph.nodes[:number], other, *graph.nodes[number + 1 :])
 
 
 @pytest.mark.parametrize("name", FORMULAS)
 def test_another_target_node(name: str, rng: np.random.Generator) -> None:
     model, results = model_of(name), Counter[str]()
-    for note, graph in swapped_nodes(model.graph):
-        trial(results, lambda graph=graph: replace(model, graph=graph), rng, f"{name}: {note}")
+    for nodes in swapped_nodes(model.graph):
+        trial(results, lambda n=nodes: replace(model, graph=Graph(n, model.graph.output)), rng, f"{name}: {nodes}")
     assert results["refused"]
 
 
@@ -215,6 +287,7 @@ def test_choices_that_are_missing_exchanged_or_superfluous(name: str, rng: np.ra
 def test_one_change_in_the_file(name: str, rng: np.random.Generator, tmp_path: Any) -> None:
     model, results, path = model_of(name), Counter[str](), tmp_path / "model"
     model.save(path)
+    assert hs.verify(path).error == hs.verify(model).error
     header, tensors = saved.read(path)
     places = [leaf for leaf in saved.leaves(header) if leaf[0][0] in ("choices", "domain", "source")]
 
@@ -222,7 +295,7 @@ def test_one_change_in_the_file(name: str, rng: np.random.Generator, tmp_path: A
         saved.write(path, header, tensors)
         return hs.load(path)
 
-    for index in rng.permutation(len(places))[:20]:
+    for index in rng.permutation(len(places))[:8]:
         place, value = places[index]
         new = rng.choice(["nobody", "cos"]) if isinstance(value, str) else None
         if isinstance(value, int | float):
@@ -230,10 +303,11 @@ def test_one_change_in_the_file(name: str, rng: np.random.Generator, tmp_path: A
         new = float(new) if isinstance(new, np.floating) else new
         note = f"{name}: {place} {value!r} -> {new!r}"
         trial(results, lambda p=place, n=new: change(saved.put(header, p, n), tensors), rng, note)
-        note = f"{name}: without {place}"
-        trial(results, lambda p=place: change(saved.drop(header, p), tensors), rng, note)
+        if rng.random() < 0.5:
+            note = f"{name}: without {place}"
+            trial(results, lambda p=place: change(saved.drop(header, p), tensors), rng, note)
     names = sorted(tensors)
-    for _ in range(20):
+    for _ in range(8):
         tensor = names[int(rng.integers(len(names)))]
         label, new = mutation.mutate(tensors[tensor], rng, tensors[tensor].dtype == np.float32, [])
         new = np.asarray(new, dtype=tensors[tensor].dtype)
@@ -243,11 +317,11 @@ def test_one_change_in_the_file(name: str, rng: np.random.Generator, tmp_path: A
 
 
 @pytest.mark.parametrize("sign", [0.5, 2.0, 0.0, -0.5, -2.0])
-def test_a_quotient_turns_by_plus_or_minus_one_only(sign: float, rng: np.random.Generator) -> None:
+def test_a_quotient_turns_by_plus_or_minus_one_only(sign: float) -> None:
     """Theorem: x / y = (s x) / (s y) for s = +-1 as it is assembled; any other factor is another function."""
     model = model_of("quotient")
     (number,) = model.choices
     choice = model.choices[number]
-    changed = {number: Choice(choice.family, {**choice.parameters, "sign": sign})}
+    changed = {number: replace(choice, parameters={**choice.parameters, "sign": sign})}
     with pytest.raises(hs.HeadsmithError):
-        hs.verify(replace(model, choices=changed, certificate=replace(model.certificate, error=np.inf)))
+        hs.verify(unclaimed(replace(model, choices=changed)))

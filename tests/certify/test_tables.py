@@ -1,7 +1,7 @@
 """The bound of a table head holds at every point that a high-precision search can find, and is tight there.
 
-The oracle is mpmath with 50 digits, on the head's doubles taken exactly. Heads are fitted here, plainly: a Gaussian kernel on a
-uniform grid or a Gamma kernel on a geometric one, and least squares.
+The oracle is mpmath with 50 digits, on the head's doubles taken exactly. Heads are fitted here, plainly: a Gaussian
+kernel on a uniform grid or a Gamma kernel on a geometric one, and least squares.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ from flint import ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headsmith.certify.table_cells import ORDERS, bound_cells
 from headsmith.certify.tables import check_bivariate, check_table
+from headsmith.core.balls import Ball
 from headsmith.core.errors import CertificateError
+from headsmith.core.expansion import Scores, expand
 from headsmith.core.functions import FUNCTIONS, user_function
+from headsmith.core.polynomials import divided, frame
+from headsmith.core.series import Named, series_arithmetic
 
 PI = float(np.pi)
-ROUND_OFF = mpmath.mpf("1e-40")
 EXACT = {
     "exp": mpmath.exp,
     "log": mpmath.log,
@@ -225,6 +229,36 @@ def test_bounds_hold_for_any_head(tokens, low, length, places) -> None:
             assert checked.slope_low[0, 0] <= slope[0] <= checked.slope_high[0, 0]
 
 
+@pytest.mark.parametrize("steepness", [0.5, 2.0, 4.0])
+def test_one_coarse_cell_covers_what_its_polynomial_misses(steepness, rng) -> None:
+    slopes, offset, values = steepness * rng.normal(size=(6, 1)), rng.normal(size=6), rng.normal(size=(6, 1))
+    with series_arithmetic(128, ORDERS[1]):
+        bounds = bound_cells(Scores(slopes, offset, values), [Named("sin")], [[Ball(0.3)]], [Ball(1.5)])
+        series = expand(Scores(slopes, offset, values), [Named("sin")], [[Ball(0.3)]], [Ball(1.5)], ORDERS[1])
+    polynomial = divided(series.difference, series.denominator[:, None], frame(1, ORDERS[1]))[0, 0]
+    missed = mpmath.mpf(0)
+    with mpmath.workdps(50):
+        for x in np.linspace(-1, 1, 21).tolist():
+            s = mpmath.mpf(0.3) + mpmath.mpf(1.5) * mpmath.mpf(x)
+            value, slope = exact_head(slopes.T, offset, values[:, 0], [s])
+            assert bounds.low[0, 0, 0] <= value - mpmath.sin(s) <= bounds.high[0, 0, 0]
+            assert bounds.low[0, 0, 1] <= slope[0] <= bounds.high[0, 0, 1]
+            missed = max(missed, abs(value - mpmath.sin(s) - mpmath.mpf(np.polyval(polynomial[::-1], x))))
+    # The rest is real: it shows in the steep heads, and the bound allows for it.
+    assert missed > {0.5: 0.0, 2.0: 1e-9, 4.0: 1e-3}[steepness]
+
+
+@pytest.mark.parametrize("name", ["reciprocal", "log", "sqrt", "tanh", "table tests: airy"])
+def test_one_coarse_cell_covers_what_the_series_of_the_function_misses(name) -> None:
+    one, (centre, radius) = np.ones((1, 1)), (0.7, 0.65)
+    with series_arithmetic(128, ORDERS[1]):
+        bounds = bound_cells(Scores(one, one[0], one), [Named(name)], [[Ball(centre)]], [Ball(radius)])
+    with mpmath.workdps(50):
+        for x in (-1.0, -0.98, 0.0, 0.7, 1.0):
+            error = 1 - EXACT[name](mpmath.mpf(centre) + mpmath.mpf(radius) * mpmath.mpf(x))
+            assert bounds.low[0, 0, 0] <= error <= bounds.high[0, 0, 0]
+
+
 # Identities, floors, mutations --------------------------------------------------------------------------------------
 
 
@@ -358,9 +392,12 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
         check_table([1.0, -1.0], [0.0, 0.0], [1.0, 2.0], plain("sin", "cos"), -1.0, 1.0)
 
 
-def test_scores_beyond_the_precision_are_refused_not_guessed() -> None:
-    with pytest.raises(CertificateError):
+def test_scores_that_are_too_steep_or_too_large_are_refused_at_once() -> None:
+    with pytest.raises(CertificateError, match="too steep"):
         check_table([1e60, -1e60], [0.0, 0.0], [1.0, 2.0], plain("sin"), 1.0 / 3.0, 1.0)
+
+    with pytest.raises(CertificateError, match="so large"):
+        check_table([0.1, -0.1], [0.1e60, 0.0], [1.0, 2.0], plain("sin"), 1e-30, 1.0)
 
 
 # Two variables ------------------------------------------------------------------------------------------------------

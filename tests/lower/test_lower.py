@@ -78,6 +78,18 @@ def test_a_constant_network_is_exact() -> None:
     assert hs.compile(zero, (-1, 1), error=1e-12)([0.3, 0.1]).tolist() == [0.5]
 
 
+def test_gates_that_only_feed_dead_gates_cost_nothing(rng) -> None:
+    """A layer of dead gates silences everything before it."""
+    layers = [
+        (rng.normal(size=(4, 3)), np.zeros(4)),
+        (rng.normal(size=(4, 4)), np.full(4, -50.0)),
+        (np.ones((2, 4)), [0.1, 0.2]),
+    ]
+    model = hs.compile(hs.Network(layers), (-1, 1), error=1e-12)
+    assert model.bill.heads == 0
+    assert model([0.3, 0.1, -0.2]).tolist() == [0.1, 0.2]
+
+
 def test_a_domain_of_one_point_has_no_gates(rng) -> None:
     network = random_network([3, 6, 6, 2])
     point = rng.normal(size=3)

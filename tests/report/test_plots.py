@@ -9,7 +9,7 @@ import pytest
 import headsmith as hs
 from headsmith.core.errors import HeadsmithError
 from headsmith.report import plots
-from headsmith.report.attention import head_patterns
+from headsmith.report.attention import head_paths, head_patterns
 from headsmith.report.plots import plot
 
 
@@ -34,6 +34,16 @@ def test_a_picture_for_every_shape(widths: tuple[int, ...], tokens: int, tmp_pat
     assert found.ratio <= 1.0
     assert (tmp_path / "model.png").read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in tmp_path.iterdir()] == ["model.png"]
+
+
+@pytest.mark.parametrize(
+    ("formula", "names", "error"),
+    [("exp(-x)*sin(3*x)", "x", 1e-3), ("x*y, max(x, y)", "xy", 1e-3), ("x*y + z", "xyz", 1e-2)],
+    ids=["curve", "maps", "segments"],
+)
+def test_a_picture_for_every_formula(formula: str, names: str, error: float, tmp_path: Path) -> None:
+    model = hs.compile(formula, dict.fromkeys(names, (0.0, 2.0)), error)
+    assert plot(model, tmp_path / "model.png", effort=200).ratio <= 1.0
 
 
 def test_an_input_without_width(tmp_path: Path) -> None:
@@ -72,3 +82,12 @@ def test_patterns_are_attention() -> None:
     for pattern in shown:
         assert pattern.weights.shape == (5, 5)
         np.testing.assert_allclose(pattern.weights.sum(axis=1), 1.0)
+
+
+def test_paths_say_where_gates_open() -> None:
+    model = hs.compile(hs.Network([([[1.0]], [-0.25]), ([[1.0]], [0.0])]), (-1.0, 1.0), 1e-3)
+    (path,) = head_paths(model, np.array([[-1.0], [0.0], [0.5], [1.0]]), 10)
+    np.testing.assert_allclose(path.places, [0.0, 0.0, 1.0, 1.0], atol=1e-9)
+    assert (path.layer, path.head) == (0, 0)
+    deep = hs.compile("x*y", {"x": (-1, 1), "y": (-1, 1)}, 1e-6)
+    assert len(head_paths(deep, np.zeros((3, 2)), 7)) == 7

@@ -137,6 +137,16 @@ def test_gates_of_gates(outer) -> None:
         check(graph, seed, 0.0)
 
 
+def test_a_node_that_is_read_twice_counts_twice() -> None:
+    """An affine node with two terms on the same node: both are read, and both through the gates after it."""
+    builder = Builder(["x", "y"])
+    twice = builder.affine([(builder.input, np.ones((2, 2))), (builder.input, np.array([3.0, -2.0]))], np.zeros(2))
+    gate = builder.relu(twice)
+    graph = builder.graph(builder.affine([(gate, np.ones((1, 2))), (builder.input, np.ones((1, 2)))], [0.0]))
+    for seed in range(5):
+        check(graph, seed, 0.0)
+
+
 def test_gains_of_a_network_are_products_of_its_weights(rng) -> None:
     """Without gates the gain is the product of the matrices; with one layer of gates it is the interval between 0 and
     the product."""

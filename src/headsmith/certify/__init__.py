@@ -1,1 +1,2 @@
-"""The proof kernel: it re-derives a stored model's error from its weights and its target, and trusts no other number."""
+"""The proof kernel: it re-derives a stored model's error from its weights and its target, and trusts no other
+number."""

@@ -1,8 +1,10 @@
-"""What is known of every register while the kernel walks the layers: how large, how often added to, how far from zero on the reference tokens.
+"""What is known of every register while the kernel walks the layers: how large, how often added to, how far from
+zero on the reference tokens.
 
-A register on a data token is a sum: its initial value, the embedding's products, and for each layer the products that heads write. In
-floating point, in any order, that sum is off by at most gamma_k times the sum of absolute values, k being the number of terms. On the
-reference tokens a register should stay zero; `drift` bounds what leaks into it there.
+A register on a data token is a sum: its initial value, the embedding's products, and for each layer the products
+that heads write. In floating point, in any order, that sum is off by at most gamma_k times the sum of absolute
+values, k being the number of terms. On the reference tokens a register should stay zero; `drift` bounds what leaks
+into it there.
 """
 
 from __future__ import annotations

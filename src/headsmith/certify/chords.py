@@ -286,6 +286,7 @@ def _top(start: Array, end: Array, bulge: Array) -> Array:
     """max over s in [0, 1] of start + (end - start) s + bulge s (1 - s), for bulge >= 0; infinite where bulge is."""
     rise, ends = end - start, np.maximum(start, end)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        inner = start + (rise + bulge) ** 2 / (4.0 * bulge)
+        # (rise + bulge)^2 / (4 bulge), written so that tiny numbers do not underflow when squared.
+        inner = start + 0.25 * (rise + bulge) * ((rise + bulge) / bulge)
     inside = (bulge > 0.0) & (np.abs(rise) < bulge)
     return np.where(np.isinf(bulge), np.inf, np.where(inside, np.maximum(inner, ends), ends))

@@ -32,9 +32,10 @@ from headsmith.certify.local import Local, Reads, sink_errors
 from headsmith.certify.meaning import SourceMeaning, StreamMeaning, output_deviation, read_deviation
 from headsmith.circuits.assemble import Choice, assemble
 from headsmith.core.arrays import Array
-from headsmith.core.errors import CertificateError
+from headsmith.core.errors import CertificateError, ThinMarginError
 from headsmith.core.intervals import Box, Interval
 from headsmith.core.rounding import FLOAT64, upper
+from headsmith.heads.sink import SinkBank
 from headsmith.source.graph import Graph, needed
 from headsmith.source.ranges import ranges
 from headsmith.source.sensitivity import Flow, pushed
@@ -63,12 +64,13 @@ class _Kernel:
         self.transformer, self.precision = transformer, transformer.precision
         found = ranges(target, box)
         assembly = assemble(target, choices)
-        approximation = approximate(target, found, assembly)
+        approximation = approximate(target, found, assembly, choices)
         self.approximations = approximation.errors
         self.circuit = assembly.circuit
         self.source = SourceMeaning(self.circuit, approximation.ranges, transformer)
         self.stream = StreamMeaning(self.circuit, transformer)
-        self.flow = Flow(self.circuit, self.source.slopes())
+        self.flow = Flow(self.circuit, self.source.slopes(), approximation.shortcuts)
+        self.margins = approximation.margins
         # What each node commits itself, how far it can be off in all, and how large basis values can be.
         self.own: dict[int, Array] = {number: error.magnitude for number, error in self.approximations.items()}
         self.input_error = np.zeros(box.size)
@@ -82,6 +84,7 @@ class _Kernel:
 
     def certificate(self) -> Certificate:
         locals_ = [self._advance(layer) for layer in self.transformer.layers]
+        self._refuse_thin_margins()
         self.max_score = max((local.max_score for layer in locals_ for local in layer), default=0.0)
         approximation, softmax, leak, rounding = self._carry(locals_)
         links, outputs = self.transformer.readout, self.transformer.outputs
@@ -108,12 +111,26 @@ class _Kernel:
             max_score=self.max_score,
         )
 
+    def _refuse_thin_margins(self) -> None:
+        """What was proven of circuits with a margin holds only if their arguments are off by less."""
+        for number, margin in self.margins.items():
+            off = float(np.max(self._arriving(number)))
+            if not off <= margin:
+                raise ThinMarginError(
+                    f"circuit node {number} may be off by {off:.3g}, more than the margin {margin:.3g}"
+                )
+
     def _advance(self, layer: Layer) -> list[Local]:
         """Bound the local errors of all banks as they find the stream, and only then note what they write."""
-        found = [sink_errors(self.transformer, bank, self._reads(bank), self.accounts) for bank in layer.banks]
+        found = [self._local(bank) for bank in layer.banks]
         for bank, local in zip(layer.banks, found, strict=True):
             self._write(bank, local)
         return found
+
+    def _local(self, bank: Bank) -> Local:
+        if not isinstance(bank, SinkBank):
+            raise CertificateError(f"there is no proof for {bank.kind} banks in this release")
+        return sink_errors(self.transformer, bank, self._reads(bank), self.accounts)
 
     def _reads(self, bank: Bank) -> Reads:
         nodes, components = self.source.arguments_of(bank)

@@ -11,14 +11,15 @@ from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
 from headsmith.core.intervals import Interval
 from headsmith.core.rounding import lower, upper
-from headsmith.heads.sink import SinkBank, gate_error, gate_rounding, leak_weight, score_rounding
+from headsmith.heads.sink import FLUSHED, SinkBank, gate_error, gate_rounding, leak_weight, score_rounding
 from headsmith.heads.stream import position_bits
 from headsmith.transformer.ir import Transformer
 
 
 @dataclass(frozen=True, eq=False)
 class Reads:
-    """What a bank reads, one entry for each linear form: the exact range of the argument; how far the stored weights are
+    """What a bank reads, one entry for each linear form: the exact range of the argument; how far the stored
+    weights are
     from the circuit's (deviation); how far the argument is off from earlier errors (arriving); rounding of the register
     sums (stored) and of the read itself (read)."""
 
@@ -63,7 +64,12 @@ def sink_errors(transformer: Transformer, bank: SinkBank, reads: Reads, accounts
     if bank.reference_gain <= 0.0 or (tokens > 1 and bank.position_gain <= 0.0):
         raise CertificateError("the gains of a sink bank must be positive")
     size = upper(reads.exact.magnitude + reads.off, 1)
-    _refuse_large(upper(bank.query_scale * accounts.read_magnitude(bank.read, bank.heads), 2), "a query", transformer)
+    values = accounts.read_magnitude(bank.read, bank.heads)
+    _refuse_large(values, "what a head reads", transformer)
+    _refuse_large(upper(bank.query_scale * values, 2), "a query", transformer)
+    if not float(np.max(bank.key_scale)) * precision.smallest_normal <= FLUSHED:
+        # A query that is flushed to zero would move a score by more than score_rounding allows for.
+        raise CertificateError("a key scale is so large that queries may underflow")
     scale = lower(bank.query_scale * bank.key_scale, 1)
     score = upper(upper(bank.query_scale * bank.key_scale, 1) * size, 1)
     roundings = score_rounding(precision, tokens, bank.position_gain, grid)
@@ -92,7 +98,7 @@ def sink_errors(transformer: Transformer, bank: SinkBank, reads: Reads, accounts
         leak=leak,
         rounding=rounding,
         largest=np.maximum(reads.exact.high, 0.0),
-        reach=size,
+        reach=upper(np.maximum(size, drift) * (1.0 + precision.gamma(2 * (tokens + grid) + 8)), 3),
         spilled=spilled,
         max_score=max(float(np.max(score)) + code, bank.reference_gain),
     )

@@ -197,10 +197,8 @@ class StreamMeaning:
                 self._add(link.register, int(number), weights, components[mine])
 
 
-def read_deviation(
-    source: SourceMeaning, stream: StreamMeaning, bank: Bank, magnitudes: Mapping[int, Array]
-) -> Array:
-    """For each read, a bound of |what is read - the circuit's argument|, both as functions of the same inputs and gates."""
+def read_deviation(source: SourceMeaning, stream: StreamMeaning, bank: Bank, magnitudes: Mapping[int, Array]) -> Array:
+    """For each read, a bound of |what is read - the circuit's argument|, as functions of the same inputs and gates."""
     nodes, components = source.arguments_of(bank)
     read = stream.read(bank.read, bank.readers)
     result = np.zeros(bank.readers)

@@ -110,7 +110,7 @@ def _errors(head: Scores, series: Expansion, difference: Array, table: Array, mo
         sum_k w_k |v_k| b_k' e_{M-1}(b_k) + sum_t |Q_t| sum_k w_k (a_t e_{M-l}(b_k) + b_k' e_{M-l-1}(b_k))
 
     for the monomials t of degree l, where a_t and b_k' are its power of x and the part of b_k along x. Below the degree
-    M there are only rounding and radii in R: at most ROUNDING |Q_t| |D_u| and |Q_t| radius for t u, and the numerator's.
+    M, R has only rounding and radii: at most ROUNDING |Q_t| |D_u| and |Q_t| radius for t u, and the numerator's.
     """
     order = int(monomials.degree[-1]) + 1
     every = np.sum(series.spread, axis=2)
@@ -124,7 +124,7 @@ def _errors(head: Scores, series: Expansion, difference: Array, table: Array, mo
     least = np.where(least > 0.1, least, np.nan)[:, None]
 
     def value(quotient: Array, radius: Array) -> Array:
-        return np.einsum("njl,nl->nj", quotient, rest) + radius + np.sum(quotient, axis=2) * blur
+        return np.asarray(np.einsum("njl,nl->nj", quotient, rest) + radius + np.sum(quotient, axis=2) * blur)
 
     of_table = by_degree(table, monomials)
     of_target = np.einsum("njl,nl->nj", series.target_size, rest)
@@ -133,7 +133,7 @@ def _errors(head: Scores, series: Expansion, difference: Array, table: Array, mo
     found = [error / least + series.target_tail]
     for variable in range(series.spread.shape[2]):
         along = series.spread[..., variable]
-        pulled = np.sum(weighted * along[..., None], axis=1)[:, order - 1 :: -1]  # sum_k w_k b_k' e_{M-l-1}(b_k)
+        pulled = np.sum(weighted * along[..., None], axis=1)[:, order - 1 :: -1]  # column l: w_k b_k' e_{M-l-1}(b_k)
         pulled_blur = ROUNDING * np.sum(by_degree(series.denominator, monomials, variable), axis=1)
         slope = (weighted[..., order - 1] * along) @ sizes + np.einsum("njl,nl->nj", of_table, pulled)
         slope = slope + value(by_degree(table, monomials, variable), order * series.numerator_radius)

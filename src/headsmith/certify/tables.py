@@ -28,6 +28,8 @@ FLOOR = 1e-25
 MOST_CELLS = 1 << 14
 DEEPEST = 48
 BATCH = 64
+STEEPEST = 2000.0
+"""Scores cannot change by more on one cell: its weights are known down to 1e-300, and grow from there by e^690."""
 
 Progress = Callable[[float], None]
 
@@ -119,7 +121,9 @@ def _box(ranges: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     for low, high in box:
         if not -inf < low <= high < inf:
             raise CertificateError(f"[{low}, {high}] is not a bounded interval")
-    return box
+    # A point becomes a short interval round it.
+    margins = [2.0**-30 * (abs(low) or 1.0) if low == high else 0.0 for low, high in box]
+    return [(low - margin, high + margin) for (low, high), margin in zip(box, margins, strict=True)]
 
 
 def _require_analytic(name: str, parameter: float | None, low: float, high: float) -> None:
@@ -173,7 +177,10 @@ def _enclose(
     if not (tightness > 1.0 and floor > 0.0):
         raise CertificateError(f"tightness must exceed 1 and floor must be positive, not {tightness} and {floor}")
     rule = _rule(head, tightness, floor)
-    with series_arithmetic(_bits(head, box, floor), ORDERS[len(box)]):
+    changes = np.max(np.abs(head.slopes), axis=0) * [high - low for low, high in box]
+    if np.max(changes) > STEEPEST * MOST_CELLS:
+        raise CertificateError(f"scores change by {np.max(changes):.3g} over {box}: the keys are too steep")
+    with series_arithmetic(_bits(changes, floor), ORDERS[len(box)]):
         known, cells = _explore(rule, head, targets, box, progress)
     if not (np.isfinite(known.low).all() and np.all(known.low <= known.high) and np.isfinite(known.high).all()):
         raise CertificateError(f"no finite bound of the table on {box}")
@@ -181,9 +188,8 @@ def _enclose(
     return Checked(frozen(low[:, 0]), frozen(high[:, 0]), frozen(low[:, 1:]), frozen(high[:, 1:]), cells)
 
 
-def _bits(head: Scores, box: Sequence[tuple[float, float]], floor: float) -> int:
+def _bits(changes: Array, floor: float) -> int:
     """Enough for errors near `floor`, and for slopes on boxes across which the scores hardly change."""
-    changes = np.max(np.abs(head.slopes), axis=0) * [high - low for low, high in box]
     wanted = -log2(floor) - 64.0, *(-log2(change) for change in changes.tolist() if change > 0.0)
     return PRECISION_BITS + int(max(0.0, *wanted))
 
@@ -265,10 +271,6 @@ def _geometry(
     """Centres and the radius of cells: the place i of level l is low + [i, i + 1] (high - low) / 2^l."""
     radius, starts = [], []
     for (low, high), level in zip(box, levels, strict=True):
-        start, width = Ball(low), Ball(high) - Ball(low)
-        if low == high:  # an interval round the point
-            width = Ball(abs(low) or 1.0) / 2**30
-            start = start - width / 2
-        starts.append(start)
-        radius.append(width / 2 ** (level + 1))
+        starts.append(Ball(low))
+        radius.append((Ball(high) - Ball(low)) / 2 ** (level + 1))
     return [[s + r * (2 * i + 1) for s, r, i in zip(starts, radius, place, strict=True)] for place in places], radius

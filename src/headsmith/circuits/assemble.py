@@ -47,13 +47,23 @@ from headsmith.source.graph import (
     needed,
 )
 
+MOST_GATES = 1 << 16
+
+DAMAGE = (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError, IndexError, AttributeError, AssertionError)
+"""What building from parameters that nobody wrote may raise."""
+
 
 @dataclass(frozen=True)
 class Choice:
-    """How one non-linear node is approximated: a family's name and the parameters that rebuild its circuit."""
+    """How one non-linear node is approximated: a family's name and the parameters that rebuild its circuit.
+
+    With a `margin`, the circuit is good for arguments that are off by that much, and errors of the arguments pass with
+    the function's own slopes; without, they pass through the circuit's gates.
+    """
 
     family: str
     parameters: Mapping[str, Any]
+    margin: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,12 +94,14 @@ class Extremum:
 
 @dataclass(frozen=True, eq=False)
 class Assembly:
-    """The circuit, where each target node lives in it, and what was spliced in."""
+    """The circuit, where each target node lives in it, and what was spliced in. `regions` has the circuit nodes
+    that were made for each approximated target node, the one that stands for it included."""
 
     circuit: Graph
     places: Mapping[int, int]
     splices: tuple[Splice, ...]
     extrema: tuple[Extremum, ...]
+    regions: Mapping[int, range]
 
 
 def is_circuit(graph: Graph) -> bool:
@@ -117,14 +129,27 @@ def fragment_of(family: str, parameters: Mapping[str, Any]) -> Fragment:
 def _fragment_of(family: str, parameters: str) -> Fragment:
     from headsmith.circuits.registry import build
 
-    return build(family, json.loads(parameters))
+    stored = json.loads(parameters)
+    try:
+        _refuse_enormous(stored)
+        return build(family, stored)
+    except DAMAGE as problem:
+        raise CertificateError(f"the circuit {family!r} cannot be rebuilt from its parameters ({problem})") from None
+
+
+def _refuse_enormous(stored: Any) -> None:
+    """No fragment that could be proven has so many gates."""
+    for item in stored.values() if isinstance(stored, dict) else stored if isinstance(stored, list) else ():
+        if isinstance(item, int) and not isinstance(item, bool) and abs(item) > MOST_GATES:
+            raise ValueError(f"the number {item} is too large")
+        _refuse_enormous(item)
 
 
 def assemble(target: Graph, choices: Mapping[int, Choice]) -> Assembly:
     """Build the circuit of `target`; `choices` has an entry for every Function, Product and Quotient node."""
     if is_circuit(target):
         circuit = with_own_output(target)
-        return Assembly(circuit, {number: number for number in range(len(target.nodes))}, (), ())
+        return Assembly(circuit, {number: number for number in range(len(target.nodes))}, (), (), {})
     assembly = _Assembler(target, choices).result()
     return replace(assembly, circuit=with_own_output(assembly.circuit))
 
@@ -139,10 +164,17 @@ class _Assembler:
         self.gates: dict[tuple[int, int], int] = {}
 
     def result(self) -> Assembly:
+        regions = {}
         for number in needed(self.target, self.target.output):
-            self.places[number] = self._place(number)
+            first = self.builder.count
+            try:
+                self.places[number] = self._place(number)
+            except DAMAGE as problem:
+                raise CertificateError(f"target node {number} cannot be rebuilt from its choice ({problem})") from None
+            if isinstance(self.target.nodes[number], Function | Product | Quotient | Hypotenuse):
+                regions[number] = range(first, self.builder.count)
         circuit = self.builder.graph(self.places[self.target.output])
-        return Assembly(circuit, self.places, tuple(self.splices), tuple(self.extrema))
+        return Assembly(circuit, self.places, tuple(self.splices), tuple(self.extrema), regions)
 
     def _place(self, number: int) -> int:
         node, builder, places = self.target.nodes[number], self.builder, self.places
@@ -226,8 +258,10 @@ class _Assembler:
         one = np.ones(node.size)
         sides = []
         for side in (node.left, node.right):
-            gate = self.builder.relu(self.places[side])
-            sides.append(self.builder.affine([(self.places[side], -one), (gate, 2.0 * one)], 0.0 * one))
+            # A copy of its own: what enters an approximated node may be off, and the gates must be ready for that.
+            copy = self.builder.affine([(self.places[side], one)], 0.0 * one)
+            gate = self.builder.relu(copy)
+            sides.append(self.builder.affine([(copy, -one), (gate, 2.0 * one)], 0.0 * one))
         longer = self._pair(sides[0], sides[1], True)
         shorter = self._pair(sides[0], sides[1], False)
         return self._splice(number, "", self._fragment(number), shorter, longer)

@@ -32,5 +32,9 @@ class TooManyPiecesError(CertificateError):
     target: int = -1
 
 
+class ThinMarginError(CertificateError):
+    """An argument of an approximated node may be off by more than the node's margin."""
+
+
 class FileFormatError(HeadsmithError, ValueError):
     """The file is not a complete Headsmith model of a version that this release reads."""

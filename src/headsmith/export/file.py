@@ -118,6 +118,10 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
+def _number_or_none(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
 def _umask() -> int:
     current = os.umask(0)
     os.umask(current)
@@ -199,7 +203,7 @@ def _header(contents: Contents, tensors: dict[str, Any]) -> dict[str, Any]:
             "output": contents.graph.output,
         },
         "choices": {
-            str(number): {"family": choice.family, "parameters": _plain(choice.parameters)}
+            str(number): {"family": choice.family, "parameters": _plain(choice.parameters), "margin": choice.margin}
             for number, choice in contents.choices.items()
         },
         "transformer": {
@@ -265,7 +269,8 @@ def _contents(header: dict[str, Any], tensor: Callable[[str], Any]) -> Contents:
 
     graph = Graph(tuple(node(item) for item in header["source"]["nodes"]), int(header["source"]["output"]))
     choices = {
-        int(number): Choice(str(item["family"]), dict(item["parameters"])) for number, item in header["choices"].items()
+        int(number): Choice(str(item["family"]), dict(item["parameters"]), _number_or_none(item["margin"]))
+        for number, item in header["choices"].items()
     }
     box = Box(graph.input.names, header["domain"]["low"], header["domain"]["high"])
     stored = header["transformer"]

@@ -46,6 +46,9 @@ from headsmith.heads.stream import Link, position_bits
 
 KEY = 8.0
 
+FLUSHED = 2.0**-60
+"""How much a query that underflows may move a score: key_scale times the smallest normal number is at most that."""
+
 
 @dataclass(frozen=True, eq=False)
 class SinkBank:
@@ -134,7 +137,7 @@ def score_rounding(precision: Precision, tokens: int, position_gain: float, grid
     features = feature_count(tokens, grid)
     relative = precision.gamma(features + 3)
     code = position_bits(tokens) * position_gain
-    absolute = relative * code + 4.04 * EXP_ULPS * precision.unit_roundoff + 4.0 * precision.smallest_normal
+    absolute = relative * code + 4.04 * EXP_ULPS * precision.unit_roundoff + 4.0 * precision.smallest_normal + FLUSHED
     return ScoreRounding(float(upper(relative, 2)), float(upper(absolute, 4)))
 
 

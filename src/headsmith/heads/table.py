@@ -1,20 +1,23 @@
 """Table head: any smooth functions of one or two linear forms, by a softmax over a grid of constant reference tokens.
 
-Reference token k scores  slope[k] . s + offset[k]  for a data token whose reads are s (one or two numbers), and holds the constants values[k].
-The head returns
+Reference token k scores  slope[k] . s + offset[k]  for a data token whose reads are s (one or two numbers), and
+holds the constants values[k]. The head returns
 
     g(s) = sum_k w_k values[k],        w = softmax_k(slope[k] . s + offset[k]),
 
-one number for each column of `values`: all functions of the same linear form share a head. How well g stands for them is proved from the
-stored numbers themselves (`certify.tables`).
+one number for each column of `values`: all functions of the same linear form share a head. How well g stands for
+them is proved from the stored numbers themselves (`certify.tables`).
 
 Data tokens hold no value and score `gain` lower than the grid's constants: with n of them,
 
-Leak lemma.  the total weight of data tokens is at most  n e^{-gain - m},  m = max_k (slope[k] . s + offset[k]),  and since their
+Leak lemma.  the total weight of data tokens is at most  n e^{-gain - m},  m = max_k (slope[k] . s + offset[k]),
+and since their
     value is zero the output shrinks by at most that factor.
 
-Rounding lemma.  If every score is off by at most d, weights change by factors within e^{+-2d}, so the output changes by at most
-    (e^{2d} - 1) sum_k w_k |v_k| <= (e^{2d} - 1) max|v|.  A score is a sum of three or four products (slopes, offset + gain).
+Rounding lemma.  If every score is off by at most d, weights change by factors within e^{+-2d}, so the output
+changes by at most
+    (e^{2d} - 1) sum_k w_k |v_k| <= (e^{2d} - 1) max|v|.  A score is a sum of three or four products (slopes,
+    offset + gain).
 
 The features of query and key, and the value; `grid` is the one-hot register of the reference tokens:
 
@@ -35,17 +38,17 @@ from typing import ClassVar
 import numpy as np
 
 from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
-from headsmith.core.rounding import EXP_ULPS, Precision, upper
+from headsmith.core.rounding import EXP_ULPS, FLOAT64, Precision, upper
 from headsmith.heads.stream import Link
 
 
 @dataclass(frozen=True, eq=False)
 class TableBank:
-    """All table heads of one layer. Output (head h, column m) is number h * columns + m: it computes component `component` of circuit node
-    `node` there, or nothing (node -1).
+    """All table heads of one layer. Output (head h, column m) is number h * columns + m: it computes component
+    `component` of circuit node `node` there, or nothing (node -1).
 
-    `read` has heads * arguments rows: row h * arguments + a is argument a of head h. `slope` is (heads, tokens, arguments), `offset` (heads, tokens),
-    `values` (heads, tokens, columns).
+    `read` has heads * arguments rows: row h * arguments + a is argument a of head h. `slope` is (heads, tokens,
+    arguments), `offset` (heads, tokens), `values` (heads, tokens, columns).
     """
 
     kind: ClassVar[str] = "table"
@@ -120,7 +123,13 @@ def output_rounding(bank: TableBank, disturbance: Array, precision: Precision, t
 
 
 def leak(bank: TableBank, lowest_top: Array, disturbance: Array, tokens: int) -> Array:
-    """Bound of the leak of each output (heads, columns). `lowest_top` bounds max_k score from below, gain not counted."""
+    """Bound of the leak of each output (heads, columns). `lowest_top` bounds max_k score from below, gain not counted.
+
+    `tokens` counts every token that scores zero and holds nothing: the data tokens, and the sink where there is one.
+    """
+    # The exponent is a difference of numbers as large as the gain: widen it by their rounding. Below -700 exp underflows.
+    size = np.abs(lowest_top) + abs(bank.gain) + 2.0 * disturbance
+    exponent = 2.0 * disturbance - bank.gain - lowest_top + 8.0 * FLOAT64.unit_roundoff * size
     with np.errstate(over="ignore"):
-        weight = tokens * np.exp(2.0 * disturbance - bank.gain - lowest_top) * (1.0 + 1e-9)
+        weight = tokens * np.exp(np.maximum(exponent, -700.0)) * (1.0 + 1e-9)
     return np.asarray(upper(weight[:, None] * np.abs(bank.values).max(axis=1), 4))

@@ -25,7 +25,7 @@ from headsmith.core.intervals import Interval
 from headsmith.heads.sink import SinkBank, split_scale
 from headsmith.heads.stream import position_bits
 from headsmith.transformer.gains import gains_of_heads
-from headsmith.transformer.ir import Layer, Transformer
+from headsmith.transformer.ir import Bank, Layer, Transformer
 
 SMALLEST_SCALE = 2.0**-20
 TINY = 1e-280
@@ -50,6 +50,7 @@ def with_softmax_budget(
     for layer, weights in zip(transformer.layers, heaviest, strict=True):
         banks = []
         for bank, heavy in zip(layer.banks, weights, strict=True):
+            assert isinstance(bank, SinkBank)
             query, key = split_scale(common / heavy, transformer.precision)
             banks.append(
                 replace(bank, query_scale=query, key_scale=key, position_gain=position, reference_gain=reference)
@@ -76,8 +77,8 @@ def _gains(transformer: Transformer, reach: float) -> tuple[float, float]:
     return position, 2.0 * math.ceil((reach + 8.0 + 4.0 * len(transformer.layers)) / 2.0)
 
 
-def _heaviest_read(bank: SinkBank) -> Array:
-    heaviest = np.zeros(bank.heads)
+def _heaviest_read(bank: Bank) -> Array:
+    heaviest = np.zeros(bank.readers)
     for link in bank.read:
         size = np.abs(link.weights) if link.weights.ndim == 1 else np.abs(link.weights).max(axis=1)
         heaviest[link.reads] = np.maximum(heaviest[link.reads], size)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from headsmith.source.graph import (
     Maximum,
     Minimum,
     Native,
+    Node,
     Product,
     Quotient,
     Relu,
@@ -64,6 +65,7 @@ class Chooser:
         self.order = needed(target, target.output)
         gains = target_gains(target, found)
         self.nodes = [n for n in self.order if isinstance(target.nodes[n], Approximated)]
+        self.all_gains = gains
         self.gains = {number: gains[number].sum(axis=0) for number in self.nodes}
         self.excluded: dict[int, set[str]] = {number: set() for number in self.nodes}
         self.budget = 0.0
@@ -79,6 +81,48 @@ class Chooser:
             picked = self._pick(caps)
         self.last = Plan(picked)
         return self.last
+
+    def with_margins(self, plan: Plan, inputs: Array, room: float) -> dict[int, Choice]:
+        """The choices, each with a margin of `room` times the errors that its arguments are expected to have,
+        where that is possible: the softmax and rounding parts come on top of the estimate."""
+        off: dict[int, Array] = {}
+        choices = {}
+        for number in self.order:
+            node = self.target.nodes[number]
+            slopes = argument_slopes(node, self.found)
+            off[number] = inputs if isinstance(node, Input) else np.zeros(node.size)
+            for argument, slope in zip(arguments(node), slopes, strict=True):
+                passed = slope @ off[argument] if slope.ndim == 2 else slope * off[argument]
+                off[number] = off[number] + passed
+            if isinstance(node, Relu | Maximum | Minimum):
+                # Exact, but for the softmax error of its gates: some of the budget, as this node sees it.
+                off[number] = off[number] + 0.05 * self.budget / max(float(np.max(self.all_gains[number])), 1e-100)
+            if number in plan.options:
+                option = plan.options[number]
+                margin = room * max(float(np.max(off[argument])) for argument in arguments(node))
+                if margin > 0.0:
+                    # Whatever was computed was also rounded.
+                    size = max(float(np.max(self.found[argument].magnitude)) for argument in arguments(node))
+                    margin += 1e-12 * (1.0 + size)
+                choices[number] = replace(option.choice, margin=self._possible(number, margin))
+                off[number] = off[number] + option.error
+        return choices
+
+    def _possible(self, number: int, margin: float) -> float | None:
+        """The margin, if the function is smooth on the widened ranges, and these are not much wider."""
+        node = self._approximated(number)
+        wide = [self.found[argument].inflated(np.full(node.size, margin)) for argument in arguments(node)]
+        width = min(float(np.min(each.high - each.low)) for each in wide)
+        if len(set(arguments(node))) < len(arguments(node)) or margin > 0.02 * width:
+            return None
+        if isinstance(node, Quotient) and np.any((wide[1].low <= 0.0) & (wide[1].high >= 0.0)):
+            return None
+        if isinstance(node, Function):
+            domain = FUNCTIONS[node.name].domain(node.parameter)
+            slope = FUNCTIONS[node.name].enclose(wide[0].low, wide[0].high, 1, node.parameter)
+            if not (np.all(domain.covers(wide[0].low, wide[0].high)) and np.isfinite(slope).all()):
+                return None
+        return margin
 
     def exclude(self, number: int) -> None:
         """Never again choose the family that was chosen last for this node."""
@@ -182,26 +226,25 @@ def target_gains(target: Graph, found: Sequence[Interval]) -> dict[int, Array]:
     gains[target.output] = np.eye(outputs)
     for number in reversed(order):
         node, gain = target.nodes[number], gains[number]
-        match node:
-            case Input():
-                pass
-            case Affine():
-                for term in node.terms:
-                    weights = np.abs(term.weights)
-                    gains[term.node] += weights[:, None] * gain if term.diagonal else weights.T @ gain
-            case Relu() | Maximum() | Minimum() | Hypotenuse():
-                for argument in arguments(node):
-                    gains[argument] += gain
-            case Function():
-                gains[node.argument] += _slope(node, found[node.argument])[:, None] * gain
-            case Product():
-                gains[node.left] += found[node.right].magnitude[:, None] * gain
-                gains[node.right] += found[node.left].magnitude[:, None] * gain
-            case Quotient():
-                smallest = np.minimum(np.abs(found[node.denominator].low), np.abs(found[node.denominator].high))
-                gains[node.numerator] += gain / smallest[:, None]
-                gains[node.denominator] += (found[node.numerator].magnitude / smallest**2)[:, None] * gain
+        for argument, slope in zip(arguments(node), argument_slopes(node, found), strict=True):
+            gains[argument] += slope.T @ gain if slope.ndim == 2 else slope[:, None] * gain
     return gains
+
+
+def argument_slopes(node: Node, found: Sequence[Interval]) -> list[Array]:
+    """Estimates of |d node / d argument| for each argument: a matrix (to, from), or a vector for a diagonal one."""
+    match node:
+        case Affine():
+            return [np.abs(term.weights) for term in node.terms]
+        case Function():
+            return [_slope(node, found[node.argument])]
+        case Product():
+            return [found[node.right].magnitude, found[node.left].magnitude]
+        case Quotient():
+            smallest = np.minimum(np.abs(found[node.denominator].low), np.abs(found[node.denominator].high))
+            return [1.0 / smallest, found[node.numerator].magnitude / smallest**2]
+        case _:
+            return [np.ones(node.size) for _ in arguments(node)]
 
 
 def _slope(node: Function, argument: Interval) -> Array:

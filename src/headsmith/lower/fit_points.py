@@ -1,7 +1,7 @@
 """Where to sample functions of one variable: dense where they are hard to resolve, and towards both ends.
 
-The interval is cut in half until Chebyshev interpolation of degree 12 resolves the functions on every cell. A cell is then one unit
-of a new variable, in which the functions and the heads that fit them have features of one size.
+The interval is cut in half until Chebyshev interpolation of degree 12 resolves the functions on every cell. A cell is
+then one unit of a new variable, in which the functions and the heads that fit them have features of one size.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Variable projection: the best keys of a table head by Gauss-Newton, its values always at their optimum.
 
-A head with keys (alpha_k, offset_k) has weights w_k(s) = softmax_k(alpha_k s + offset_k) and outputs sum_k w_k(s) v_k. For
+A head with keys (alpha_k, offset_k) has weights w_k(s) = softmax_k(alpha_k s + offset_k), outputs sum_k w_k(s) v_k. For
 given keys the best values are a linear least-squares problem; what is left of the targets depends on the keys alone
 (Golub and Pereyra 1973). Numerator and denominator are sums of exponentials, so free keys make the head a rational
 function with a free positive denominator: 3 p - 2 degrees of freedom instead of the p of a fixed grid.
@@ -19,34 +19,40 @@ import numpy as np
 from headsmith.core.arrays import Array
 
 LARGEST_KEY = 1e5
-FIRST,UP,DOWN=1e-4,4.,4.
+FIRST_DAMPING, LEAST_DAMPING, DAMPING_FACTOR = 1e-4, 1e-14, 4.0
+SMALL_STEP = 0.1
 
 
 @dataclass(frozen=True)
 class Problem:
     """Sampled targets of the functions that share a head, of one variable or more.
 
-    Cost: sum_f shares_f^2 ( sum_i emphasis_i^2 misfit_if^2 + ridge^2 sum_k v_kf^2 ). Emphasis belongs to points and shares to
-    functions, so all functions share one factorisation.
+    Cost: sum_f shares_f^2 ( sum_i emphasis_i^2 misfit_if^2 + ridge^2 sum_k v_kf^2 ). Emphasis belongs to points and
+    shares to functions, so that all functions share one factorisation.
     """
 
     inputs: Array  # (points, variables + 1): variables scaled to [-1, 1], then 1
     targets: Array  # (points, functions), in units of the asked errors
     ridge: float
     emphasis: Array  # (points,): squares sum to 1
-    shares: Array  # (functions,)
+    shares: Array  # (functions,): mean square 1
 
 
 @dataclass(frozen=True)
 class Head:
-    """Keys (tokens, variables + 1) with the best values for them, and what these leave of the targets."""
+    """Keys (tokens, variables + 1) with the best values for a problem, and what these leave of the targets."""
 
+    problem: Problem
     keys: Array
     weights: Array  # (points, tokens)
     values: Array  # (tokens, functions), in units of the asked errors
     basis: Array  # (points + tokens, tokens): orthonormal, spans the emphasised weights with the ridge below
     rest: Array  # (points + tokens, functions): what is left, weighed as in the cost
     misfit: Array  # (points, functions): target - output
+
+    @property
+    def tokens(self) -> int:
+        return len(self.keys)
 
     @property
     def cost(self) -> float:
@@ -88,22 +94,21 @@ def project(problem: Problem, keys: Array) -> Head:
     """
     weights = softmax_weights(problem.inputs, keys)
     points, tokens = weights.shape
-    system = np.concatenate([problem.emphasis[:, None] * weights, problem.ridge * np.eye(tokens)])
-    basis, triangle = np.linalg.qr(system)
-    goals = problem.emphasis[:, None] * problem.targets
-    values = np.linalg.solve(triangle, basis[:points].T @ goals)
+    emphasis = problem.emphasis[:, None]
+    basis, triangle = np.linalg.qr(np.concatenate([emphasis * weights, problem.ridge * np.eye(tokens)]))
+    values = np.linalg.solve(triangle, basis[:points].T @ (emphasis * problem.targets))
     misfit = problem.targets - weights @ values
-    rest = np.concatenate([problem.emphasis[:, None] * misfit, -problem.ridge * values]) * problem.shares
-    return Head(keys, weights, values, basis, rest, misfit)
+    rest = np.concatenate([emphasis * misfit, -problem.ridge * values]) * problem.shares
+    return Head(problem, keys, weights, values, basis, rest, misfit)
 
 
-def slopes(problem: Problem, head: Head) -> Array:
+def slopes(head: Head) -> Array:
     """-d rest / d keys: ((points + tokens) * functions, tokens * (variables + 1)).
 
-    d output / d score_k = w_k (v_k - output), and the score is linear in the key. As the values follow the keys, to first
-    order in the misfit the derivative is projected off the span of the weights (Kaufman 1975).
+    d output / d score_k = w_k (v_k - output), and the score is linear in the key. As the values follow the keys, to
+    first order in the misfit the derivative is projected off the span of the weights (Kaufman 1975).
     """
-    points, tokens = head.weights.shape
+    problem, (points, tokens) = head.problem, head.weights.shape
     outputs = problem.targets - head.misfit
     pull = head.weights[:, None, :] * (head.values.T - outputs[:, :, None])
     pull *= problem.emphasis[:, None, None] * problem.shares[:, None]
@@ -113,65 +118,84 @@ def slopes(problem: Problem, head: Head) -> Array:
     return np.asarray(slope.reshape(-1, tokens * problem.inputs.shape[1]))
 
 
-def descend(problem: Problem, head: Head, evaluations: int, stop: Stop = lambda head: False) -> Head:
-    """Levenberg-Marquardt with geodesic acceleration (Transtrum and Sethna 2012), for about so many projections.
-
-    The valleys are narrow and curved. The second-order correction along the step follows them; a step whose
-    correction is not small against it is shortened before it is tried.
-    """
-    damping, used, history = FIRST, 0, [head.cost]
+def descend(head: Head, evaluations: int, stop: Stop = lambda head: False) -> Head:
+    """Levenberg-Marquardt with geodesic acceleration (Transtrum and Sethna 2012), for about so many projections."""
+    damping, used, history = FIRST_DAMPING, 0, [head.cost]
     while used < evaluations and not stop(head):
-        slope = slopes(problem, head)
-        scale = np.sqrt(np.einsum("ij,ij->j", slope, slope))
-        scale = np.maximum(scale, 1e-8 * np.max(scale) + 1e-300)
-        slope /= scale
-        spectrum, axes = np.linalg.eigh(slope.T @ slope)
-        spectrum = np.maximum(spectrum, 0.0)
+        tangent = _Tangent.of(head)
         better = None
         for _ in range(20):
-            inverse = (axes / (spectrum + damping)) @ axes.T
-            step = inverse @ (slope.T @ head.rest.ravel())
-            ahead = project(problem, _moved(head.keys, 0.1 * step / scale))
-            bend = 200.0 * (ahead.rest.ravel() - head.rest.ravel() + 0.1 * (slope @ step))
-            correction = 0.5 * (inverse @ (slope.T @ bend))
-            used += 1
-            if np.linalg.norm(correction) <= 0.75 * np.linalg.norm(step):
-                used += 1
-                candidate = project(problem, _moved(head.keys, (step + correction) / scale))
-                if candidate.cost < head.cost and np.max(np.abs(candidate.keys)) < LARGEST_KEY:
-                    better = candidate
-                    break
-            damping *= UP
+            candidate = tangent.step(damping)
+            used += 1 if candidate is None else 2
+            if candidate is not None and candidate.cost < head.cost and np.max(np.abs(candidate.keys)) < LARGEST_KEY:
+                better = candidate
+                break
+            damping *= DAMPING_FACTOR
         if better is None:
             return head
-        head, damping = better, max(damping / DOWN, 1e-14)
+        head, damping = better, max(damping / DAMPING_FACTOR, LEAST_DAMPING)
         history.append(head.cost)
         if len(history) > 8 and history[-1] > 0.98 * history[-9]:
             return head
     return head
 
 
-def _moved(keys: Array, step: Array) -> Array:
-    """Keys after a step, in the gauge where they have mean 0 (softmax ignores what all keys share)."""
-    keys = keys + step.reshape(keys.shape)
-    return np.asarray(keys - np.mean(keys, axis=0))
+@dataclass(frozen=True)
+class _Tangent:
+    """The linear model of a head's rest, with columns of length 1, diagonalised once for all dampings."""
+
+    head: Head
+    slope: Array
+    scale: Array
+    spectrum: Array
+    axes: Array
+
+    @staticmethod
+    def of(head: Head) -> _Tangent:
+        slope = slopes(head)
+        scale = np.sqrt(np.einsum("ij,ij->j", slope, slope))
+        scale = np.maximum(scale, 1e-8 * np.max(scale) + 1e-300)
+        slope /= scale
+        spectrum, axes = np.linalg.eigh(slope.T @ slope)
+        return _Tangent(head, slope, scale, np.maximum(spectrum, 0.0), axes)
+
+    def step(self, damping: float) -> Head | None:
+        """The head after one step, or None if the step is too long for its own curvature.
+
+        With d the damped Gauss-Newton step, rest(keys + h d) = rest - h S d + h^2/2 rest''. A small h gives rest'', and
+        its own damped step, S^+ rest''/2, bends d along the valley, which is narrow and curved.
+        """
+        head, rest = self.head, self.head.rest.ravel()
+        inverse = (self.axes / (self.spectrum + damping)) @ self.axes.T
+        step = inverse @ (self.slope.T @ rest)
+        ahead = project(head.problem, self._moved(SMALL_STEP * step))
+        curvature = 2.0 / SMALL_STEP**2 * (ahead.rest.ravel() - rest + SMALL_STEP * (self.slope @ step))
+        bend = 0.5 * (inverse @ (self.slope.T @ curvature))
+        if np.linalg.norm(bend) > 0.75 * np.linalg.norm(step):
+            return None
+        return project(head.problem, self._moved(step + bend))
+
+    def _moved(self, step: Array) -> Array:
+        """The keys after a step, in the gauge where they have mean 0 (softmax ignores what all keys share)."""
+        keys = self.head.keys + (step / self.scale).reshape(self.head.keys.shape)
+        return np.asarray(keys - np.mean(keys, axis=0))
 
 
-def level(problem: Problem, head: Head, stop: Stop, evaluations: int = 16) -> Head:
+def level(head: Head, stop: Stop, evaluations: int = 16) -> Head:
     """Lawson's iteration: emphasise where the misfit is large and descend again, towards the least worst misfit.
 
-    With keys held, emphasis^2 <- emphasis^2 |misfit| converges to the minimax values (Lawson 1961); here keys follow too.
+    With keys held, emphasis^2 <- emphasis^2 |misfit| converges to the minimax values (Lawson 1961); here keys follow.
     It goes on for as long as six rounds win 3%.
     """
     best, history = head, [head.worst]
     while not stop(best):
-        size = np.abs(head.misfit)
+        problem, size = head.problem, np.abs(head.misfit)
         squares = problem.emphasis**2 * (np.max(size, axis=1) + 1e-2 * np.max(size))
         shares = problem.shares * np.sqrt(np.max(size, axis=0) / np.max(size) + 1e-2)
         problem = replace(
             problem, emphasis=np.sqrt(squares / np.sum(squares)), shares=shares / np.sqrt(np.mean(shares**2))
         )
-        head = descend(problem, project(problem, head.keys), evaluations, stop)
+        head = descend(project(problem, head.keys), evaluations, stop)
         best = head if head.worst < best.worst else best
         history.append(best.worst)
         if len(history) > 6 and history[-1] > 0.97 * history[-7]:

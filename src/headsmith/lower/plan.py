@@ -13,13 +13,14 @@ import numpy as np
 
 from headsmith.certify.approximation import approximate
 from headsmith.circuits.assemble import Choice, assemble
+from headsmith.core.arrays import Array
 from headsmith.core.errors import TooManyPiecesError, UnreachableError
 from headsmith.core.intervals import Interval
 from headsmith.lower.choose import Chooser
 from headsmith.source.graph import Graph
 from headsmith.source.sensitivity import Flow, pushed, slopes_on
 
-ROUNDS = 8
+ROUNDS = 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,60 +37,93 @@ class Planned:
 
 
 def plan(
-    target: Graph, found: Sequence[Interval], error: float, share: float, max_layers: int | None = None
+    target: Graph,
+    found: Sequence[Interval],
+    error: float,
+    share: float,
+    inputs: Array,
+    room: float,
+    max_layers: int | None = None,
 ) -> Planned:
     """Choose circuits so that the proven approximation part is at most `share` of `error`.
 
-    Softmax scales cost no gates, so they can live on little: a share near one gives the fewest gates.
+    Softmax scales cost no gates, so they can live on little: a share near one gives the fewest gates. `inputs` bounds
+    the rounding of the inputs, `room` widens the margins of circuits for what else their arguments may be off by.
     """
-    limit = share * error
-    budget, best = 0.998 * limit, None
-    fits, exceeds = 0.0, np.inf
-    seen: set[str] = set()
-    chooser = Chooser(target, found, max_layers)
-    for _ in range(ROUNDS):
-        chosen = chooser.choose(budget)
-        planned = _prove(target, found, chosen.choices, chooser)
-        if planned is None:
-            continue
-        if planned.approximation <= limit:
-            fits = max(fits, budget)
-            best = planned if best is None or planned.gates < best.gates else best
-        else:
-            exceeds = min(exceeds, budget)
-        key = str(sorted(chosen.choices.items()))
-        if (key in seen and best is not None) or planned.approximation == 0.0:
-            break
-        seen.add(key)
-        # Aim just below the limit, from either side, and stay between what fitted and what did not.
-        budget *= 0.995 * limit / planned.approximation
-        if not fits < budget < exceeds:
-            if np.isinf(exceeds):
+    search = _Search(target, found, share * error, inputs, room)
+    if max_layers is None:
+        return search.best(None)
+    # The search goes by steps: now and then a tighter limit leads it to fewer gates.
+    plans, refusal = [], None
+    for layers in range(max_layers, max(max_layers - 3, 0), -1):
+        try:
+            plans.append(search.best(layers))
+        except UnreachableError as problem:
+            refusal = refusal or problem
+    if not plans:
+        assert refusal is not None
+        raise refusal
+    return min(plans, key=lambda planned: planned.gates)
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    target: Graph
+    found: Sequence[Interval]
+    limit: float
+    inputs: Array
+    room: float
+
+    def best(self, max_layers: int | None) -> Planned:
+        """The plan with the fewest gates whose proven approximation part is within the limit."""
+        limit = self.limit
+        budget, best = 0.998 * limit, None
+        fits, exceeds = 0.0, np.inf
+        seen: set[str] = set()
+        chooser = Chooser(self.target, self.found, max_layers)
+        for turn in range(ROUNDS):
+            chosen = chooser.choose(budget)
+            planned = self._prove(chooser.with_margins(chosen, self.inputs, self.room), chooser)
+            if planned is None:
+                continue
+            if planned.approximation <= limit:
+                fits = max(fits, budget)
+                best = planned if best is None or planned.gates < best.gates else best
+            else:
+                exceeds = min(exceeds, budget)
+            key = str(sorted(chosen.choices.items()))
+            if (best is not None and (key in seen or turn >= 7)) or planned.approximation == 0.0:
                 break
-            budget = float(np.sqrt(fits * exceeds)) if fits > 0.0 else 0.8 * exceeds
-    if best is None:
-        raise UnreachableError(
-            f"error {error:.3g} cannot be met: no circuits were found whose proven error is as small",
-            part="approximation",
-            smallest=float("inf"),
-        )
-    return best
+            seen.add(key)
+            # Aim just below the limit, from either side, and stay between what fitted and what did not.
+            budget *= 0.995 * limit / planned.approximation
+            if best is None and turn >= 4:
+                # Steps make the proven error jump about: take no more chances.
+                budget = min(budget, 0.6 * exceeds)
+            if not fits < budget < exceeds:
+                if np.isinf(exceeds):
+                    break
+                budget = float(np.sqrt(fits * exceeds)) if fits > 0.0 else 0.8 * exceeds
+        if best is None:
+            raise UnreachableError(
+                f"no circuits were found whose proven approximation error is at most {limit:.3g}",
+                part="approximation",
+                smallest=float("inf"),
+            )
+        return best
 
-
-def _prove(
-    target: Graph, found: Sequence[Interval], choices: Mapping[int, Choice], chooser: Chooser
-) -> Planned | None:
-    """What the choices really cost; None if a circuit has too many pieces to prove, which rules its family out there."""
-    assembly = assemble(target, choices)
-    circuit = assembly.circuit
-    try:
-        approximation = approximate(target, found, assembly)
-    except TooManyPiecesError as refusal:
-        chooser.exclude(refusal.target)
-        return None
-    gains = Flow(circuit, slopes_on(circuit, approximation.ranges)).gains()
-    sides = np.zeros((2, target.nodes[target.output].size))
-    for number, error in approximation.errors.items():
-        if number in gains:
-            sides = pushed(sides, gains[number], error)
-    return Planned(choices, circuit, approximation.ranges, gains, float(sides.max()), circuit.gates)
+    def _prove(self, choices: Mapping[int, Choice], chooser: Chooser) -> Planned | None:
+        """What the choices really cost; None if a circuit has too many pieces to prove, which rules its family out."""
+        assembly = assemble(self.target, choices)
+        circuit = assembly.circuit
+        try:
+            approximation = approximate(self.target, self.found, assembly, choices)
+        except TooManyPiecesError as refusal:
+            chooser.exclude(refusal.target)
+            return None
+        gains = Flow(circuit, slopes_on(circuit, approximation.ranges), approximation.shortcuts).gains()
+        sides = np.zeros((2, self.target.nodes[self.target.output].size))
+        for number, error in approximation.errors.items():
+            if number in gains:
+                sides = pushed(sides, gains[number], error)
+        return Planned(choices, circuit, approximation.ranges, gains, float(sides.max()), circuit.gates)

@@ -99,7 +99,8 @@ class _Allocator:
         return Combination(parts, constant)
 
     def _virtual(self, number: int) -> bool:
-        """An affine function of affine nodes alone, when reading them (twice) takes no more weights than folding them."""
+        """An affine function of affine nodes alone, when reading them (twice) takes no more weights than folding
+        them."""
         node = self.graph.nodes[number]
         if not isinstance(node, Affine):
             return False

@@ -104,9 +104,11 @@ def _path(compiled: Compiled) -> Array:
     """
     count = PLACES if compiled.bill.heads <= 500 else 31
     low, high = compiled.box.low, compiled.box.high
-    share = 0.3 * (0.618 * np.arange(compiled.box.size) % 1.0)
-    width = high - low
-    return np.asarray(np.clip(np.linspace(low + share * width, high - share[::-1] * width, count), low, high))
+    if compiled.box.size == 1:
+        return np.asarray(np.clip(np.linspace(low, high, count), low, high))
+    place, width = np.arange(compiled.box.size), high - low
+    first, last = 0.3 * (0.618 * place % 1.0), 0.3 * (0.382 * (place + 1.0) % 1.0)
+    return np.asarray(np.clip(np.linspace(low + first * width, high - last * width, count), low, high))
 
 
 def _all_names(compiled: Compiled) -> list[list[str]]:

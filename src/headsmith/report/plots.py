@@ -26,6 +26,9 @@ from headsmith.report.tables import bound, number
 from headsmith.source.describe import describe
 from headsmith.source.graph import Relu, evaluate
 
+SIDE = 240
+"""Pixels of a map along each side."""
+
 TARGET, MODEL, ERROR, BOUND = "#9ecae1", "#08519c", "#d94801", "#444444"
 
 
@@ -55,7 +58,7 @@ def draw(compiled: Compiled, found: Found, random: np.random.Generator) -> Any:
     certificate, cost = compiled.certificate, compiled.bill
     figure.suptitle(
         f"{_formula(compiled)}certified error {bound(certificate.error)}    worst error found {number(found.error, 3)}"
-        f"    {cost.heads} heads in {cost.layers} layers, {certificate.dtype}",
+        f"    {_count(cost.heads, 'head')} in {_count(cost.layers, 'layer')}, {certificate.dtype}",
         fontsize=12,
     )
     left, right = figure.subfigures(1, 2, width_ratios=(1.0, 0.5) if maps else (1.0, 0.9), wspace=0.03)
@@ -68,6 +71,10 @@ def draw(compiled: Compiled, found: Found, random: np.random.Generator) -> Any:
             _draw_segments(left, compiled, found, random)
     draw_attention(right, compiled, random)
     return figure
+
+
+def _count(number_: int, thing: str) -> str:
+    return f"{number(number_)} {thing}{'' if number_ == 1 else 's'}"
 
 
 def _formula(compiled: Compiled) -> str:
@@ -150,43 +157,78 @@ def _curve_points(compiled: Compiled, random: np.random.Generator) -> Array:
 
 def _draw_maps(figure: Any, compiled: Compiled, found: Found) -> None:
     """Two inputs: the target and the error, as maps."""
-    left, right = figure.subplots(1, 2, sharey=True)
-    (x_low, y_low), (x_high, y_high) = compiled.box.low, compiled.box.high
-    side = 240
-    xs, ys = np.linspace(x_low, x_high, side), np.linspace(y_low, y_high, side)
-    points = np.clip(np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2), compiled.box.low, compiled.box.high)
-    worst = found.output
-    target = evaluate(compiled.graph, points)[:, worst].reshape(side, side)
-    model = _run(compiled, points)[:, worst].reshape(side, side)
+    left, right = figure.subplots(1, 2)
+    box, worst = compiled.box, found.output
     certified = compiled.certificate.outputs[worst]
-    round_ = 1 / 3 <= (x_high - x_low) / (y_high - y_low) <= 3
-    options = {
-        "extent": (x_low, x_high, y_low, y_high),
-        "origin": "lower",
-        "aspect": "equal" if round_ else "auto",
-    }
-    shown = left.imshow(target, cmap="viridis", **options)
+    points = _grid(box.low, box.high, SIDE, SIDE)
+    target = evaluate(compiled.graph, points.reshape(-1, 2))[:, worst].reshape(SIDE, SIDE)
+    shown = left.imshow(target, cmap="viridis", **_placed(box.low, box.high))
     figure.colorbar(shown, ax=left, label=_output(compiled, worst), shrink=0.8)
     left.set_title("target")
-    if compiled.certificate.parts["approximation"] > 0.1 * certified:
+    everywhere = compiled.certificate.parts["approximation"] > 0.1 * certified
+    low, high = _window(compiled, found) if everywhere else (box.low, box.high)
+    errors = _errors(compiled, _grid(low, high, SIDE, SIDE).reshape(-1, 2), worst).reshape(SIDE, SIDE)
+    if everywhere:
         # Approximation errs everywhere: its sign and size are what there is to see.
-        shown = right.imshow(model - target, cmap="RdBu_r", vmin=-certified, vmax=certified, **options)
+        shown = right.imshow(errors, cmap="RdBu_r", vmin=-certified, vmax=certified, **_placed(low, high))
         bar = figure.colorbar(shown, ax=right, ticks=[-certified, 0.0, certified], shrink=0.8)
         bar.ax.set_yticklabels([f"−{bound(certified)}\n(certified)", "0", f"{bound(certified)}\n(certified)"])
-        ring = "black"
     else:
         # Softmax errs beside kinks only, and by orders of magnitude less elsewhere.
-        share = np.clip(np.abs(model - target) / certified, 1e-6, None)
-        shown = right.imshow(share, cmap="magma", norm=_log_scale(1e-6, 1.0), **options)
+        share = np.clip(np.abs(errors) / certified, 1e-6, None)
+        shown = right.imshow(share, cmap="magma", norm=_log_scale(1e-6, 1.0), **_placed(low, high))
         figure.colorbar(shown, ax=right, label=f"|error| / certified ({bound(certified)})", extend="min", shrink=0.8)
-        ring = "white"
-    right.plot(
-        *found.input, marker="o", markersize=9, markerfacecolor="none", markeredgecolor=ring, markeredgewidth=1.4
-    )
-    right.set_title("transformer − target (ring: worst point found)")
-    left.set_ylabel(compiled.box.names[1])
+    colour = "black" if everywhere else "white"
+    right.plot(*found.input, "o", markersize=9, fillstyle="none", color=colour, markeredgewidth=1.4)
+    zoomed = bool(np.any(low > box.low) or np.any(high < box.high))
+    right.set_title(f"error{', magnified' if zoomed else ''} (ring: worst point found)")
     for axes in (left, right):
-        axes.set_xlabel(compiled.box.names[0])
+        axes.set_xlabel(box.names[0])
+        axes.locator_params(nbins=5)
+    left.set_ylabel(box.names[1])
+
+
+def _grid(low: Array, high: Array, columns: int, rows: int) -> Array:
+    """Points of a rectangle, (rows, columns, 2)."""
+    xs, ys = np.linspace(low[0], high[0], columns), np.linspace(low[1], high[1], rows)
+    return np.asarray(np.clip(np.stack(np.meshgrid(xs, ys), axis=-1), low, high))
+
+
+def _placed(low: Array, high: Array) -> dict[str, Any]:
+    """How a map is laid over its rectangle; true to shape, where that is not too long."""
+    width, height = high - low
+    return {
+        "extent": (low[0], high[0], low[1], high[1]),
+        "origin": "lower",
+        "aspect": "equal" if 1 / 3 <= width / height <= 3 else "auto",
+    }
+
+
+def _errors(compiled: Compiled, points: Array, output: int) -> Array:
+    """model - target at `points`, for one output."""
+    target = evaluate(compiled.graph, points, np.longdouble)[:, output]
+    return np.asarray(_run(compiled, points)[:, output] - target, dtype=np.float64)
+
+
+def _window(compiled: Compiled, found: Found) -> tuple[Array, Array]:
+    """The whole box, or as much around the worst point as can be seen: where pixels are wider than the error's waves a
+    map shows patterns that are not there."""
+    low, high = compiled.box.low, compiled.box.high
+    for _ in range(5):
+        middle = found.input
+        across = np.vstack(
+            [
+                _grid(np.array([low[0], middle[1]]), np.array([high[0], middle[1]]), SIDE, 1)[0],
+                _grid(np.array([middle[0], low[1]]), np.array([middle[0], high[1]]), 1, SIDE)[:, 0],
+            ]
+        )
+        steps = np.abs(np.diff(_errors(compiled, across, found.output).reshape(2, SIDE)))
+        if np.mean(steps) <= 0.12 * compiled.certificate.outputs[found.output]:
+            break
+        half = 0.125 * (high - low)
+        centre = np.clip(middle, low + half, high - half)
+        low, high = np.maximum(centre - half, low), np.minimum(centre + half, high)
+    return low, high
 
 
 def _log_scale(low: float, high: float) -> Any:

@@ -10,7 +10,8 @@
              | Quotient node / node
              | Hypotenuse sqrt(node^2 + node^2)
              | Function name(node)            a named function of one variable, see core.functions
-             | Native  (in circuits only)     what one table head computes of one or two nodes; the target says what that is
+             | Native  (in circuits only)     what one table head computes of one or two nodes; the target says
+             what that is
 
 All but Affine act component by component. A node is a vector, whatever its width: a layer of a thousand neurons is one
 Affine and one Relu. The semantics is exact real arithmetic on the stored doubles. `weights` is a matrix (to, from), or
@@ -211,6 +212,11 @@ class Builder:
     def input(self) -> int:
         return 0
 
+    @property
+    def count(self) -> int:
+        """How many nodes there are: the number of the next one."""
+        return len(self._nodes)
+
     def size(self, node: int) -> int:
         return self._nodes[node].size
 
@@ -278,10 +284,20 @@ def check(graph: Graph) -> None:
                         raise TargetError(f"node {number}: {kind} of width {node.size} on {graph.nodes[argument].size}")
                 if not arguments(node):
                     raise TargetError(f"node {number} has no arguments")
+                if isinstance(node, Function):
+                    _check_parameter(number, node)
             case _:
                 assert_never(node)
     if not 0 <= graph.output < len(graph.nodes):
         raise TargetError(f"the output is node {graph.output}, and there are {len(graph.nodes)} nodes")
+
+
+def _check_parameter(number: int, node: Function) -> None:
+    given = node.parameter is not None
+    if given != (node.name == "power") or (given and not np.isfinite(node.parameter or 0.0)):
+        raise TargetError(
+            f"node {number}: {node.name} with the parameter {node.parameter!r}; only power has one, a finite number"
+        )
 
 
 def _check_argument(number: int, argument: int) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 from headsmith.core.arrays import Array, Indices
 from headsmith.core.intervals import Interval, add, linear_image
 from headsmith.core.rounding import FLOAT64, magnitude_product, upper
-from headsmith.source.graph import Affine, Graph, Native, Relu, needed
+from headsmith.source.graph import Affine, Graph, Relu, Term, arguments, needed
 
 VERTEX_LIMIT = 4096
 """How many combinations of extreme slopes are looked at jointly."""
@@ -62,29 +62,55 @@ class _Reader:
     weights: Array
 
 
+@dataclass(frozen=True, eq=False)
+class Shortcut:
+    """A stretch of circuit whose behaviour is known as a whole: a node that stands for a smooth function.
+
+    What arrives at its arguments passes with the function's own slopes, one interval vector for each argument, instead
+    of through the gates: their references are then their values at the arguments as they are, and the nodes of
+    `region` (the node itself included) see no deviation of the arguments.
+    """
+
+    arguments: tuple[int, ...]
+    slopes: tuple[Interval, ...]
+    region: frozenset[int]
+
+
 class Flow:
     """The readers of every needed node of a circuit, and the deviations that travel along them."""
 
     def __init__(
-        self, graph: Graph, slopes: Mapping[int, Slopes], natives: dict[int, tuple[Interval, ...]] | None = None
+        self, graph: Graph, slopes: Mapping[int, Slopes], shortcuts: Mapping[int, Shortcut] | None = None
     ) -> None:
-        """`natives` has, for each native node, the interval of its derivative by each argument; it may be filled later."""
-        self.graph, self.slopes, self.natives = graph, slopes, natives if natives is not None else {}
+        self.graph, self.slopes, self.shortcuts = graph, slopes, shortcuts or {}
+        self.cut = {
+            (reader, argument)
+            for shortcut in self.shortcuts.values()
+            for reader in shortcut.region
+            for argument in shortcut.arguments
+        }
         self.stops = {number for number, slope in slopes.items() if not slope.high.any()}
         self.order = needed(graph, graph.output, self.stops)
         self.affine_readers: dict[int, list[_Reader]] = {number: [] for number in self.order}
         self.gate_readers: dict[int, list[int]] = {number: [] for number in self.order}
-        self.native_readers: dict[int, list[tuple[int, int]]] = {number: [] for number in self.order}
+        self.shortcut_readers: dict[int, list[tuple[int, Interval]]] = {number: [] for number in self.order}
         for number in self.order:
             node = graph.nodes[number]
             if isinstance(node, Affine):
-                for term in node.terms:
+                for term in self._terms(number):
                     self.affine_readers[term.node].append(_Reader(number, term.weights))
-            elif isinstance(node, Relu) and number not in self.stops:
+            elif isinstance(node, Relu) and number not in self.stops and (number, node.argument) not in self.cut:
                 self.gate_readers[node.argument].append(number)
-            elif isinstance(node, Native):
-                for place, argument in enumerate(node.arguments):
-                    self.native_readers[argument].append((number, place))
+            if number in self.shortcuts:
+                shortcut = self.shortcuts[number]
+                for argument, slope in zip(shortcut.arguments, shortcut.slopes, strict=True):
+                    self.shortcut_readers[argument].append((number, slope))
+
+    def _terms(self, number: int) -> list[Term]:
+        """The terms of an affine node through which deviations arrive."""
+        node = self.graph.nodes[number]
+        terms = node.terms if isinstance(node, Affine) else ()
+        return [term for term in terms if (number, term.node) not in self.cut]
 
     # ---- backwards: gains ------------------------------------------------------------------------------------------
 
@@ -114,8 +140,8 @@ class Flow:
             for gate in self.gate_readers[number]:
                 slopes = self.slopes[gate]
                 total = add(total, _sloped(Interval(slopes.low, slopes.high), found[gate]))
-        for native, place in self.native_readers[number]:
-            total = add(total, _sloped(self.natives[native][place], found[native]))
+        for shortcut, slope in self.shortcut_readers[number]:
+            total = add(total, _sloped(slope, found[shortcut]))
         return total
 
     def _worth_collecting(self, number: int, direct: list[_Reader], paths: list[_Reader]) -> bool:
@@ -130,11 +156,11 @@ class Flow:
         return feedback or parallel
 
     def _only_read_affinely(self, number: int) -> bool:
-        others = self.gate_readers[number] or self.native_readers[number]
+        others = self.gate_readers[number] or self.shortcut_readers[number]
         return not others and number != self.graph.output
 
     def _only_feeds_gates(self, number: int) -> bool:
-        others = self.affine_readers[number] or self.native_readers[number]
+        others = self.affine_readers[number] or self.shortcut_readers[number]
         return not others and number != self.graph.output and bool(self.gate_readers[number])
 
     def _paths(self, number: int) -> list[_Reader]:
@@ -221,8 +247,15 @@ class Flow:
         `deviations` holds what is already known and receives what is found.
         """
         for earlier in needed(self.graph, number, self.stops):
-            if earlier not in deviations:
-                deviations[earlier] = upper(self._deviation(earlier, deviations, own) + own.get(earlier, 0.0), 2)
+            if earlier in deviations:
+                continue
+            node = self.graph.nodes[earlier]
+            committed = own.get(earlier, np.zeros(node.size))
+            if committed.any() or any(deviations[each].any() for each in arguments(node) if each in deviations):
+                deviations[earlier] = upper(self._deviation(earlier, deviations, own) + committed, 2)
+            else:
+                # Nothing arrives and nothing is committed: exactly zero, without the crumbs of rounding up.
+                deviations[earlier] = np.zeros(node.size)
         return deviations[number]
 
     def _deviation(self, number: int, known: dict[int, Array], own: Mapping[int, Array]) -> Array:
@@ -230,41 +263,46 @@ class Flow:
         if number in self.stops:
             return np.zeros(node.size)
         if isinstance(node, Relu):
+            if (number, node.argument) in self.cut:
+                return np.zeros(node.size)
             return np.asarray(upper(known[node.argument] * self.slopes[number].high, 1))
-        if isinstance(node, Native):
-            total: Array = np.zeros(node.size)
-            for slope, argument in zip(self.natives[number], node.arguments, strict=True):
-                total = upper(total + slope.magnitude * known[argument], 3)
-            return total
-        if not isinstance(node, Affine):
-            return np.zeros(node.size)
-        plain: Array = np.zeros(node.size)
-        for term in node.terms:
-            plain = upper(plain + magnitude_product(term.weights, known[term.node]), 2)
-        gates = sum(term.weights.shape[-1] for term in node.terms)
-        if self._feeds_back(node) and node.size * gates <= COLLECT_LIMIT:
-            tight = [self._collected_deviation(node, row, known, own) for row in range(node.size)]
-            return np.asarray(np.minimum(plain, np.array(tight)))
-        return np.asarray(plain)
+        passed: Array = np.zeros(node.size)
+        if number in self.shortcuts:
+            shortcut = self.shortcuts[number]
+            for slope, argument in zip(shortcut.slopes, shortcut.arguments, strict=True):
+                passed = upper(passed + slope.magnitude * known[argument], 3)
+        return np.asarray(upper(passed + self._affine_deviation(number, known, own), 1))
 
-    def _feeds_back(self, node: Affine) -> bool:
-        direct = {term.node for term in node.terms if not isinstance(self.graph.nodes[term.node], Relu)}
-        return any(direct & self._sources(term.node) for term in node.terms if self._moves(term.node))
+    def _affine_deviation(self, number: int, known: dict[int, Array], own: Mapping[int, Array]) -> Array:
+        size, terms = self.graph.nodes[number].size, self._terms(number)
+        plain: Array = np.zeros(size)
+        for term in terms:
+            plain = upper(plain + magnitude_product(term.weights, known[term.node]), 2)
+        gates = sum(term.weights.shape[-1] for term in terms)
+        if self._feeds_back(terms) and size * gates <= COLLECT_LIMIT:
+            tight = [self._collected_deviation(terms, row, known, own) for row in range(size)]
+            return np.asarray(np.minimum(plain, np.array(tight)))
+        return plain
+
+    def _feeds_back(self, terms: list[Term]) -> bool:
+        direct = {term.node for term in terms if not isinstance(self.graph.nodes[term.node], Relu)}
+        return any(direct & self._sources(term.node) for term in terms if self._moves(term.node))
 
     def _moves(self, number: int) -> bool:
         """Whether the node is a gate node that is not zero throughout."""
         return isinstance(self.graph.nodes[number], Relu) and number not in self.stops
 
     def _sources(self, gate: int) -> set[int]:
-        argument = self.graph.nodes[self._argument(gate)]
-        inner = {term.node for term in argument.terms} if isinstance(argument, Affine) else set()
-        return inner | {self._argument(gate)}
+        argument = self._argument(gate)
+        return {term.node for term in self._terms(argument)} | {argument}
 
-    def _collected_deviation(self, node: Affine, row: int, known: dict[int, Array], own: Mapping[int, Array]) -> float:
+    def _collected_deviation(
+        self, terms: list[Term], row: int, known: dict[int, Array], own: Mapping[int, Array]
+    ) -> float:
         """|1 - 2 s| D + 2 e instead of (1 + 2) D + 2 e: collect the coefficients of each source, then take extreme
         slopes."""
-        direct = [term for term in node.terms if not isinstance(self.graph.nodes[term.node], Relu)]
-        gates = [term for term in node.terms if self._moves(term.node)]
+        direct = [term for term in terms if not isinstance(self.graph.nodes[term.node], Relu)]
+        gates = [term for term in terms if self._moves(term.node)]
         sources: dict[int, slice] = {}
         total, committed = 0, 0.0
         for number in sorted(
@@ -275,7 +313,7 @@ class Flow:
         base = np.zeros(total)
         for term in direct:
             base[sources[term.node]] += _row(term.weights, row)
-        for term in node.terms:
+        for term in terms:
             if term.node in self.stops:
                 committed += float(np.abs(_row(term.weights, row)) @ known[term.node])
         groups = []
@@ -290,17 +328,17 @@ class Flow:
             argument = self._argument(term.node)
             for place in {term.node, argument} - set(reads):
                 committed += float(np.abs(weights) @ own[place]) if place in own else 0.0
-        sizes = np.concatenate([known[number] for number in sources])
+        sizes = np.concatenate([known[number] for number in sources]) if sources else np.zeros(0)
         return _largest(_Collected(base, groups), sizes) + float(upper(committed, total + len(gates) + 4))
 
     def _read_terms(self, gate: int) -> dict[int, Array]:
         """What a gate reads, through its affine argument if nothing is committed there."""
         number = self._argument(gate)
         argument = self.graph.nodes[number]
-        if not isinstance(argument, Affine):
-            return {number: np.ones(argument.size)}
+        if not isinstance(argument, Affine) or number in self.shortcuts:
+            return {number: np.ones(argument.size)} if (gate, number) not in self.cut else {}
         reads: dict[int, Array] = {}
-        for term in argument.terms:
+        for term in self._terms(number):
             weights = np.diag(term.weights) if term.diagonal and term.node in reads else term.weights
             if term.node in reads:
                 before = reads[term.node]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.heads.sink import KEY, SinkBank, feature_count
-from headsmith.heads.stream import position_bits
+from headsmith.heads.stream import Link, position_bits
 from headsmith.heads.table import TableBank
 from headsmith.transformer.ir import Bank, Transformer, arrays, width
 
@@ -71,19 +72,39 @@ def _values(bank: Bank) -> int:
 
 
 def _nonzeros(transformer: Transformer) -> int:
-    count = sum(link.nonzeros for link in (*transformer.embedding, *transformer.readout))
+    count = _link_nonzeros(transformer.embedding, False) + _link_nonzeros(transformer.readout, True)
     count += sum(int(np.count_nonzero(value)) for value in transformer.initial.values())
     count += int(np.count_nonzero(transformer.readout_bias))
     for layer in transformer.layers:
         for bank in layer.banks:
-            count += sum(link.nonzeros for link in bank.write) + _bank_nonzeros(transformer, bank)
+            count += _link_nonzeros(bank.write, False) + _bank_nonzeros(transformer, bank)
+    return count
+
+
+def _link_nonzeros(links: Sequence[Link], reading: bool) -> int:
+    """Non-zero entries of the matrix that the links add up to."""
+    count = 0
+    for register in dict.fromkeys(link.register for link in links):
+        mine = [link for link in links if link.register == register]
+        if len(mine) == 1:
+            count += mine[0].nonzeros
+            continue
+        # Several links may meet in one entry: add them up first.
+        entries: dict[tuple[int, int], float] = {}
+        for link in mine:
+            weights = np.diag(link.weights) if link.weights.ndim == 1 else link.weights
+            for place in np.argwhere(weights):
+                row, column = int(place[0]), int(place[1])
+                key = (row + link.first, column) if reading else (row, column + link.first)
+                entries[key] = entries.get(key, 0.0) + float(weights[tuple(place)])
+        count += sum(value != 0.0 for value in entries.values())
     return count
 
 
 def _bank_nonzeros(transformer: Transformer, bank: Bank) -> int:
     """W_Q, W_K and W_V of a bank."""
     bits, grid = position_bits(transformer.tokens), transformer.grid_tokens
-    read = sum(link.nonzeros for link in bank.read)
+    read = _link_nonzeros(bank.read, True)
     match bank:
         case SinkBank():
             # Besides the read (in W_Q and in W_V): the key's slope, the pairs of reference, position, offset, grid.
@@ -98,14 +119,14 @@ def _bank_nonzeros(transformer: Transformer, bank: Bank) -> int:
 
 
 def _max_weight(transformer: Transformer) -> float:
-    weights = (values for where, values in arrays(transformer) if not where.endswith("gains"))
+    weights = (values for where, values in arrays(transformer) if not where.endswith(("gains", "offsets")))
     largest = max((_largest(values) for values in weights), default=0.0)
     bits = position_bits(transformer.tokens)
     for layer in transformer.layers:
         for bank in layer.banks:
             match bank:
                 case SinkBank():
-                    gains = [bank.reference_gain / KEY, bank.position_gain * max(bits, 1) / 2.0 / KEY]
+                    gains = [bank.reference_gain / KEY, bank.position_gain * bits / 2.0 / KEY]
                     scaled = [_largest(_scaled(bank, index)) for index in range(len(bank.read))]
                     largest = max(largest, KEY, *gains, *scaled)
                 case TableBank():

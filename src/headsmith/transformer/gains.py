@@ -12,7 +12,7 @@ from headsmith.transformer.ir import Bank
 
 def gains_of_heads(bank: Bank, gains: Mapping[int, Interval], outputs: int) -> Interval:
     """The gains of a bank's heads, (heads, outputs), from the gains of the circuit's nodes (see source.sensitivity)."""
-    low, high = np.zeros((bank.heads, outputs)), np.zeros((bank.heads, outputs))
+    low, high = np.zeros((bank.outputs, outputs)), np.zeros((bank.outputs, outputs))
     for number in map(int, np.unique(bank.node)):
         if number in gains:
             mine = bank.node == number

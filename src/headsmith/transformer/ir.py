@@ -188,7 +188,7 @@ def _check_table(transformer: Transformer, bank: TableBank, where: str) -> None:
     if dimensions != (3, 2, 3) or not 1 <= bank.slope.shape[2] <= 2 or bank.values.shape[2] < 1:
         raise CertificateError(f"{where}: the table has slopes {bank.slope.shape}, values {bank.values.shape}")
     expected = (len(bank.offset), tokens)
-    if any(array.shape[:2] != expected for array in (bank.slope, bank.offset, bank.values)):
+    if tokens < 1 or any(array.shape[:2] != expected for array in (bank.slope, bank.offset, bank.values)):
         raise CertificateError(f"{where}: the table does not fit {tokens} reference tokens")
 
 

@@ -1,0 +1,257 @@
+"""Table heads for functions of one variable: out_j(s) = sum_k softmax_k(alpha_k s + offset_k) values[k, j].
+
+Float64 execution adds about u (30 + largest score) times the largest value, u = 2^-53: a few roundings of sums and
+exponentials, and scores whose rounding is relative to their size. A fit counts that as part of its error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from headsmith.core.arrays import Array, frozen
+from headsmith.core.functions import FUNCTIONS
+from headsmith.core.rounding import FLOAT64, Precision
+from headsmith.lower.fit_points import cell_edges, points_of, with_ones
+from headsmith.lower.fit_search import Accept, Search, grids, search
+from headsmith.lower.fit_solve import Head, Problem, descend, level, problem_of, project, softmax_weights
+
+ROUNDINGS = 30.0
+ROUNDING_SHARE = 0.15  # of the asked error, at most
+MARGIN = 0.97  # of the asked error: error and rounding of a finished fit together
+GOALS = ((0.95, 1), (0.95, 3), (0.8, 4))  # the same at the sample points of a search, and their density; tried in turn
+USUAL_SCORE = 20.0
+RIDGE = 0.5
+MILD_VALUES = 300.0
+
+Evaluate = Callable[[Any], Any]  # points -> (points, functions), in the floating point of the points
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A table head: keys and values of its tokens, and an ESTIMATE of its sup error on the domain.
+
+    Scores are alpha_k s + offset_k, or alpha_k x + beta_k y + offset_k. `factors` are heads on x and on y, where the
+    tokens are their pairs (those of y run faster), the scores their sums, and values[j, k] = sum_i x_values[j, i]
+    y_values[k, i].
+    """
+
+    alpha: Array  # (tokens,)
+    beta: Array | None  # (tokens,)
+    offset: Array  # (tokens,)
+    values: Array  # (tokens, functions)
+    error: Array  # (functions,)
+    largest_score: float
+    factors: tuple[Fit, Fit] | None = None
+
+    @property
+    def tokens(self) -> int:
+        return len(self.alpha)
+
+    @property
+    def largest_value(self) -> float:
+        return float(np.max(np.abs(self.values)))
+
+    def rounding(self, precision: Precision = FLOAT64) -> Array:
+        """An estimate of what execution adds to the error of each function."""
+        size = np.max(np.abs(self.values), axis=0)
+        return np.asarray(precision.unit_roundoff * (ROUNDINGS + self.largest_score) * size)
+
+
+def fit(
+    functions: Sequence[tuple[str, float | None]],
+    low: float,
+    high: float,
+    error: float | Sequence[float],
+    *,
+    max_tokens: int = 64,
+    value_limit: float = math.inf,
+    precision: Precision = FLOAT64,
+) -> Fit | None:
+    """One head for all `functions` (name, parameter) of s in [low, high], with the fewest tokens that were found.
+
+    Each function has its error, or all have the same. An estimate: error + rounding <= 0.97 of what was asked.
+    None: a function is not defined on the interval, or no head with so few tokens and so small values was found.
+    """
+    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+        raise ValueError(f"cannot fit on [{low}, {high}]: the interval must be finite, its low end first")
+    errors = np.broadcast_to(np.asarray(error, dtype=np.float64), (len(functions),))
+    if not np.all(errors > 0.0):
+        raise ValueError(f"cannot fit to the error {error}: it must be positive")
+    return _fit(tuple(functions), low, high, tuple(errors.tolist()), max_tokens, value_limit, precision)
+
+
+@lru_cache(maxsize=512)
+def _fit(
+    functions: tuple[tuple[str, float | None], ...],
+    low: float,
+    high: float,
+    errors: tuple[float, ...],
+    max_tokens: int,
+    value_limit: float,
+    precision: Precision,
+) -> Fit | None:
+    named = [(FUNCTIONS[name], parameter) for name, parameter in functions]
+    if not all(function.domain(parameter).covers(low, high) for function, parameter in named):
+        return None
+
+    def evaluate(points: Any) -> Any:
+        return np.stack([function.value(points, parameter) for function, parameter in named], axis=1)
+
+    curves = Curves(evaluate, low, high, np.array(errors))
+    exact = _exact([name for name, _ in functions])
+    if exact is None:
+        return fit_curves(curves, max_tokens, np.full(len(errors), value_limit), precision)
+    found = curves.measured(*exact)
+    possible = found.tokens <= max_tokens and found.largest_value <= value_limit
+    return found if possible and curves.met_by(found, precision) else None
+
+
+def _exact(names: Sequence[str]) -> tuple[Array, Array, Array] | None:
+    """alpha, offset, values of functions that softmax is, or None.
+
+    sigmoid(s) = e^s / (e^s + 1) and tanh(s) = (e^{2s} - 1) / (e^{2s} + 1). Together: expand each by the denominator of
+    the other, D = (e^s + 1) (e^{2s} + 1) = e^{3s} + e^{2s} + e^s + 1, so sigmoid = (e^{3s} + e^s) / D and
+    tanh = (e^{3s} + e^{2s} - e^s - 1) / D.
+    """
+    tables = {
+        frozenset({"sigmoid"}): ([1, 0], {"sigmoid": [1, 0]}),
+        frozenset({"tanh"}): ([2, 0], {"tanh": [1, -1]}),
+        frozenset({"sigmoid", "tanh"}): ([3, 2, 1, 0], {"sigmoid": [1, 0, 1, 0], "tanh": [1, 1, -1, -1]}),
+    }
+    if frozenset(names) not in tables:
+        return None
+    alpha, columns = tables[frozenset(names)]
+    values = np.array([columns[name] for name in names], dtype=np.float64).T
+    return np.array(alpha, dtype=np.float64), np.zeros(len(alpha)), values
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Functions on an interval with their errors: targets of t in [-1, 1], in units of these errors."""
+
+    evaluate: Evaluate
+    low: float
+    high: float
+    errors: Array
+
+    @property
+    def middle(self) -> float:
+        return self.low / 2.0 + self.high / 2.0
+
+    @property
+    def half(self) -> float:
+        return (self.high / 2.0 - self.low / 2.0) or 1.0
+
+    @cached_property
+    def edges(self) -> Array:
+        return cell_edges(self.targets)
+
+    @cached_property
+    def sizes(self) -> Array:
+        """The largest target of each function at some points, or nan."""
+        return np.asarray(np.max(np.abs(self.targets(np.cos(np.linspace(0.0, np.pi, 101)))), axis=0))
+
+    def arguments(self, places: Any) -> Any:
+        return np.clip(self.middle + self.half * places, self.low, self.high)
+
+    def targets(self, places: Array) -> Array:
+        return np.asarray(self.evaluate(self.arguments(places)) / self.errors, dtype=np.float64)
+
+    def problem(self, tokens: int, ridge: float, density: int = 1) -> Problem:
+        """A few points for each of the 3 tokens - 2 oscillations of the misfit, and for each cell of the functions."""
+        places = points_of(self.edges, density * max(96, 12 * tokens, 8 * len(self.edges)))
+        return problem_of(with_ones(places), self.targets(places), ridge)
+
+    def measured(self, alpha: Array, offset: Array, values: Array) -> Fit:
+        """These weights as a Fit, with errors from dense evaluation in extended precision."""
+        places = points_of(self.edges, max(2001, 60 * len(alpha)))
+        points = self.arguments(places.astype(np.longdouble))
+        keys = np.stack([alpha, offset], axis=1)
+        outputs = softmax_weights(with_ones(points), keys.astype(np.longdouble)) @ values
+        errors = np.max(np.abs(outputs - self.evaluate(points)), axis=0)
+        score = np.max(np.abs(with_ones(np.array([self.low, self.high])) @ keys.T))
+        return Fit(frozen(alpha), None, frozen(offset), frozen(values), frozen(errors), float(score))
+
+    def met_by(self, found: Fit, precision: Precision) -> bool:
+        return bool(np.all(found.error + found.rounding(precision) <= MARGIN * self.errors))
+
+
+def fit_curves(curves: Curves, max_tokens: int, value_limits: Array, precision: Precision) -> Fit | None:
+    """The head with the fewest tokens that is found, and values of each function within its limit; or None."""
+    if not np.all(np.isfinite(curves.sizes)):
+        return None
+    main = int(np.argmax(curves.sizes))
+    ridges = ridge_ladder(curves.sizes[main], value_limits[main] / curves.errors[main], precision)
+    stretch = np.array([1.0 + 2.0 * abs(curves.middle) / curves.half, 1.0])
+    for goal, density in GOALS:
+        accept = acceptable(goal, stretch, value_limits / curves.errors, precision)
+        head = search(Search(partial(curves.problem, density=density), ridges, accept, grids, max_tokens))
+        if head is None:
+            return None
+        for polish in (_as_it_is, _denser):
+            found = _weights(curves, polish(curves, head, accept), precision)
+            if curves.met_by(found, precision) and np.all(np.max(np.abs(found.values), axis=0) <= value_limits):
+                return found
+    return None
+
+
+def ridge_ladder(size: float, value_limit: float, precision: Precision) -> tuple[float, ...]:
+    """Ridges for a target of that size, strongest first: for values of some hundred sizes, up to all there is room for."""
+    room = min(ROUNDING_SHARE / (precision.unit_roundoff * (ROUNDINGS + USUAL_SCORE)), value_limit)
+    spare = max(room / (MILD_VALUES * max(size, 1.0)), SP)
+    return tuple(RIDGE / room * spare**power for power in (1.0, 0.5, 0.0))
+
+SP=64.
+
+def acceptable(goal: float, stretch: Array, value_limits: Array, precision: Precision) -> Accept:
+    """Whether worst misfit and rounding are within `goal`, values within limits (all in units of the errors).
+
+    `stretch`: how large a score can be, for each unit of each key.
+    """
+
+    def accept(head: Head) -> bool:
+        sizes = np.max(np.abs(head.values), axis=0)
+        score = float(np.max(np.abs(head.keys), axis=0) @ stretch)
+        rounding = precision.unit_roundoff * (ROUNDINGS + score) * float(np.max(sizes))
+        return rounding <= ROUNDING_SHARE and head.worst + rounding <= goal and bool(np.all(sizes <= value_limits))
+
+    return accept
+
+
+def _as_it_is(curves: Curves, head: Head, accept: Accept) -> Head:
+    return head
+
+
+def _denser(curves: Curves, head: Head, accept: Accept) -> Head:
+    """The head, polished again on more points: for a misfit that has its peaks between the points of the search."""
+    problem = curves.problem(head.tokens, head.problem.ridge, density=6)
+    places = problem.inputs[:, 0]
+    emphasis = np.interp(places, head.problem.inputs[:, 0], head.problem.emphasis)
+    problem = replace(problem, emphasis=emphasis / np.linalg.norm(emphasis), shares=head.problem.shares)
+    return level(descend(project(problem, head.keys), 40, accept), accept)
+
+
+def _weights(curves: Curves, head: Head, precision: Precision) -> Fit:
+    """The head with keys of s instead of t, in the model's precision.
+
+    alpha t = (alpha / half) (s - middle). Softmax ignores what all scores share: slopes are centred, then scores.
+    """
+    slopes = head.keys[:, 0] - (np.max(head.keys[:, 0]) + np.min(head.keys[:, 0])) / 2.0
+    scores = np.stack([head.keys[:, 1] - slopes, head.keys[:, 1] + slopes])
+    shift = (np.max(scores) + np.min(scores)) / 2.0
+    alpha = rounded(slopes / curves.half, precision)
+    offset = rounded(head.keys[:, 1] - shift - alpha * curves.middle, precision)
+    if precision != FLOAT64:  # The values follow the rounded keys.
+        head = project(head.problem, np.stack([alpha * curves.half, offset + alpha * curves.middle], axis=1))
+    return curves.measured(alpha, offset, rounded(head.values * curves.errors, precision))
+
+
+def rounded(array: Array, precision: Precision) -> Array:
+    """The nearest numbers of the model's precision."""
+    return array.astype(precision.name).astype(np.float64)

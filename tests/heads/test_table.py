@@ -1,0 +1,919 @@
+"""The table head: a softmax over constant reference tokens is its formula
+
+    g(s) = sum_k softmax_k(slope_k . s + offset_k) values_k,
+
+alone or beside gates; data tokens and the sink only shrink it; its lemmas hold and are nearly attained.
+
+The models are built by hand: the oracle is mpmath on the stored numbers, and a textbook transformer in plain loops.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+import saved
+from dense_reference import Floating, Rounded, run_dense
+
+import headsmith as hs
+from headsmith.certify.certificate import PARTS, Certificate
+from headsmith.certify.kernel import certify
+from headsmith.core.errors import CertificateError, HeadsmithError
+from headsmith.core.intervals import Box
+from headsmith.core.rounding import EXP_ULPS, PRECISIONS
+from headsmith.export.file import Contents, read_file, write_file
+from headsmith.heads.sink import SinkBank
+from headsmith.heads.stream import DATA, GRID, Link, Register
+from headsmith.heads.table import TableBank, leak, output_rounding, score_disturbance, score_sizes
+from headsmith.run.numpy_runner import patterns, run
+from headsmith.source.graph import Affine, Function, Graph, Input, Relu, Term
+from headsmith.transformer.bill import bill
+from headsmith.transformer.dense import DenseTransformer, dense
+from headsmith.transformer.ir import Layer, Transformer, layout, reserved_registers
+
+DIGITS = 40
+ROOM = {"float64": 1e-12, "float32": 2e-4}
+GAIN = 45.0
+GRID_SIZE = 8
+
+
+# ---- models by hand ------------------------------------------------------------------------------------------------
+
+
+def stored(values: Any, dtype: str) -> Any:
+    return np.asarray(values).astype(dtype).astype(np.float64)
+
+
+def gaussian_table(axes: list[Any], functions: list[Callable[..., Any]], dtype: str) -> tuple[Any, Any, Any]:
+    """(slope, offset, values) of Gaussian bumps on the grid axes[0] x axes[1] x ..., the values by least squares.
+
+    |s - c|^2 = |s|^2 - 2 c . s + |c|^2, and what is common to all tokens does not count: slope = a c, offset =
+    -a |c|^2 / 2.
+    """
+    centres = np.array(list(itertools.product(*axes)))
+    sharpness = 0.7 / float(axes[0][1] - axes[0][0]) ** 2
+    slope = stored(sharpness * centres, dtype)
+    offset = stored(-0.5 * sharpness * (centres**2).sum(axis=1), dtype)
+    samples = np.array(list(itertools.product(*[np.linspace(-1, 1, 41 if len(axes) == 1 else 13)] * len(axes))))
+    weights = np.exp(samples @ slope.T + offset)
+    weights /= weights.sum(axis=1, keepdims=True)
+    wanted = np.stack([function(*samples.T) for function in functions], axis=1)
+    return slope, offset, stored(np.linalg.lstsq(weights, wanted, rcond=None)[0], dtype)
+
+
+def table_bank(tables: list[tuple[Any, Any, Any]], read: tuple[Link, ...], write: tuple[Link, ...]) -> TableBank:
+    slope, offset, values = (np.stack(arrays) for arrays in zip(*tables, strict=True))
+    outputs = len(values) * values.shape[2]
+    return TableBank(np.full(outputs, -1), np.arange(outputs), read, write, slope, offset, values, GAIN, 60.0)
+
+
+def sink_bank(read: tuple[Link, ...], write: tuple[Link, ...], scale: list[float]) -> SinkBank:
+    heads = len(scale)
+    return SinkBank(np.full(heads, -1), np.arange(heads), read, write, scale, np.full(heads, 4.0), 50.0, 45.0)
+
+
+def transformer(sizes: Mapping[str, int], layers: list[list[Any]], tokens: int, dtype: str, **more: Any) -> Transformer:
+    """The inputs live in the register x; every register `out` is read out as it stands, plus 0.25."""
+    grid = max((bank.offset.shape[1] for banks in layers for bank in banks if isinstance(bank, TableBank)), default=0)
+    return Transformer(
+        inputs=sizes["x"],
+        outputs=sizes["out"],
+        tokens=tokens,
+        dtype=dtype,  # type: ignore[arg-type]
+        registers=(*reserved_registers(tokens, grid), *(Register(name, size) for name, size in sizes.items())),
+        embedding=(Link("x", np.ones(sizes["x"])),),
+        initial=more.get("initial", {}),
+        layers=tuple(Layer(tuple(banks)) for banks in layers),
+        readout=(Link("out", np.ones(sizes["out"])),),
+        readout_bias=np.full(sizes["out"], 0.25),
+    )
+
+
+def softmax_formula(bank: TableBank, head: int, arguments: list[Any], silent: int = 0) -> list[Any]:
+    """g(s), one number for each column, with `silent` tokens of score and value zero in the crowd."""
+    powers = []
+    for slope, offset in zip(bank.slope[head].tolist(), bank.offset[head].tolist(), strict=True):
+        linear = mpmath.fsum(mpmath.mpf(a) * s for a, s in zip(slope, arguments, strict=True))
+        powers.append(mpmath.exp(linear + mpmath.mpf(offset) + mpmath.mpf(bank.gain)))
+    mass = mpmath.fsum(powers) + silent
+    return [
+        mpmath.fsum(p * mpmath.mpf(v) for p, v in zip(powers, column, strict=True)) / mass
+        for column in bank.values[head].T.tolist()
+    ]
+
+
+def gate_formula(bank: SinkBank, head: int, z: Any) -> Any:
+    return z / (1 + mpmath.exp(-mpmath.mpf(float(bank.query_scale[head] * bank.key_scale[head])) * z))
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A model and its mathematics: the outputs for one token, without leak and rounding. `shapes` are the plain
+    functions that the outputs stand for."""
+
+    model: Transformer
+    formula: Callable[[list[Any]], list[Any]]
+    shapes: list[Callable[..., Any]]
+
+
+AXIS = np.linspace(-1.3, 1.3, GRID_SIZE)
+
+
+@cache
+def square(tokens: int, dtype: str) -> Case:
+    bank = table_bank([gaussian_table([AXIS], [np.square], dtype)], (Link("x", [[1.0]]),), (Link("out", [[1.0]]),))
+    model = transformer({"x": 1, "out": 1}, [[bank]], tokens, dtype)
+    return Case(model, lambda x: [softmax_formula(bank, 0, x)[0] + 0.25], [lambda x: x * x + 0.25])
+
+
+@cache
+def columns(tokens: int, dtype: str) -> Case:
+    """Two heads of two columns each, of the forms x and (x + data) / 2, written by two links; number 3 is not used."""
+    tables = [
+        gaussian_table([AXIS], [np.square, np.exp], dtype),
+        gaussian_table([AXIS], [np.cos, np.sin], dtype),
+    ]
+    write = (Link("out", [1.0, 1.0]), Link("out", [[0.0], [0.75]], 2))
+    bank = table_bank(tables, (Link("x", [[1.0], [0.5]]), Link(DATA, [[0.5]], 1)), write)
+    model = transformer({"x": 1, "out": 2}, [[bank]], tokens, dtype)
+
+    def formula(x: list[Any]) -> list[Any]:
+        first, second = softmax_formula(bank, 0, x), softmax_formula(bank, 1, [(x[0] + 1) / 2])
+        return [first[0] + 0.25, first[1] + 0.75 * second[0] + 0.25]
+
+    return Case(model, formula, [lambda x: x * x + 0.25, lambda x: np.exp(x) + 0.75 * np.cos((x + 1) / 2) + 0.25])
+
+
+@cache
+def product(tokens: int, dtype: str) -> Case:
+    """Two heads of two arguments each: x y, and a function that is not symmetric, of ((x + y)/2, (x - y)/2)."""
+    axis = np.linspace(-1.4, 1.4, 4)
+    tables = [
+        gaussian_table([axis, axis], [np.multiply], dtype),
+        gaussian_table([axis, axis], [lambda s, t: s - 0.5 * t * t], dtype),
+    ]
+    read = (Link("x", [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.5, -0.5]]),)
+    bank = table_bank(tables, read, (Link("out", [1.0, 1.0]),))
+    model = transformer({"x": 2, "out": 2}, [[bank]], tokens, dtype)
+
+    def formula(x: list[Any]) -> list[Any]:
+        turned = [(x[0] + x[1]) / 2, (x[0] - x[1]) / 2]
+        return [softmax_formula(bank, 0, x)[0] + 0.25, softmax_formula(bank, 1, turned)[0] + 0.25]
+
+    return Case(model, formula, [lambda x, y: x * y + 0.25, lambda x, y: (x + y) / 2 - (x - y) ** 2 / 8 + 0.25])
+
+
+@cache
+def tower(tokens: int, dtype: str) -> Case:
+    """x^4 = (x^2)^2, tables alone: nobody looks after the grid's own rows, and nobody reads them."""
+    table = gaussian_table([AXIS], [np.square], dtype)
+    first = table_bank([table], (Link("x", [[1.0]]),), (Link("middle", [[1.0]]),))
+    second = table_bank([table], (Link("middle", [[1.0]]),), (Link("out", [[1.0]]),))
+    model = transformer({"x": 1, "middle": 1, "out": 1}, [[first], [second]], tokens, dtype)
+
+    def formula(x: list[Any]) -> list[Any]:
+        return [softmax_formula(second, 0, softmax_formula(first, 0, x))[0] + 0.25]
+
+    return Case(model, formula, [lambda x: x**4 + 0.25])
+
+
+@cache
+def beside(tokens: int, dtype: str, *, gate_first: bool = False) -> Case:
+    """x^2 and relu(x - 1/4), relu(-x) in one layer."""
+    table = gaussian_table([AXIS], [np.square], dtype)
+    squares = table_bank([table], (Link("x", [[1.0]]),), (Link("out", [[1.0], [0.0]]),))
+    read, write = (Link("x", [[1.0], [-1.0]]), Link(DATA, [[-0.25]])), (Link("out", [[0.0, 0.5], [1.0, 1.0]]),)
+    gates = sink_bank(read, write, [8.0, 6.0])
+    banks = [gates, squares] if gate_first else [squares, gates]
+    model = transformer({"x": 1, "out": 2}, [banks], tokens, dtype)
+
+    def formula(x: list[Any]) -> list[Any]:
+        up, down = gate_formula(gates, 0, x[0] - mpmath.mpf("0.25")), gate_formula(gates, 1, -x[0])
+        return [softmax_formula(squares, 0, x)[0] + down / 2 + 0.25, up + down + 0.25]
+
+    shapes = [
+        lambda x: x * x + np.maximum(-x, 0) / 2 + 0.25,
+        lambda x: np.maximum(x - 0.25, 0) + np.maximum(-x, 0) + 0.25,
+    ]
+    return Case(model, formula, shapes)
+
+
+@cache
+def gate_beside(tokens: int, dtype: str) -> Case:
+    return beside(tokens, dtype, gate_first=True)
+
+
+@cache
+def mixed(tokens: int, dtype: str) -> Case:
+    """relu and cos of x in the first layer; then relu(cos - r) beside the square of (r + cos) / 2, which starts
+    with an initial value."""
+    cosines = table_bank(
+        [gaussian_table([AXIS], [np.cos], dtype)], (Link("x", [[1.0]]),), (Link("middle", [[0.0], [1.0]]),)
+    )
+    early = sink_bank((Link("x", [[1.0]]),), (Link("middle", [[1.0], [0.0]]),), [8.0])
+    squares = table_bank(
+        [gaussian_table([AXIS], [np.square], dtype)], (Link("middle", [[0.5, 0.5]]),), (Link("out", [[1.0], [0.0]]),)
+    )
+    late = sink_bank((Link("middle", [[-1.0, 1.0]]),), (Link("out", [[0.0], [1.0]]),), [7.0])
+    sizes = {"x": 1, "middle": 2, "out": 2}
+    start = {"middle": np.array([0.125, 0.0])}
+    model = transformer(sizes, [[cosines, early], [late, squares]], tokens, dtype, initial=start)
+
+    def formula(x: list[Any]) -> list[Any]:
+        r, c = gate_formula(early, 0, x[0]) + mpmath.mpf("0.125"), softmax_formula(cosines, 0, x)[0]
+        return [softmax_formula(squares, 0, [(r + c) / 2])[0] + 0.25, gate_formula(late, 0, c - r) + 0.25]
+
+    shapes = [
+        lambda x: ((np.maximum(x, 0) + 0.125 + np.cos(x)) / 2) ** 2 + 0.25,
+        lambda x: np.maximum(np.cos(x) - np.maximum(x, 0) - 0.125, 0) + 0.25,
+    ]
+    return Case(model, formula, shapes)
+
+
+BUILDERS = [square, columns, product, tower, beside, gate_beside, mixed]
+TABLES_ALONE = [square, columns, product, tower]
+each_builder = pytest.mark.parametrize("build", BUILDERS, ids=lambda build: build.__name__)
+each_dtype = pytest.mark.parametrize("dtype", ["float64", "float32"])
+each_mask = pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+each_length = pytest.mark.parametrize("tokens", [1, 3])
+
+
+# ---- the theorem: the model is its formula --------------------------------------------------------------------------
+
+
+@each_builder
+@each_length
+@each_mask
+@each_dtype
+class TestTheModelIsItsFormula:
+    """The runner, the textbook transformer and the mathematics agree, token by token, up to rounding."""
+
+    def test_runner_equals_textbook(self, build, tokens, causal, dtype, rng) -> None:
+        case = build(tokens, dtype)
+        written = dense(case.model)
+        for length in {1, tokens}:
+            sequence = stored(rng.uniform(-1, 1, (length, case.model.inputs)), dtype)
+            found = run(case.model, sequence[None], causal=causal)[0]
+            assert found.dtype == dtype
+            assert found.shape == (length, case.model.outputs)
+            assert np.abs(found - run_dense(written, sequence, Floating(dtype), causal=causal)).max() <= ROOM[dtype]
+            shuffled = run_dense(written, sequence, Floating(dtype, rng), causal=causal)
+            assert np.abs(found - shuffled).max() <= ROOM[dtype]
+
+    def test_runner_equals_mathematics(self, build, tokens, causal, dtype, rng) -> None:
+        case = build(tokens, dtype)
+        batch = stored(rng.uniform(-1, 1, (4, tokens, case.model.inputs)), dtype)
+        found = run(case.model, batch, causal=causal)
+        with mpmath.workdps(DIGITS):
+            for sequence, outputs in zip(batch.tolist(), found.tolist(), strict=True):
+                for token, row in zip(sequence, outputs, strict=True):
+                    wanted = case.formula([mpmath.mpf(x) for x in token])
+                    assert max(abs(a - b) for a, b in zip(row, wanted, strict=True)) <= ROOM[dtype]
+
+
+@each_builder
+def test_the_models_are_what_they_are_called(build, rng) -> None:
+    """Squares, products, gates: the formula is near the function that the table was fitted to."""
+    case = build(1, "float64")
+    x = rng.uniform(-1, 1, (200, 1, case.model.inputs))
+    found = run(case.model, x)[:, 0]
+    wanted = np.stack([shape(*x[:, 0].T) for shape in case.shapes], axis=1)
+    assert np.abs(found - wanted).max() <= 2e-2
+
+
+@each_mask
+@pytest.mark.parametrize("build", [square, beside], ids=["alone", "with a sink"])
+@pytest.mark.parametrize("gain", [-1.0, 0.0, 3.0])
+def test_data_tokens_and_the_sink_shrink_the_output(build, gain, causal, rng) -> None:
+    """Whatever the gain, exactly: each data token in sight, and the sink, adds one to the mass of the softmax."""
+    case = build(3, "float64")
+    layers = tuple(
+        Layer(tuple(replace(bank, gain=gain) if isinstance(bank, TableBank) else bank for bank in layer.banks))
+        for layer in case.model.layers
+    )
+    model = replace(case.model, layers=layers)
+    table = next(bank for bank in layers[0].banks if isinstance(bank, TableBank))
+    sequence = rng.uniform(-1, 1, (3, 1))
+    found = run(model, sequence[None], causal=causal)[0, :, 0]
+    for place, x in enumerate(sequence[:, 0].tolist()):
+        silent = (place + 1 if causal else 3) + model.sink_tokens
+        with mpmath.workdps(DIGITS):
+            wanted = softmax_formula(table, 0, [mpmath.mpf(x)], silent)[0] + 0.25
+            for bank in model.layers[0].banks:
+                if isinstance(bank, SinkBank):
+                    wanted += gate_formula(bank, 1, -mpmath.mpf(x)) / 2
+            assert abs(found[place] - wanted) <= 1e-12
+
+
+@each_builder
+@each_mask
+def test_attention_is_real(build, causal, rng) -> None:
+    """Observed weights are the softmax of the textbook's scores in the first layer, reference tokens included."""
+    case = build(3, "float64")
+    model, written = case.model, dense(case.model)
+    sequence = rng.uniform(-1, 1, (3, model.inputs))
+    found = patterns(model, sequence, causal=causal)
+    stream = np.concatenate([written.references, sequence @ written.W_E + written.b_E + written.W_pos[:3]])
+    scores = np.einsum("td,hdf,hef,se->hts", stream, written.layers[0].W_Q, written.layers[0].W_K, stream)
+    scores += np.triu(np.full(scores.shape[1:], -np.inf), 1) if causal else 0.0
+    weights = np.exp(scores - scores.max(axis=2, keepdims=True))
+    assert np.abs(found[0].weights - weights / weights.sum(axis=2, keepdims=True)).max() <= 1e-12
+    for pattern in found:
+        assert pattern.weights.shape[1:] == (len(stream), len(stream))
+        assert np.abs(pattern.weights.sum(axis=2) - 1.0).max() <= 1e-12
+        if model.sink_tokens:
+            # Reference tokens keep to the sink: nothing is written on them.
+            assert pattern.weights[:, : model.reference_tokens, 0].min() >= 1.0 - 1e-12
+
+
+@each_mask
+def test_a_large_batch_goes_in_chunks(causal, rng) -> None:
+    """The same numbers, however many sequences run at once."""
+    model = mixed(3, "float64").model
+    batch = rng.uniform(-1, 1, (9000, 3, 1))
+    together = run(model, batch, causal=causal)
+    for index in (0, 1, 4500, 8999):
+        assert np.abs(together[index] - run(model, batch[index : index + 1], causal=causal)[0]).max() <= 1e-13
+    assert run(model, batch[:0], causal=causal).shape == (0, 3, 2)
+
+
+# ---- the lemmas -----------------------------------------------------------------------------------------------------
+
+
+def random_bank(
+    rng: Any, arguments: int, dtype: str = "float64", *, steep: float = 6.0, gain: float = 9.0
+) -> TableBank:
+    """Two heads, five tokens, two columns."""
+    slope, offset = rng.uniform(-steep, steep, (2, 5, arguments)), rng.uniform(-4, 4, (2, 5))
+    values = rng.uniform(-3, 3, (2, 5, 2)) * 10.0 ** rng.uniform(-2, 2, (2, 1, 2))
+    arrays = (stored(array, dtype) for array in (slope, offset, values))
+    return TableBank(np.full(4, -1), np.arange(4), (), (), *arrays, gain, 60.0)
+
+
+def exact_scores(bank: TableBank, head: int, arguments: Any) -> list[Any]:
+    """slope . s + offset, gain not counted."""
+    return [
+        mpmath.fsum(mpmath.mpf(a) * mpmath.mpf(s) for a, s in zip(slope, arguments, strict=True)) + mpmath.mpf(offset)
+        for slope, offset in zip(bank.slope[head].tolist(), bank.offset[head].tolist(), strict=True)
+    ]
+
+
+def exact_output(bank: TableBank, head: int, scores: list[Any], silent: list[Any]) -> list[Any]:
+    """The head's outputs for the grid's scores (gain counted here) and those of tokens without value."""
+    powers = [mpmath.exp(score + mpmath.mpf(bank.gain)) for score in scores]
+    mass = mpmath.fsum(powers) + mpmath.fsum(mpmath.exp(score) for score in silent)
+    return [
+        mpmath.fsum(p * mpmath.mpf(v) for p, v in zip(powers, column, strict=True)) / mass
+        for column in bank.values[head].T.tolist()
+    ]
+
+
+def rounded_down(value: Any) -> float:
+    found = float(value)
+    return found if mpmath.mpf(found) <= value else float(np.nextafter(found, -np.inf))
+
+
+def worst_pushes(bank: TableBank, head: int, column: int, d: float, rng: Any) -> Any:
+    """Scores pushed by d up where the value is high, down where it is low (or the other way round), or at random."""
+    values = bank.values[head, :, column]
+    choice = rng.integers(3)
+    if choice == 2:
+        return rng.uniform(-d, d, len(values))
+    return np.where(values > rng.choice(values), d, -d) * (1 if choice else -1)
+
+
+class TestLeakLemma:
+    """n tokens of score and value zero shrink the output by at most n e^{2d - gain - m} max|v|."""
+
+    @pytest.mark.parametrize("arguments", [1, 2])
+    @pytest.mark.parametrize("tokens", [1, 4])
+    def test_it_is_a_bound(self, arguments, tokens, rng) -> None:
+        for _ in range(40):
+            bank = random_bank(rng, arguments, gain=float(rng.choice([-2.0, 1.0, 9.0, 40.0])))
+            d = float(rng.choice([0.0, 1e-6, 0.1, 2.0]))
+            sizes = rng.uniform(-1, 1, arguments)
+            with mpmath.workdps(DIGITS):
+                scores = [exact_scores(bank, head, sizes) for head in range(2)]
+                tops = np.array([rounded_down(max(each)) for each in scores])
+                bound = leak(bank, tops, np.full(2, d), tokens)
+                assert bound.shape == (2, 2)
+                for head, column in itertools.product(range(2), range(2)):
+                    moved = [s + p for s, p in zip(scores[head], worst_pushes(bank, head, column, d, rng), strict=True)]
+                    crowd = [mpmath.mpf(p) for p in rng.choice([-d, d], tokens)]
+                    with_them = exact_output(bank, head, moved, crowd)[column]
+                    without = exact_output(bank, head, moved, [])[column]
+                    assert abs(with_them - without) <= bound[head, column]
+
+    @pytest.mark.parametrize("d", [0.0, 0.3])
+    def test_it_is_attained(self, d) -> None:
+        """One loud token; the grid's scores d lower, the silent tokens' d higher than they should be."""
+        bank = TableBank([-1], [0], (), (), [[[0.0], [0.0]]], [[0.5, -300.0]], [[[3.0], [0.0]]], 30.0, 60.0)
+        bound = float(leak(bank, np.array([0.5]), np.array([d]), 4)[0, 0])
+        with mpmath.workdps(DIGITS):
+            moved = [mpmath.mpf("0.5") - d, mpmath.mpf(-300) - d]
+            lost = exact_output(bank, 0, moved, [])[0] - exact_output(bank, 0, moved, [mpmath.mpf(d)] * 4)[0]
+            assert lost <= bound <= lost * mpmath.mpf("1.00000001")
+
+    def test_the_sink_counts_as_a_token(self) -> None:
+        """Data tokens and the sink score the same: `tokens` must count them all, or the bound is none."""
+        bank = TableBank([-1], [0], (), (), [[[0.0]]], [[0.0]], [[[1.0]]], 20.0, 60.0)
+        with mpmath.workdps(DIGITS):
+            lost = 1 - exact_output(bank, 0, [mpmath.mpf(0)], [mpmath.mpf(0)] * 2)[0]
+            assert leak(bank, np.zeros(1), np.zeros(1), 1)[0, 0] < lost <= leak(bank, np.zeros(1), np.zeros(1), 2)[0, 0]
+
+    def test_it_survives_underflow(self) -> None:
+        bank = TableBank([-1], [0], (), (), [[[0.0]]], [[0.0]], [[[1e100]]], 760.0, 60.0)
+        with mpmath.workdps(400):
+            scores, crowd = [mpmath.mpf(0)], [mpmath.mpf(0)]
+            lost = exact_output(bank, 0, scores, [])[0] - exact_output(bank, 0, scores, crowd)[0]
+            assert lost <= leak(bank, np.zeros(1), np.zeros(1), 1)[0, 0]
+
+    def test_it_survives_cancellation(self) -> None:
+        gain, d = 180945338.9468634, 0.07163273542004074
+        bank = TableBank([-1], [0], (), (), [[[0.0]]], [[10.0 - gain]], [[[1.0]]], gain, 60.0)
+        with mpmath.workdps(DIGITS):
+            weight = mpmath.exp(2 * mpmath.mpf(d) - mpmath.mpf(gain) - mpmath.mpf(10.0 - gain))
+            assert weight <= leak(bank, bank.offset[:, 0], np.array([d]), 1)[0, 0]
+
+    def test_hopeless_cases_are_infinite(self) -> None:
+        bank = TableBank([-1], [0], (), (), [[[0.0]]], [[0.0]], [[[1.0]]], 20.0, 60.0)
+        assert np.isinf(leak(bank, np.array([-1e9]), np.zeros(1), 1)).all()
+        assert np.isinf(leak(bank, np.zeros(1), np.array([np.inf]), 1)).all()
+
+
+class TestRoundingLemma:
+    """Scores off by at most d move the output by at most (e^{2d} - 1) max|v|."""
+
+    @pytest.mark.parametrize("d", [0.0, 1e-9, 1e-3, 0.1, 0.25])
+    @pytest.mark.parametrize("arguments", [1, 2])
+    def test_it_is_a_bound(self, arguments, d, rng) -> None:
+        for _ in range(25):
+            bank = random_bank(rng, arguments, gain=float(rng.choice([0.0, 9.0])))
+            bound = output_rounding(bank, np.full(2, d), PRECISIONS["float64"], 3)
+            assert bound.shape == (2, 2)
+            point = rng.uniform(-1, 1, arguments)
+            with mpmath.workdps(DIGITS):
+                for head, column in itertools.product(range(2), range(2)):
+                    scores = exact_scores(bank, head, point)
+                    pushes = worst_pushes(bank, head, column, d, rng)
+                    moved = [score + mpmath.mpf(float(p)) for score, p in zip(scores, pushes, strict=True)]
+                    crowd = [mpmath.mpf(p) for p in rng.choice([-d, d], 3)]
+                    change = exact_output(bank, head, moved, crowd)[column]
+                    change -= exact_output(bank, head, scores, [mpmath.mpf(0)] * 3)[column]
+                    assert abs(change) <= bound[head, column]
+
+    @pytest.mark.parametrize("d", [1e-6, 0.01, 0.25])
+    def test_it_is_not_slack_by_more_than_three(self, d) -> None:
+        """Two tokens of opposite values, equally loud: the change is tanh(d)."""
+        bank = TableBank([-1], [0], (), (), [[[0.0], [0.0]]], [[0.0, 0.0]], [[[2.0], [-2.0]]], 40.0, 60.0)
+        with mpmath.workdps(DIGITS):
+            change = exact_output(bank, 0, [mpmath.mpf(d), -mpmath.mpf(d)], [])[0]
+            assert abs(change - 2 * mpmath.tanh(d)) <= mpmath.mpf("1e-30")
+            bound = output_rounding(bank, np.array([d]), PRECISIONS["float64"], 1)[0, 0]
+            assert change <= bound <= 3 * change
+
+    def test_large_disturbances_are_hopeless(self) -> None:
+        bank = TableBank([-1], [0], (), (), [[[0.0]]], [[0.0]], [[[1.0]]], 40.0, 60.0)
+        for d in (0.2500001, 1.0, np.inf, np.nan):
+            assert np.isinf(output_rounding(bank, np.array([d]), PRECISIONS["float64"], 1)).all()
+
+
+class TestScoreSizes:
+    """sum |slope| |s| + |offset| + gain bounds every score of the box, and no less will do."""
+
+    @pytest.mark.parametrize("arguments", [1, 2])
+    def test_it_is_a_bound_that_is_attained(self, arguments, rng) -> None:
+        for _ in range(30):
+            bank = random_bank(rng, arguments)
+            bank = replace(bank, offset=np.abs(bank.offset))
+            sizes = 10.0 ** rng.uniform(-3, 3, (2, arguments))
+            bound = score_sizes(bank, sizes)
+            assert bound.shape == (2, 5)
+            with mpmath.workdps(DIGITS):
+                for head, token in itertools.product(range(2), range(5)):
+                    corner = exact_scores(bank, head, np.sign(bank.slope[head, token]) * sizes[head])[token]
+                    inside = exact_scores(bank, head, rng.uniform(-1, 1, arguments) * sizes[head])[token]
+                    assert abs(inside + bank.gain) <= bound[head, token]
+                    assert corner + bank.gain <= bound[head, token] <= (corner + bank.gain) * (1 + 1e-14)
+
+    def test_offsets_of_either_sign(self, rng) -> None:
+        bank = random_bank(rng, 2)
+        flipped = replace(bank, offset=-bank.offset, slope=-bank.slope)
+        assert np.array_equal(score_sizes(bank, np.ones((2, 2))), score_sizes(flipped, np.ones((2, 2))))
+
+
+class RoundedHead:
+    """One table head in floating point, feature by feature, sums in random order, exp pushed by its allowance."""
+
+    def __init__(
+        self, bank: TableBank, head: int, reads: Any, silent: int, dtype: str, rng: Any, *, ulps: float = EXP_ULPS
+    ) -> None:
+        kind, unit = np.dtype(dtype).type, PRECISIONS[dtype].unit_roundoff
+        scores = []
+        for token in range(bank.offset.shape[1]):
+            terms = [kind(a) * s for a, s in zip(bank.slope[head, token], reads, strict=True)]
+            terms += [kind(1) * kind(bank.offset[head, token] + bank.gain), kind(0)]
+            scores.append(_shuffled_sum(terms, rng))
+        scores += [kind(0)] * silent
+        self.top = max(scores)
+        pushes = 1.0 + ulps * unit * rng.choice([-1.9, 0.0, 1.9], len(scores))
+        self.powers = [kind(float(np.exp(s - self.top)) * p) for s, p in zip(scores, pushes, strict=True)]
+        mass = _shuffled_sum(self.powers, rng)
+        weights = [power / mass for power in self.powers[: len(scores) - silent]]
+        self.outputs = [
+            _shuffled_sum([w * kind(v) for w, v in zip(weights, column, strict=True)], rng)
+            for column in bank.values[head].T
+        ]
+
+
+def _shuffled_sum(terms: list[Any], rng: Any) -> Any:
+    total = terms[0] * 0
+    for index in rng.permutation(len(terms)):
+        total = total + terms[index]
+    return total
+
+
+@each_dtype
+@pytest.mark.parametrize("arguments", [1, 2])
+@pytest.mark.parametrize("off", [0.0, 1e-7, 1e-3])
+class TestHeadsInFloatingPoint:
+    """Brute force: the whole head in the dtype, on reads that are off, against 40 digits."""
+
+    def cases(self, arguments, dtype, off, rng):
+        for _ in range(20):
+            steep, gain = float(rng.choice([0.0, 1.0, 20.0])), float(rng.choice([0.0, 9.0, 30.0]))
+            bank = random_bank(rng, arguments, dtype, steep=steep, gain=gain)
+            if steep == gain == 0.0:  # all scores are zero: exp alone is off
+                bank = replace(bank, offset=np.zeros((2, 5)))
+            bound = score_disturbance(bank, np.ones((2, arguments)), np.full((2, arguments), off), PRECISIONS[dtype])
+            assert bound.shape == (2,)
+            reads = rng.uniform(-0.99, 0.99, arguments).astype(dtype)
+            pushes = rng.choice([-off, off], arguments)
+            meant = [mpmath.mpf(float(r)) + mpmath.mpf(p) for r, p in zip(reads, pushes, strict=True)]
+            for head in range(2):
+                yield bank, head, bound, meant, RoundedHead(bank, head, reads, 3, dtype, rng)
+
+    def test_scores_move_by_at_most_the_disturbance(self, arguments, dtype, off, rng) -> None:
+        """Up to a common shift, which softmax does not see; so two scores part by at most twice that."""
+        with mpmath.workdps(DIGITS):
+            for bank, head, bound, meant, rounded in self.cases(arguments, dtype, off, rng):
+                wanted = [score + mpmath.mpf(bank.gain) for score in exact_scores(bank, head, meant)] + [
+                    mpmath.mpf(0)
+                ] * 3
+                for power, score in zip(rounded.powers, wanted, strict=True):
+                    if power >= PRECISIONS[dtype].smallest_normal:
+                        effective = mpmath.log(mpmath.mpf(float(power))) + mpmath.mpf(float(rounded.top))
+                        assert abs(effective - score) <= bound[head]
+
+    def test_outputs_stay_within_rounding_and_leak(self, arguments, dtype, off, rng) -> None:
+        with mpmath.workdps(DIGITS):
+            for bank, head, bound, meant, rounded in self.cases(arguments, dtype, off, rng):
+                room = output_rounding(bank, bound, PRECISIONS[dtype], 3)[head]
+                tops = np.array([rounded_down(max(exact_scores(bank, each, meant))) for each in range(2)])
+                lost = leak(bank, tops, bound, 3)[head]
+                scores = exact_scores(bank, head, meant)
+                crowded = exact_output(bank, head, scores, [mpmath.mpf(0)] * 3)
+                alone = exact_output(bank, head, scores, [])
+                for column in range(2):
+                    found = mpmath.mpf(float(rounded.outputs[column]))
+                    assert abs(found - crowded[column]) <= room[column]
+                    assert abs(found - alone[column]) <= room[column] + lost[column]
+
+
+@each_dtype
+@pytest.mark.parametrize("silent", [1, 4])
+def test_normalisation_and_sum_stay_within_rounding(silent, dtype, rng) -> None:
+    """Exact scores, exact powers: what is left is the quotient and the weighted sum."""
+    for _ in range(20):
+        bank = replace(random_bank(rng, 1, dtype, steep=0.0, gain=0.0), offset=np.zeros((2, 5)))
+        room = output_rounding(bank, np.zeros(2), PRECISIONS[dtype], silent)
+        rounded = RoundedHead(bank, 0, np.zeros(1, dtype=dtype), silent, dtype, rng, ulps=0.0)
+        with mpmath.workdps(DIGITS):
+            wanted = exact_output(bank, 0, [mpmath.mpf(0)] * 5, [mpmath.mpf(0)] * silent)
+            for column in range(2):
+                assert abs(mpmath.mpf(float(rounded.outputs[column])) - wanted[column]) <= room[0, column]
+
+
+@pytest.mark.parametrize("push", ["up", "down", "in", "out", "random"])
+@pytest.mark.parametrize("build", [square, beside], ids=["alone", "with a sink"])
+def test_the_lemmas_hold_for_the_worst_rounding_that_the_model_allows(build, push, rng) -> None:
+    """The textbook transformer, every operation pushed by a unit roundoff of float32: the table's own register is off
+    by at most leak and rounding (and a few roundings on the way in and out)."""
+    case, precision = build(3, "float32"), PRECISIONS["float32"]
+    bank = next(bank for bank in case.model.layers[0].banks if isinstance(bank, TableBank))
+    banks = tuple(
+        replace(each, write=(Link("out", np.zeros((2, 2))),)) if isinstance(each, SinkBank) else each
+        for each in case.model.layers[0].banks
+    )
+    written = dense(replace(case.model, layers=(Layer(banks),), readout_bias=np.zeros(case.model.outputs)))
+    u, silent = precision.unit_roundoff, 3 + case.model.sink_tokens
+    disturbance = score_disturbance(bank, np.ones((1, 1)), np.full((1, 1), 4.0 * u), precision)
+    room = output_rounding(bank, disturbance, precision, silent) + 16.0 * u * np.abs(bank.values).max()
+    for causal in (False, True):
+        sequence = stored(rng.uniform(-1, 1, (3, 1)), "float32")
+        arithmetic = Rounded(u, 2 * EXP_ULPS, push, rng)
+        found = run_dense(written, sequence, arithmetic, causal=causal)[:, 0]
+        with mpmath.workdps(DIGITS):
+            for x, got in zip(sequence[:, 0].tolist(), found.tolist(), strict=True):
+                top = rounded_down(max(exact_scores(bank, 0, [x])))
+                bound = room[0, 0] + leak(bank, np.array([top]), disturbance, silent)[0, 0]
+                assert abs(got - softmax_formula(bank, 0, [mpmath.mpf(x)])[0]) <= bound
+
+
+# ---- the bill -------------------------------------------------------------------------------------------------------
+
+
+def matrices(written: DenseTransformer) -> list[Any]:
+    """Every matrix, head by head, without the zero columns that bring banks of one layer to the same width."""
+    found = [written.W_E, written.b_E, written.W_U, written.b_U]
+    for layer in written.layers:
+        for W_Q, W_K, W_V, W_O in zip(layer.W_Q, layer.W_K, layer.W_V, layer.W_O, strict=True):
+            features = W_Q.any(axis=0) | W_K.any(axis=0)
+            values = W_V.any(axis=0) | W_O.any(axis=1)
+            found += [W_Q[:, features], W_K[:, features], W_V[:, values], W_O[values]]
+    return found
+
+
+@each_builder
+@each_length
+class TestBill:
+    def test_counts(self, build, tokens) -> None:
+        model = build(tokens, "float64").model
+        written, cost = dense(model), bill(model, 1.0)
+        assert cost.layers == len(written.layers)
+        assert cost.heads_per_layer == tuple(len(layer.W_Q) for layer in written.layers)
+        assert cost.heads == sum(cost.heads_per_layer)
+        assert cost.reference_tokens == len(written.references) == model.grid_tokens + (build not in TABLES_ALONE)
+        assert cost.d_model == written.W_E.shape[1]
+        assert cost.d_head == max(layer.W_Q.shape[2] for layer in written.layers)
+
+    def test_nonzeros_and_parameters(self, build, tokens) -> None:
+        model = build(tokens, "float64").model
+        written, cost = dense(model), bill(model, 1.0)
+        flags = np.count_nonzero(written.references) + np.count_nonzero(written.W_pos)
+        assert cost.parameters == sum(matrix.size for matrix in matrices(written)) + flags
+        assert cost.nonzeros == sum(np.count_nonzero(matrix) for matrix in matrices(written)) + flags
+
+    def test_largest_weight(self, build, tokens) -> None:
+        model = build(tokens, "float64").model
+        written, cost = dense(model), bill(model, 1.0)
+        largest = max(np.abs(matrix).max() for matrix in matrices(written))
+        assert largest * (1 - 1e-12) <= cost.max_weight <= largest * (1 + 1e-12)
+
+
+def test_the_largest_weight_of_low_offsets() -> None:
+    model = square(1, "float64").model
+    model = with_bank(model, offset=model.layers[0].banks[0].offset - 60.0)
+    assert bill(model, 1.0).max_weight == max(np.abs(matrix).max() for matrix in matrices(dense(model)))
+
+
+def test_links_that_share_an_entry_count_once() -> None:
+    model = with_bank(square(1, "float64").model, write=(Link("out", [[0.5]]), Link("out", [[0.5]])))
+    assert bill(model, 1.0).nonzeros == bill(square(1, "float64").model, 1.0).nonzeros
+
+
+def test_zeros_of_a_table_do_not_count() -> None:
+    model = square(1, "float64").model
+    bank = model.layers[0].banks[0]
+    slope, offset, values = bank.slope.copy(), bank.offset.copy(), bank.values.copy()
+    slope[0, 2], offset[0, 3], values[0, 4] = 0.0, -bank.gain, 0.0
+    sparse = replace(model, layers=(Layer((replace(bank, slope=slope, offset=offset, values=values),)),))
+    assert bill(sparse, 1.0).nonzeros == bill(model, 1.0).nonzeros - 3
+    assert bill(sparse, 1.0).parameters == bill(model, 1.0).parameters
+
+
+# ---- the checker ----------------------------------------------------------------------------------------------------
+
+
+def with_bank(model: Transformer, **changes: Any) -> Transformer:
+    bank = replace(model.layers[0].banks[0], **changes)  # type: ignore[type-var]
+    return replace(model, layers=(Layer((bank, *model.layers[0].banks[1:])), *model.layers[1:]))
+
+
+class TestTheCheckerRefuses:
+    """Anything that is not a table of the grid, before anybody runs it."""
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"slope": np.ones((1, GRID_SIZE))},
+            {"slope": np.ones((1, GRID_SIZE, 1, 1))},
+            {"slope": np.float64(1.0)},
+            {"offset": np.ones(GRID_SIZE)},
+            {"offset": np.ones((1, GRID_SIZE, 1))},
+            {"offset": np.float64(1.0)},
+            {"values": np.ones((1, GRID_SIZE))},
+            {"values": np.float64(1.0)},
+            {"slope": np.ones((1, GRID_SIZE, 0))},
+            {"slope": np.ones((1, GRID_SIZE, 3))},
+            {"values": np.ones((1, GRID_SIZE, 0)), "node": [], "component": [], "write": ()},
+        ],
+        ids=repr,
+    )
+    def test_shapes(self, changes) -> None:
+        with pytest.raises(CertificateError, match="the table has slopes"):
+            with_bank(square(1, "float64").model, **changes)
+
+    @pytest.mark.parametrize("name", ["slope", "offset", "values"])
+    @pytest.mark.parametrize("shape", [(1, GRID_SIZE - 1), (1, GRID_SIZE + 1), (2, GRID_SIZE), (0, GRID_SIZE), (1, 0)])
+    def test_tables_of_another_grid(self, name, shape) -> None:
+        with pytest.raises(CertificateError, match="does not fit 8 reference tokens"):
+            with_bank(square(1, "float64").model, **{name: np.ones(shape if name == "offset" else (*shape, 1))})
+
+    def test_no_heads(self) -> None:
+        nothing = {"slope": np.ones((0, 8, 1)), "offset": np.ones((0, 8)), "values": np.ones((0, 8, 1))}
+        with pytest.raises(CertificateError, match="no heads"):
+            with_bank(square(1, "float64").model, **nothing, node=[], component=[], read=(), write=())
+
+    def test_a_table_without_a_grid(self) -> None:
+        model = square(1, "float64").model
+        empty = {"slope": np.ones((1, 0, 1)), "offset": np.ones((1, 0)), "values": np.ones((1, 0, 1))}
+        bank = replace(model.layers[0].banks[0], **empty)
+        registers = tuple(register for register in model.registers if register.name != GRID)
+        with pytest.raises(CertificateError):
+            replace(model, registers=registers, layers=(Layer((bank,)),))
+
+    @pytest.mark.parametrize("changes", [{"node": [-1]}, {"component": [0, 1, 2]}, {"node": np.zeros((4, 1), int)}])
+    def test_one_entry_for_each_output(self, changes) -> None:
+        """Two heads of two columns have four outputs."""
+        with pytest.raises(CertificateError, match="array of shape"):
+            with_bank(columns(1, "float64").model, **changes)
+
+    @pytest.mark.parametrize("name", ["slope", "offset", "values", "gain", "keep_gain"])
+    @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+    def test_every_number_is_finite(self, name, value) -> None:
+        model = square(1, "float64").model
+        new = value if "gain" in name else np.full_like(getattr(model.layers[0].banks[0], name), value)
+        with pytest.raises(CertificateError, match="a number is not finite"):
+            with_bank(model, **{name: new})
+
+    @pytest.mark.parametrize("name", ["slope", "offset", "values", "gain", "keep_gain"])
+    def test_every_number_is_of_the_dtype(self, name) -> None:
+        model = square(1, "float32").model
+        new = 0.1 if "gain" in name else np.full_like(getattr(model.layers[0].banks[0], name), 0.1)
+        with pytest.raises(CertificateError, match="a number is not a float32"):
+            with_bank(model, **{name: new})
+
+    @pytest.mark.parametrize(
+        "link",
+        [
+            Link("nobody", [[1.0, 1.0]]),
+            Link("x", [[1.0, 1.0]], 4),
+            Link("x", [[1.0, 1.0]], -1),
+            Link("x", np.ones((5, 2))),
+            Link("x", [[1.0]]),
+        ],
+    )
+    def test_reads_must_fit(self, link) -> None:
+        """Two heads of two arguments have four reads."""
+        with pytest.raises(CertificateError, match="does not fit"):
+            with_bank(product(1, "float64").model, read=(link,))
+
+    @pytest.mark.parametrize("link", [Link("out", np.ones((2, 5))), Link("out", np.ones((2, 1)), 4)])
+    def test_writes_must_fit(self, link) -> None:
+        """Two heads of two columns have four outputs."""
+        with pytest.raises(CertificateError, match="does not fit"):
+            with_bank(columns(1, "float64").model, write=(link,))
+
+    def test_the_grid_is_constant_and_only_scores_use_it(self) -> None:
+        model = square(3, "float64").model
+        with pytest.raises(CertificateError, match="the constant register grid is written"):
+            replace(model, embedding=(*model.embedding, Link(GRID, np.ones((GRID_SIZE, 1)))))
+        with pytest.raises(CertificateError, match="the constant register grid is written"):
+            with_bank(model, write=(Link(GRID, np.ones((GRID_SIZE, 1))),))
+        with pytest.raises(CertificateError, match="initial value of grid"):
+            replace(model, initial={GRID: np.ones(GRID_SIZE)})
+        with pytest.raises(CertificateError, match="grid tells tokens apart"):
+            replace(model, readout=(Link(GRID, np.ones((1, GRID_SIZE))),))
+        for register in ("reference", "position", GRID):
+            with pytest.raises(CertificateError, match=f"{register} tells tokens apart"):
+                with_bank(model, read=(Link(register, np.ones((1, model.sizes[register]))),))
+
+    @pytest.mark.parametrize(
+        "registers",
+        [
+            lambda r: tuple(each for each in r if each.name != GRID),
+            lambda r: (*r, Register(GRID, GRID_SIZE)),
+            lambda r: tuple(Register(GRID, 0) if each.name == GRID else each for each in r),
+            lambda r: tuple(Register(GRID, 9) if each.name == GRID else each for each in r),
+            lambda r: (r[3], *r[:3], *r[4:]),
+        ],
+        ids=["missing", "twice", "empty", "larger", "misplaced"],
+    )
+    def test_the_grid_stands_where_it_must(self, registers) -> None:
+        model = square(3, "float64").model
+        assert model.registers[3].name == GRID
+        with pytest.raises(CertificateError):
+            replace(model, registers=registers(model.registers))
+
+
+# ---- files and proofs -----------------------------------------------------------------------------------------------
+
+
+def square_graph() -> Graph:
+    """x^2 + 1/4, as a target."""
+    return Graph((Input(("x",)), Function("square", 0, 1, None), Affine((Term(1, np.ones(1)),), np.array([0.25]))), 2)
+
+
+def relu_graph() -> Graph:
+    return Graph((Input(("x",)), Relu(0, 1), Affine((Term(1, np.ones(1)),), np.array([0.25]))), 2)
+
+
+def contents(case: Case, graph: Graph | None = None) -> Contents:
+    """A file's contents with whatever certificate."""
+    size, outputs = case.model.inputs, case.model.outputs
+    if graph is None:
+        graph = Graph((Input(tuple("xy"[:size])), Affine((Term(0, np.ones((outputs, size))),), np.zeros(outputs))), 1)
+    box = Box(graph.input.names, np.full(size, -1.0), np.ones(size))
+    parts = {name: 0.1 * (1 + index) for index, name in enumerate(PARTS)}
+    claimed = Certificate(1.0, parts, (0.3,) * outputs, case.model.dtype, case.model.tokens, 1.0 / 3.0)
+    return Contents(graph, {}, box, case.model, claimed)
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equal to the bit, however deep."""
+    if is_dataclass(left):
+        return type(left) is type(right) and all(
+            same(getattr(left, field.name), getattr(right, field.name)) for field in fields(left)
+        )
+    if isinstance(left, np.ndarray):
+        return left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes()
+    if isinstance(left, tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    return type(left) is type(right) and left == right
+
+
+@each_builder
+@each_length
+@each_dtype
+def test_a_file_brings_everything_back_to_the_bit(build, tokens, dtype, tmp_path, rng) -> None:
+    kept = contents(build(tokens, dtype))
+    write_file(tmp_path / "model", kept)
+    again = read_file(tmp_path / "model")
+    assert same(again, kept)
+    assert layout(again.transformer) == layout(kept.transformer)
+    x = rng.uniform(-1, 1, (5, tokens, kept.transformer.inputs))
+    assert np.array_equal(run(again.transformer, x), run(kept.transformer, x))
+    assert hs.load(tmp_path / "model").bill == bill(kept.transformer, kept.certificate.max_score)
+
+
+@pytest.mark.parametrize("name", ["slope", "offset", "values", "gain", "keep_gain", "node", "component"])
+def test_a_damaged_table_in_a_file_is_refused(name, tmp_path) -> None:
+    path = tmp_path / "model"
+    write_file(path, contents(mixed(1, "float64")))
+    header, tensors = saved.read(path)
+    place = ("transformer", "layers", 0, 0, name)
+    assert header["transformer"]["layers"][0][0]["kind"] == "table"
+    for new in (None, "nobody", "readout_bias", [], -1e400):
+        saved.write(path, saved.put(header, place, new), tensors)
+        with pytest.raises(HeadsmithError):
+            read_file(path)
+    saved.write(path, saved.drop(header, place), tensors)
+    with pytest.raises(HeadsmithError):
+        read_file(path)
+
+
+class TestTheKernelRefuses:
+    """There is no proof for tables yet: whatever such a model claims, no certificate is given."""
+
+    @pytest.mark.parametrize("build", [square, tower], ids=["one layer", "two layers"])
+    @pytest.mark.parametrize("graph", [square_graph(), relu_graph()], ids=["square", "relu"])
+    def test_models_of_tables(self, build, graph, tmp_path) -> None:
+        kept = contents(build(1, "float64"), graph)
+        with pytest.raises(CertificateError):
+            certify(kept.graph, kept.choices, kept.box, kept.transformer)
+        write_file(tmp_path / "model", kept)
+        with pytest.raises(CertificateError):
+            hs.verify(tmp_path / "model")
+
+    def test_a_table_that_claims_to_be_a_gate(self) -> None:
+        """Nothing else is wrong with it: x is read, the gate's register written, the read-out the target's."""
+        kept = contents(Case(with_bank(square(1, "float64").model, node=[1], component=[0]), list, []), relu_graph())
+        with pytest.raises(CertificateError, match="there is no proof for table banks"):
+            certify(kept.graph, kept.choices, kept.box, kept.transformer)
+
+    @pytest.mark.parametrize("dtype", ["float64", "float32"])
+    def test_a_compiled_model_with_a_table_beside_its_gates(self, dtype) -> None:
+        """A proven model stays proven with an unused grid, and not with a table on it, whatever the table claims."""
+        compiled = hs.compile("x**2", {"x": (-1, 1)}, error=0.1, dtype=dtype)
+        table = square(1, dtype).model.layers[0].banks[0]
+        model = compiled.transformer
+        first = next(register.name for register in model.registers if register.name == model.embedding[0].register)
+        read = (Link(first, np.zeros((1, model.sizes[first]))),)
+        idle = replace(table, read=read, write=())
+        registers = (*reserved_registers(1, GRID_SIZE), *model.registers[2:])
+        proven = certify(compiled.graph, compiled.choices, compiled.box, replace(model, registers=registers))
+        assert compiled.certificate.error <= proven.error <= 1.001 * compiled.certificate.error
+        for claim in (-1, 0, 1, int(model.layers[0].banks[0].node[0])):
+            banks = (*model.layers[0].banks, replace(idle, node=[claim]))
+            with_table = replace(model, registers=registers, layers=(Layer(banks), *model.layers[1:]))
+            with pytest.raises(CertificateError):
+                certify(compiled.graph, compiled.choices, compiled.box, with_table)
