@@ -11,6 +11,7 @@ bill         = what it costs                                   transformer/bill.
 from __future__ import annotations
 
 import math
+import numbers
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -71,6 +72,7 @@ def compile(
     dtype cannot do it.
     """
     _check_options(error, recipe, tokens, dtype, max_layers)
+    error, tokens = float(error), int(tokens)
     graph = as_graph(target, domain)
     box = as_box(domain, graph.input.names)
     # Numbers beyond the format become infinite bounds, which the kernel refuses by name.
@@ -97,7 +99,7 @@ def _fewest_gates(
         planned = plan(graph, found, error, share, inputs, room, max_layers)
         skeleton = lower(planned.circuit, planned.ranges, tokens=tokens, dtype=dtype)
         try:
-            return planned, *_meet(graph, box, planned, skeleton, error)
+            return planned, *_meet(graph, box, planned, skeleton, error, last=(share, room) == ATTEMPTS[-1])
         except (UnreachableError, ThinMarginError) as problem:
             refusal = problem
         if planned.approximation == 0.0:
@@ -109,9 +111,12 @@ def _fewest_gates(
 
 
 def _meet(
-    graph: Graph, box: Box, planned: Planned, skeleton: Transformer, error: float
+    graph: Graph, box: Box, planned: Planned, skeleton: Transformer, error: float, last: bool
 ) -> tuple[Transformer, Certificate]:
-    """Spend on softmax what the other parts leave over: measure them once, then choose the scales."""
+    """Spend on softmax what the other parts leave over: measure them once, then choose the scales.
+
+    Raises UnreachableError; the `last` time, and for exact circuits, with the smallest error that can be met.
+    """
     refusals: list[CertificateError] = []
 
     def attempt(budget: float) -> tuple[Transformer, Certificate] | None:
@@ -136,6 +141,10 @@ def _meet(
         if not 0.0 < left < budget:
             break
         budget = left
+    if not last and planned.approximation > 0.0:
+        raise UnreachableError(
+            f"error {error:.3g} cannot be met with these circuits", part="rounding", smallest=math.inf
+        )
     # Larger scales make the softmax part smaller and the scores' rounding larger: look for the best of both.
     unit = softmax_part(skeleton, planned.gains)
     tries = [found for exponent in range(0, 20, 2) if (found := attempt(unit * 10.0**-exponent)) is not None]
@@ -271,11 +280,11 @@ def _refuse_overflow(graph: Graph, found: Sequence[Interval]) -> None:
 
 
 def _check_options(error: float, recipe: str, tokens: int, dtype: str, max_layers: int | None) -> None:
-    if not (isinstance(error, int | float) and np.isfinite(error) and error > 0.0):
+    if not (isinstance(error, numbers.Real) and np.isfinite(float(error)) and error > 0.0):
         raise TargetError(f"error is {error!r}; it must be a positive finite number")
     if recipe not in RECIPES:
         raise TargetError(f"unknown recipe {recipe!r}; choose one of {', '.join(RECIPES)}")
-    if not isinstance(tokens, int) or tokens < 1:
+    if not isinstance(tokens, numbers.Integral) or tokens < 1:
         raise TargetError(f"tokens is {tokens!r}; it must be a positive integer")
     if max_layers is not None and (not isinstance(max_layers, int) or max_layers < 1):
         raise TargetError(f"max_layers is {max_layers!r}; it must be a positive integer, or None")

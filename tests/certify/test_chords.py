@@ -212,13 +212,18 @@ def test_narrow_intervals(name: str, width: float, rng: np.random.Generator) -> 
         assert checked.high - checked.low <= 1e-12 * size + 1.3 * float(found.max() - found.min())
 
 
-@pytest.mark.parametrize("high", [1e-300, 1e-170, 1e-30, 1e-9, 1.0, 1e12, 1e200])
-@pytest.mark.parametrize(("name", "parameter"), [("sqrt", None), ("power", 0.5), ("power", 0.1), ("power", 1.5)])
+SINGULAR_ENDS = [
+    (name, parameter, high)
+    for name, parameter in [("sqrt", None), ("power", 0.5), ("power", 0.1), ("power", 1.5)]
+    for high in [1e-300, 1e-170, 1e-30, 1e-9, 1.0, 1e12, 1e200]
+    if high ** (parameter or 0.5) > 1e-290  # a value that is a double
+]
+
+
+@pytest.mark.parametrize(("name", "parameter", "high"), SINGULAR_ENDS)
 def test_touching_a_singular_end(name: str, parameter: float | None, high: float, rng: np.random.Generator) -> None:
     """Next to 0, where f' or f'' is infinite, at any scale: f - chord is a quarter of f(high), for a root."""
     value = float(FUNCTIONS[name].value(high, parameter))
-    if value < 1e-290:
-        pytest.skip("the value is no double")
     graph = shallow([0.0, high], [0.0, value], 0.0).graph
     with np.errstate(over="ignore"):
         checked = check_circuit(graph, 0.0, high, name, parameter)

@@ -139,8 +139,8 @@ class Box:
         where = np.argwhere(~inside)[0]
         coordinate = int(where[-1])
         raise DomainError(
-            f"input {self.names[coordinate]} = {inputs[tuple(where)]!r} lies outside its domain "
-            f"[{self.low[coordinate]!r}, {self.high[coordinate]!r}]; the certificate holds only inside "
+            f"input {self.names[coordinate]} = {float(inputs[tuple(where)])!r} lies outside its domain "
+            f"[{float(self.low[coordinate])!r}, {float(self.high[coordinate])!r}]; the certificate holds only inside "
             f'(compile for a larger domain, or pass outside="allow" to run without any promise)'
         )
 

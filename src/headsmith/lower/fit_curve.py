@@ -1,7 +1,7 @@
 """Table heads for functions of one variable: out_j(s) = sum_k softmax_k(alpha_k s + offset_k) values[k, j].
 
-Float64 execution adds about u (30 + largest score) times the largest value, u = 2^-53: a few roundings of sums and
-exponentials, and scores whose rounding is relative to their size. A fit counts that as part of its error.
+Float64 execution adds about u (30 + largest terms) times the largest value, u = 2^-53: a few roundings of sums and
+exponentials, and those of the scores, relative to the size of their terms. A fit counts that as part of its error.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from headsmith.lower.fit_solve import Head, Problem, descend, level, problem_of,
 ROUNDINGS = 30.0
 ROUNDING_SHARE = 0.15  # of the asked error, at most
 MARGIN = 0.97  # of the asked error: error and rounding of a finished fit together
-GOALS = ((0.95, 1), (0.95, 3), (0.8, 4))  # the same at the sample points of a search, and their density; tried in turn
+# The same at the sample points of a search, and the density of these; tried in turn.
+GOALS = ((0.95, 1), (0.9, 4))
 USUAL_SCORE = 20.0
 RIDGE = 0.5
-MILD_VALUES = 300.0
+MILD_VALUES = 300.0  # in units of the function
+TIGHT = 64.0
 
 Evaluate = Callable[[Any], Any]  # points -> (points, functions), in the floating point of the points
 
@@ -47,6 +49,7 @@ class Fit:
     values: Array  # (tokens, functions)
     error: Array  # (functions,)
     largest_score: float
+    largest_terms: float  # of |alpha_k s| + |offset_k|: what the rounding of scores is relative to
     factors: tuple[Fit, Fit] | None = None
 
     @property
@@ -60,7 +63,7 @@ class Fit:
     def rounding(self, precision: Precision = FLOAT64) -> Array:
         """An estimate of what execution adds to the error of each function."""
         size = np.max(np.abs(self.values), axis=0)
-        return np.asarray(precision.unit_roundoff * (ROUNDINGS + self.largest_score) * size)
+        return np.asarray(precision.unit_roundoff * (ROUNDINGS + self.largest_terms) * size)
 
 
 def fit(
@@ -175,8 +178,8 @@ class Curves:
         keys = np.stack([alpha, offset], axis=1)
         outputs = softmax_weights(with_ones(points), keys.astype(np.longdouble)) @ values
         errors = np.max(np.abs(outputs - self.evaluate(points)), axis=0)
-        score = np.max(np.abs(with_ones(np.array([self.low, self.high])) @ keys.T))
-        return Fit(frozen(alpha), None, frozen(offset), frozen(values), frozen(errors), float(score))
+        scores = score_sizes(with_ones(np.array([self.low, self.high])), keys)
+        return Fit(frozen(alpha), None, frozen(offset), frozen(values), frozen(errors), *scores)
 
     def met_by(self, found: Fit, precision: Precision) -> bool:
         return bool(np.all(found.error + found.rounding(precision) <= MARGIN * self.errors))
@@ -184,14 +187,17 @@ class Curves:
 
 def fit_curves(curves: Curves, max_tokens: int, value_limits: Array, precision: Precision) -> Fit | None:
     """The head with the fewest tokens that is found, and values of each function within its limit; or None."""
-    if not np.all(np.isfinite(curves.sizes)):
+    # Outputs are means of values: some value is as large as the function.
+    if not np.all(curves.sizes <= np.minimum(value_limits / curves.errors, value_room(precision)) + 1.0):
         return None
     main = int(np.argmax(curves.sizes))
-    ridges = ridge_ladder(curves.sizes[main], value_limits[main] / curves.errors[main], precision)
+    ladders = ridge_ladders(curves.sizes[main], value_limits[main] / curves.errors[main], precision)
     stretch = np.array([1.0 + 2.0 * abs(curves.middle) / curves.half, 1.0])
     for goal, density in GOALS:
         accept = acceptable(goal, stretch, value_limits / curves.errors, precision)
-        head = search(Search(partial(curves.problem, density=density), ridges, accept, grids, max_tokens))
+        problems = partial(curves.problem, density=density)
+        searches = (search(Search(problems, ridges, accept, grids, max_tokens)) for ridges in ladders)
+        head = next((head for head in searches if head is not None), None)
         if head is None:
             return None
         for polish in (_as_it_is, _denser):
@@ -201,13 +207,22 @@ def fit_curves(curves: Curves, max_tokens: int, value_limits: Array, precision: 
     return None
 
 
-def ridge_ladder(size: float, value_limit: float, precision: Precision) -> tuple[float, ...]:
-    """Ridges for a target of that size, strongest first: for values of some hundred sizes, up to all there is room for."""
-    room = min(ROUNDING_SHARE / (precision.unit_roundoff * (ROUNDINGS + USUAL_SCORE)), value_limit)
-    spare = max(room / (MILD_VALUES * max(size, 1.0)), SP)
-    return tuple(RIDGE / room * spare**power for power in (1.0, 0.5, 0.0))
+def value_room(precision: Precision) -> float:
+    """The largest values that rounding allows, in units of the error, for usual scores."""
+    return ROUNDING_SHARE / (precision.unit_roundoff * (ROUNDINGS + USUAL_SCORE))
 
-SP=64.
+
+def ridge_ladders(size: float, value_limit: float, precision: Precision) -> list[tuple[float, ...]]:
+    """Ridges for a target of that size, strongest first: for mild values, then for larger ones.
+
+    Where there is little room, a ridge that is stronger than needed often leads to a better valley, but not always.
+    """
+    room = min(value_room(precision), value_limit)
+    spare = room / (MILD_VALUES * max(size, 1.0))
+    strong = max(spare, TIGHT)
+    ladder = tuple(RIDGE / room * strong**power for power in (1.0, 0.5, 0.0))
+    return [ladder] if spare >= TIGHT else [ladder, (RIDGE / room,)]
+
 
 def acceptable(goal: float, stretch: Array, value_limits: Array, precision: Precision) -> Accept:
     """Whether worst misfit and rounding are within `goal`, values within limits (all in units of the errors).
@@ -250,6 +265,11 @@ def _weights(curves: Curves, head: Head, precision: Precision) -> Fit:
     if precision != FLOAT64:  # The values follow the rounded keys.
         head = project(head.problem, np.stack([alpha * curves.half, offset + alpha * curves.middle], axis=1))
     return curves.measured(alpha, offset, rounded(head.values * curves.errors, precision))
+
+
+def score_sizes(corners: Array, keys: Array) -> tuple[float, float]:
+    """The largest score on a box with these corners, and the largest sum of the sizes of its terms."""
+    return float(np.max(np.abs(corners @ keys.T))), float(np.max(np.abs(corners) @ np.abs(keys.T)))
 
 
 def rounded(array: Array, precision: Precision) -> Array:

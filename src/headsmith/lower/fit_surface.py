@@ -24,21 +24,21 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.arrays import Array, frozen
+from headsmith.core.functions import FUNCTIONS
 from headsmith.core.rounding import FLOAT64, Precision
 from headsmith.lower.fit_curve import (
     GOALS,
     MARGIN,
-    ROUNDING_SHARE,
-    ROUNDINGS,
-    USUAL_SCORE,
     Curves,
     Fit,
     acceptable,
     fit_curves,
-    ridge_ladder,
+    ridge_ladders,
     rounded,
+    score_sizes,
+    value_room,
 )
-from headsmith.lower.fit_points import with_ones
+from headsmith.lower.fit_points import points_of, with_ones
 from headsmith.lower.fit_search import Search, search
 from headsmith.lower.fit_solve import Head, Problem, problem_of, project, softmax_weights
 
@@ -67,12 +67,38 @@ def fit_bivariate(
     An estimate: error + rounding <= 0.97 of what was asked. Separable heads have `factors`; others may need fewer
     tokens, and take seconds to find.
     """
-    for low, high in (x_range, y_range):
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise ValueError(f"cannot fit on [{low}, {high}]: the interval must be finite, its low end first")
     patch = Patch(function, x_range, y_range, error, precision)
-    found = _fit_pairs(patch, 4 * max_tokens if not separable else max_tokens)
-    return found if separable else _fit_scattered(patch, found, max_tokens)
+    products = products_of(patch)
+    pairs = None if products is None else _fit_pairs(patch, products, max_tokens if separable else 4 * max_tokens)
+    return pairs if separable else _fit_scattered(patch, pairs, max_tokens)
+
+
+def fit_product(
+    left: tuple[str, float | None],
+    right: tuple[str, float | None],
+    x_range: Range,
+    y_range: Range,
+    error: float,
+    *,
+    max_tokens: int = 64,
+    precision: Precision = FLOAT64,
+) -> Fit | None:
+    """One separable head for left(x) right(y), two named functions; or None. Its `factors` fit just these two.
+
+    x y is ("power", 1.0) times ("power", 1.0), and x / y is ("power", 1.0) times ("reciprocal", None).
+    """
+    (f, f_parameter), (g, g_parameter) = ((FUNCTIONS[name], parameter) for name, parameter in (left, right))
+    if not (f.domain(f_parameter).covers(*x_range) and g.domain(g_parameter).covers(*y_range)):
+        return None
+    patch = Patch(lambda x, y: f.value(x, f_parameter) * g.value(y, g_parameter), x_range, y_range, error, precision)
+    x, y = patch.axes(NODES)
+    products = Products(
+        lambda points: f.value(points, f_parameter)[:, None],
+        lambda points: g.value(points, g_parameter)[:, None],
+        np.max(np.abs(f.value(x, f_parameter)), keepdims=True),
+        np.max(np.abs(g.value(y, g_parameter)), keepdims=True),
+    )
+    return _fit_pairs(patch, products, max_tokens)
 
 
 @dataclass(frozen=True)
@@ -84,6 +110,13 @@ class Patch:
     y_range: Range
     error: float
     precision: Precision
+
+    def __post_init__(self) -> None:
+        for low, high in (self.x_range, self.y_range):
+            if not (math.isfinite(low) and math.isfinite(high) and low < high):
+                raise ValueError(f"cannot fit on [{low}, {high}]: the interval must be finite, its low end first")
+        if not self.error > 0.0:
+            raise ValueError(f"cannot fit to the error {self.error}: it must be positive")
 
     @property
     def middles(self) -> Array:
@@ -107,15 +140,16 @@ class Patch:
         targets = self.function(*np.meshgrid(*self.axes(SAMPLES), indexing="ij")) / self.error
         return with_ones(places[0].ravel(), places[1].ravel()), np.asarray(targets, dtype=np.float64).reshape(-1, 1)
 
-    def measured(self, found: Fit) -> Fit:
-        """The same weights with the error from dense evaluation in extended precision, and the largest score."""
+    def measured(self, found: Fit, axes: tuple[Any, Any]) -> Fit:
+        """The same weights with the error on a dense grid, in the floating point of `axes`, and the largest score."""
         assert found.beta is not None
-        x, y = (axis.ravel() for axis in np.meshgrid(*self.axes(DENSE, np.longdouble), indexing="ij"))
+        x, y = (axis.ravel() for axis in np.meshgrid(*axes, indexing="ij"))
         keys = np.stack([found.alpha, found.beta, found.offset], axis=1)
         outputs = softmax_weights(with_ones(x, y), keys.astype(np.longdouble)) @ found.values
         error = np.max(np.abs(outputs[:, 0] - self.function(x, y)))
         corners = np.array([[x, y, 1.0] for x in self.x_range for y in self.y_range])
-        return replace(found, error=frozen([error]), largest_score=float(np.max(np.abs(corners @ keys.T))))
+        score, terms = score_sizes(corners, keys)
+        return replace(found, error=frozen([error]), largest_score=score, largest_terms=terms)
 
     def met_by(self, found: Fit) -> bool:
         return float(found.error[0] + found.rounding(self.precision)[0]) <= MARGIN * self.error
@@ -152,42 +186,40 @@ def products_of(patch: Patch) -> Products | None:
     )
 
 
-def _fit_pairs(patch: Patch, max_tokens: int) -> Fit | None:
+def _fit_pairs(patch: Patch, products: Products, max_tokens: int) -> Fit | None:
     """The separable head: the error shared evenly first, then with more for the axis that needs more tokens."""
-    products = products_of(patch)
-    best = None if products is None else _pairs(patch, products, 0.5, max_tokens)
-    if products is not None and best is not None and best.tokens > 4:
-        assert best.factors is not None
-        share = UNEVEN if best.factors[0].tokens <= best.factors[1].tokens else 1.0 - UNEVEN
-        other = _pairs(patch, products, share, best.tokens - 1)
-        best = other or best
-    return best
+    best = _pairs(patch, products, 0.5, max_tokens)
+    if best is None or best.factors is None or best.tokens <= 4:
+        return best
+    share = UNEVEN if best.factors[0].tokens <= best.factors[1].tokens else 1.0 - UNEVEN
+    return _pairs(patch, products, share, best.tokens - 1) or best
 
 
 def _pairs(patch: Patch, products: Products, share: float, max_tokens: int) -> Fit | None:
-    """The head whose tokens are pairs, with that share of the error for x. Values are bounded by sum_i |A_i| |B_i|."""
+    """The head whose tokens are pairs, with that share of the error for x. Values are at most sum_i |A_i| |B_i|."""
     a, b, count = products.left_sizes, products.right_sizes, len(products.left_sizes)
-    limit = ROUNDING_SHARE * patch.error / (patch.precision.unit_roundoff * (ROUNDINGS + USUAL_SCORE))
-    gain = limit / count / (a * b)
+    if not np.all((a > 0.0) & (b > 0.0)):
+        return None
+    gain = np.sqrt(patch.error * value_room(patch.precision) / (count * a * b))
     # |d| |e| is a small part of the error, as each is a small part of its factor.
     x_curves = Curves(products.left, *patch.x_range, share * patch.error / (count * b))
     y_curves = Curves(products.right, *patch.y_range, (1.0 - share) * patch.error / (count * a))
-    on_x = fit_curves(x_curves, max_tokens, a * np.sqrt(gain), patch.precision)
-    if on_x is None:
-        return None
-    on_y = fit_curves(y_curves, max_tokens // on_x.tokens, b * np.sqrt(gain), patch.precision)
-    if on_y is None:
+    on_x = fit_curves(x_curves, max_tokens, a * gain, patch.precision)
+    on_y = fit_curves(y_curves, max_tokens // on_x.tokens, b * gain, patch.precision) if on_x is not None else None
+    if on_x is None or on_y is None:
         return None
     found = Fit(
         alpha=frozen(np.repeat(on_x.alpha, on_y.tokens)),
         beta=frozen(np.tile(on_y.alpha, on_x.tokens)),
-        offset=frozen(np.add.outer(on_x.offset, on_y.offset).ravel()),
-        values=frozen((on_x.values @ on_y.values.T).reshape(-1, 1)),
+        offset=frozen(rounded(np.add.outer(on_x.offset, on_y.offset).ravel(), patch.precision)),
+        values=frozen(rounded((on_x.values @ on_y.values.T).reshape(-1, 1), patch.precision)),
         error=frozen([math.inf]),
         largest_score=math.inf,
+        largest_terms=math.inf,
         factors=(on_x, on_y),
     )
-    found = patch.measured(found)
+    x, y = (curves.arguments(points_of(curves.edges, DENSE).astype(np.longdouble)) for curves in (x_curves, y_curves))
+    found = patch.measured(found, (x, y))
     return found if patch.met_by(found) else None
 
 
@@ -200,7 +232,7 @@ def _fit_scattered(patch: Patch, pairs: Fit | None, max_tokens: int) -> Fit | No
     def problems(tokens: int, ridge: float) -> Problem:
         return problem_of(inputs, targets, ridge)
 
-    ridges = ridge_ladder(float(np.max(np.abs(targets))), math.inf, patch.precision)
+    ridges = ridge_ladders(float(np.max(np.abs(targets))), math.inf, patch.precision)[0]
     stretch = np.append(1.0 + 2.0 * np.abs(patch.middles) / patch.halves, 1.0)
     fewer = min(max_tokens, MOST_SCATTERED, pairs.tokens - 1 if pairs is not None else max_tokens)
     for goal, _ in GOALS:
@@ -209,7 +241,7 @@ def _fit_scattered(patch: Patch, pairs: Fit | None, max_tokens: int) -> Fit | No
         head = search(task)
         if head is None and pairs is not None:
             head = search(task, _head_of(patch, pairs, problems(pairs.tokens, ridges[-1])))
-        found = None if head is None else patch.measured(_fit_of(patch, head))
+        found = None if head is None else patch.measured(_fit_of(patch, head), patch.axes(DENSE, np.longdouble))
         if found is None or (found.tokens <= max_tokens and patch.met_by(found)):
             return found
     return pairs if pairs is not None and pairs.tokens <= max_tokens else None
@@ -229,7 +261,7 @@ def _fit_of(patch: Patch, head: Head) -> Fit:
     offset = rounded(head.keys[:, 2] - slopes @ patch.middles, patch.precision)
     values = rounded(head.values * patch.error, patch.precision)
     alpha, beta = (frozen(column) for column in slopes.T)
-    return Fit(alpha, beta, frozen(offset), frozen(values), frozen([math.inf]), math.inf)
+    return Fit(alpha, beta, frozen(offset), frozen(values), frozen([math.inf]), math.inf, math.inf)
 
 
 def scattered(tokens: int) -> Iterator[Array]:

@@ -79,6 +79,7 @@ class _Search:
         limit = self.limit
         budget, best = 0.998 * limit, None
         fits, exceeds = 0.0, np.inf
+        smallest, stalled = np.inf, 0
         seen: set[str] = set()
         chooser = Chooser(self.target, self.found, max_layers)
         for turn in range(ROUNDS):
@@ -91,6 +92,11 @@ class _Search:
                 best = planned if best is None or planned.gates < best.gates else best
             else:
                 exceeds = min(exceeds, budget)
+                # Where rounding decides, smaller budgets prove nothing smaller.
+                stalled = stalled + 1 if planned.approximation > max(0.7 * smallest, 3.0 * limit) else 0
+                smallest = min(smallest, planned.approximation)
+                if best is None and stalled >= 2:
+                    break
             key = str(sorted(chosen.choices.items()))
             if (best is not None and (key in seen or turn >= 7)) or planned.approximation == 0.0:
                 break
@@ -106,9 +112,10 @@ class _Search:
                 budget = float(np.sqrt(fits * exceeds)) if fits > 0.0 else 0.8 * exceeds
         if best is None:
             raise UnreachableError(
-                f"no circuits were found whose proven approximation error is at most {limit:.3g}",
+                f"no circuits were found whose proven approximation error is at most {limit:.3g}; "
+                f"the smallest was {smallest:.3g}: ask for more than that, or for a smaller domain",
                 part="approximation",
-                smallest=float("inf"),
+                smallest=1.1 * float(smallest),
             )
         return best
 
