@@ -1,11 +1,13 @@
 """The compiler, on one page: target -> source graph -> transformer -> certificate -> bill.
 
-graph, box   = what is wanted, exactly                         source/
-ranges       = where every node can lie on the domain          source/ranges.py
-skeleton     = registers and heads, scales still open          lower/
-transformer  = scales that meet the error                      lower/budget.py
-certificate  = what the proof kernel can prove of it           certify/  (knows nothing of the lines above)
-bill         = what it costs                                   transformer/bill.py
+    graph, box   = what is wanted, exactly                          source/
+    found        = where every node can lie on the domain           source/ranges.py
+    planned      = a ReLU circuit for every non-linear node         lower/plan.py, circuits/
+    transformer  = registers and heads, then scales                 lower/lower.py, lower/budget.py
+    certificate  = what the proof kernel can prove of it            certify/  (knows nothing of planning and lowering)
+    bill         = what it costs                                    transformer/bill.py
+
+`lower/meet.py` repeats the middle lines until the certificate is within the asked error.
 """
 
 from __future__ import annotations
@@ -23,20 +25,11 @@ from headsmith.certify.certificate import Certificate
 from headsmith.certify.kernel import certify
 from headsmith.circuits.assemble import Choice
 from headsmith.core.arrays import Array
-from headsmith.core.errors import (
-    CertificateError,
-    DomainError,
-    HeadsmithError,
-    TargetError,
-    ThinMarginError,
-    UnreachableError,
-)
+from headsmith.core.errors import CertificateError, DomainError, TargetError, UnreachableError
 from headsmith.core.intervals import Box, Interval, as_box
 from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.export.file import Contents, read_file, write_file
-from headsmith.lower.budget import softmax_part, with_softmax_budget
-from headsmith.lower.lower import lower
-from headsmith.lower.plan import Planned, plan
+from headsmith.lower.meet import meet
 from headsmith.run.numpy_runner import run
 from headsmith.source.describe import describe
 from headsmith.source.formula import formula_graph
@@ -49,8 +42,6 @@ from headsmith.transformer.ir import Transformer
 
 Target = Network | Graph | str | Sequence[str] | Callable[..., Any]
 RECIPES = ("auto", "relu")
-ATTEMPTS = ((0.998, 8.0), (0.998, 128.0), (0.9, 128.0), (0.5, 128.0))
-"""How much of the error the approximation part may take, and how much room the margins leave, tried in this order."""
 
 
 def compile(
@@ -79,90 +70,8 @@ def compile(
     with np.errstate(over="ignore", invalid="ignore"):
         found = ranges(graph, box)
         _refuse_overflow(graph, found)
-        planned, transformer, certificate = _fewest_gates(graph, box, found, error, tokens, dtype, max_layers)
+        planned, transformer, certificate = meet(graph, box, found, error, tokens, dtype, max_layers)
     return Compiled(graph, planned.choices, box, transformer, certificate, bill(transformer, certificate.max_score))
-
-
-def _fewest_gates(
-    graph: Graph,
-    box: Box,
-    found: Sequence[Interval],
-    error: float,
-    tokens: int,
-    dtype: Dtype,
-    max_layers: int | None,
-) -> tuple[Planned, Transformer, Certificate]:
-    """Leave as much of the error to the approximation as the other parts can spare."""
-    refusal: HeadsmithError | None = None
-    inputs = found[0].magnitude * (0.0 if dtype == "float64" else PRECISIONS[dtype].unit_roundoff)
-    for share, room in ATTEMPTS:
-        planned = plan(graph, found, error, share, inputs, room, max_layers)
-        skeleton = lower(planned.circuit, planned.ranges, tokens=tokens, dtype=dtype)
-        try:
-            return planned, *_meet(graph, box, planned, skeleton, error, last=(share, room) == ATTEMPTS[-1])
-        except (UnreachableError, ThinMarginError) as problem:
-            refusal = problem
-        if planned.approximation == 0.0:
-            break
-    assert refusal is not None
-    if isinstance(refusal, ThinMarginError):
-        raise UnreachableError(f"error {error:.3g} cannot be certified: {refusal}", part="rounding", smallest=math.inf)
-    raise refusal
-
-
-def _meet(
-    graph: Graph, box: Box, planned: Planned, skeleton: Transformer, error: float, last: bool
-) -> tuple[Transformer, Certificate]:
-    """Spend on softmax what the other parts leave over: measure them once, then choose the scales.
-
-    Raises UnreachableError; the `last` time, and for exact circuits, with the smallest error that can be met.
-    """
-    refusals: list[CertificateError] = []
-
-    def attempt(budget: float) -> tuple[Transformer, Certificate] | None:
-        try:
-            transformer = with_softmax_budget(skeleton, planned.gains, budget, leak=1e-6 * budget)
-            return transformer, certify(graph, planned.choices, box, transformer)
-        except ThinMarginError:
-            raise
-        except CertificateError as refusal:
-            refusals.append(refusal)
-            return None
-
-    budget = error - planned.approximation
-    for _ in range(4):
-        found = attempt(budget)
-        if found is None:
-            break
-        if found[1].error <= error:
-            return found
-        rest = found[1].error - found[1].parts["softmax"]
-        left = (error - rest) * (1.0 - 1e-9) - 1e-6 * rest
-        if not 0.0 < left < budget:
-            break
-        budget = left
-    if not last and planned.approximation > 0.0:
-        raise UnreachableError(
-            f"error {error:.3g} cannot be met with these circuits", part="rounding", smallest=math.inf
-        )
-    # Larger scales make the softmax part smaller and the scores' rounding larger: look for the best of both.
-    unit = softmax_part(skeleton, planned.gains)
-    tries = [found for exponent in range(0, 20, 2) if (found := attempt(unit * 10.0**-exponent)) is not None]
-    if not tries:
-        raise UnreachableError(
-            f"error {error:.3g} cannot be certified: {refusals[-1]}", part="rounding", smallest=math.inf
-        )
-    best = min(tries, key=lambda found: found[1].error)
-    if best[1].error <= error:
-        return best
-    part = max(("approximation", "leak", "rounding"), key=lambda name: best[1].parts[name])
-    smallest = best[1].error * (1.0 + 1e-6)
-    raise UnreachableError(
-        f"error {error:.3g} cannot be certified in {skeleton.dtype}: the {part} part blocks it. The smallest error "
-        f"that can be met is {smallest:.3g}: ask for that, shrink the domain, or rescale the weights",
-        part=part,
-        smallest=smallest,
-    )
 
 
 @dataclass(frozen=True, eq=False)

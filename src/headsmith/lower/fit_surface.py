@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -45,10 +46,11 @@ from headsmith.lower.fit_solve import Head, Problem, problem_of, project, softma
 NODES = 48  # of the grid that finds the products
 MOST_PRODUCTS = 12
 SAMPLES, DENSE = 24, 161  # points along each axis
-MOST_SCATTERED = 32
+MOST_SCATTERED = 20
 UNEVEN = 0.15  # the share of the error for the axis with fewer tokens, in a second try
 
 Range = tuple[float, float]
+Named = tuple[str, float | None]  # a function and its parameter
 Surface = Callable[[Any, Any], Any]
 
 
@@ -74,8 +76,8 @@ def fit_bivariate(
 
 
 def fit_product(
-    left: tuple[str, float | None],
-    right: tuple[str, float | None],
+    left: Named,
+    right: Named,
     x_range: Range,
     y_range: Range,
     error: float,
@@ -87,6 +89,19 @@ def fit_product(
 
     x y is ("power", 1.0) times ("power", 1.0), and x / y is ("power", 1.0) times ("reciprocal", None).
     """
+    return _fit_product(left, right, tuple(x_range), tuple(y_range), error, max_tokens, precision)
+
+
+@lru_cache(maxsize=512)
+def _fit_product(
+    left: Named,
+    right: Named,
+    x_range: Range,
+    y_range: Range,
+    error: float,
+    max_tokens: int,
+    precision: Precision,
+) -> Fit | None:
     (f, f_parameter), (g, g_parameter) = ((FUNCTIONS[name], parameter) for name, parameter in (left, right))
     if not (f.domain(f_parameter).covers(*x_range) and g.domain(g_parameter).covers(*y_range)):
         return None
