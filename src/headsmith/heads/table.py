@@ -127,7 +127,8 @@ def leak(bank: TableBank, lowest_top: Array, disturbance: Array, tokens: int) ->
 
     `tokens` counts every token that scores zero and holds nothing: the data tokens, and the sink where there is one.
     """
-    # The exponent is a difference of numbers as large as the gain: widen it by their rounding. Below -700 exp underflows.
+    # The exponent is a difference of numbers as large as the gain: widen it by their rounding. Below -700 exp
+    # underflows.
     size = np.abs(lowest_top) + abs(bank.gain) + 2.0 * disturbance
     exponent = 2.0 * disturbance - bank.gain - lowest_top + 8.0 * FLOAT64.unit_roundoff * size
     with np.errstate(over="ignore"):
