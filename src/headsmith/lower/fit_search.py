@@ -113,7 +113,7 @@ def attempt(task: Search, heads: list[Head]) -> list[Head]:
 
 def tournament(heads: list[Head], accept: Accept) -> list[Head]:
     """Polish all a little, the better ones more, the best one most; best first. Ends with the first acceptable head."""
-    share = min(1.0, FULL_EFFORT_TOKENS / heads[0].tokens)
+    share = min(1.0, FULL_EFFORT_TOKENS / heads[0].tokens) ** 2
     for survivors, evaluations, hopeless in STAGES:
         heads = sorted(heads, key=_cost)[: max(survivors, 2)]
         for place, head in enumerate(heads[:survivors]):

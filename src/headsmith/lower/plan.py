@@ -82,6 +82,8 @@ class _Search:
         smallest, stalled = np.inf, 0
         seen: set[str] = set()
         chooser = Chooser(self.target, self.found, max_layers)
+        # Many nodes average out the steps of each: there is little to gain from looking longer.
+        patience = 7 if len(chooser.nodes) <= 4 else 2
         for turn in range(ROUNDS):
             chosen = chooser.choose(budget)
             planned = self._prove(chooser.with_margins(chosen, self.inputs, self.room), chooser)
@@ -98,7 +100,7 @@ class _Search:
                 if best is None and stalled >= 2:
                     break
             key = str(sorted(chosen.choices.items()))
-            if (best is not None and (key in seen or turn >= 7)) or planned.approximation == 0.0:
+            if (best is not None and (key in seen or turn >= patience)) or planned.approximation == 0.0:
                 break
             seen.add(key)
             # Aim just below the limit, from either side, and stay between what fitted and what did not.
