@@ -113,7 +113,7 @@ def attempt(task: Search, heads: list[Head]) -> list[Head]:
 
 def tournament(heads: list[Head], accept: Accept) -> list[Head]:
     """Polish all a little, the better ones more, the best one most; best first. Ends with the first acceptable head."""
-    share = min(1.0, FULL_EFFORT_TOKENS / heads[0].tokens) ** 2
+    share = _effort(heads[0].tokens)
     for survivors, evaluations, hopeless in STAGES:
         heads = sorted(heads, key=_cost)[: max(survivors, 2)]
         for place, head in enumerate(heads[:survivors]):
@@ -128,6 +128,11 @@ def tournament(heads: list[Head], accept: Accept) -> list[Head]:
             if accept(heads[place]):
                 return [heads[place]]
     return heads
+
+
+def _effort(tokens: int) -> float:
+    """The share of full effort: a projection costs points tokens^2, and large heads start from good grids."""
+    return min(1.0, FULL_EFFORT_TOKENS / tokens)
 
 
 def best_of(problem: Problem, candidates: Iterable[Array], count: int) -> list[Head]:
@@ -145,7 +150,7 @@ def stepwise(problem: Problem, keys: Array, tokens: int, moves: Moves, count: in
     while len(keys) != tokens:
         distance = abs(len(keys) - tokens)
         nearer = [other for other in moves(keys) if abs(len(other) - tokens) < distance]
-        thinned = nearer[:: 1 + len(nearer) // MOST_MOVES]
+        thinned = nearer[:: 1 + int(len(nearer) / (MOST_MOVES * _effort(tokens) ** 2))]
         heads = best_of(problem, thinned, count)
         if not heads:
             return []

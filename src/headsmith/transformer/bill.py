@@ -145,4 +145,5 @@ def _scaled(bank: SinkBank, index: int) -> Array:
     """The entries of W_Q: the read times the query scale."""
     link = bank.read[index]
     scale = bank.query_scale[link.reads]
-    return np.asarray(link.weights * (scale if link.weights.ndim == 1 else scale[:, None]))
+    with np.errstate(over="ignore"):
+        return np.asarray(link.weights * (scale if link.weights.ndim == 1 else scale[:, None]))
