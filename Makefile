@@ -22,6 +22,8 @@ check: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/budget.py
+	$(BIN)/python benchmarks/split.py
+	$(BIN)/python benchmarks/catalogue.py
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
