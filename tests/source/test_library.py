@@ -156,3 +156,13 @@ def test_mistakes():
     ):
         with pytest.raises(TargetError, match=message):
             wrong()
+
+
+@pytest.mark.parametrize("count", range(1, 8))
+def test_a_median_takes_any_number_of_values(count) -> None:
+    """The middle value, or the mean of the middle two: of numbers and of traced values alike."""
+    names = [f"x{index}" for index in range(count)]
+    graph = graph_of(lambda *values: hs.median(*values), names)
+    for point in np.random.default_rng(count).uniform(-1, 1, (20, count)):
+        assert hs.median(*point) == pytest.approx(np.median(point))
+        assert evaluate(graph, point)[0] == pytest.approx(np.median(point))

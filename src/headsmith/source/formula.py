@@ -57,7 +57,7 @@ CALLS: dict[str, Call] = {
     "max": Call(library.maximum, 1, math.inf),
     "min": Call(library.minimum, 1, math.inf),
     "clip": Call(library.clip, 3, 3),
-    "median": Call(library.median, 3, 3),
+    "median": Call(library.median, 1, math.inf),
     "norm": Call(lambda *values: library.norm(values), 1, math.inf),
     "hypot": Call(lambda *values: library.norm(values), 1, math.inf),
     "pow": Call(_user_power, 2, 2),

@@ -148,10 +148,15 @@ def _extremum(values: tuple[Any, ...], largest: bool) -> Any:
     return result
 
 
-def median(a: Any, b: Any, c: Any) -> Any:
-    """The middle one of three: two comparators and one maximum, 3 gates."""
-    low, high = minimum(a, b), maximum(a, b)
-    return maximum(low, minimum(high, c))
+def median(*values: Any) -> Any:
+    """The middle one of several values, or the mean of the middle two: 3 gates for three, a sort for more."""
+    if not values:
+        raise TargetError("median needs at least one value")
+    if len(values) == 3:
+        a, b, c = values
+        return maximum(minimum(a, b), minimum(maximum(a, b), c))
+    ordered, middle = sort(list(values)), len(values) // 2
+    return ordered[middle] if len(values) % 2 else (ordered[middle - 1] + ordered[middle]) / 2.0
 
 
 def sort(values: Any) -> Any:
