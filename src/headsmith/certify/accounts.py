@@ -9,7 +9,7 @@ into it there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,23 +71,24 @@ class Accounts:
 
     def read_magnitude(self, links: Sequence[Link], rows: int) -> Array:
         """Bound of the sum of absolute values of what is read: no partial sum is larger."""
-        total = np.zeros(rows)
-        for link in links:
-            value = magnitude_product(link.weights, self._accounts[link.register].magnitude)
-            total[link.reads] = upper(total[link.reads] + value, 2)
-        return total
+        return _summed(links, rows, {name: account.magnitude for name, account in self._accounts.items()})
 
     def read_drift(self, links: Sequence[Link], rows: int) -> Array:
         """Bound of what is read on a reference token, where it should be zero."""
-        total = np.zeros(rows)
-        for link in links:
-            value = magnitude_product(link.weights, self._accounts[link.register].drift)
-            total[link.reads] = upper(total[link.reads] + value, 2)
-        return total
+        return _summed(links, rows, {name: account.drift for name, account in self._accounts.items()})
 
     def largest(self) -> float:
         """Bound of every register, partial sums included."""
         return max(float(np.max(account.magnitude, initial=0.0)) for account in self._accounts.values())
+
+
+def _summed(links: Sequence[Link], rows: int, bounds: Mapping[str, Array]) -> Array:
+    """Bound of what is read through `links`, from bounds of the registers."""
+    total = np.zeros(rows)
+    for link in links:
+        value = magnitude_product(link.weights, bounds[link.register])
+        total[link.reads] = upper(total[link.reads] + value, 2)
+    return total
 
 
 def _terms(link: Link) -> int:

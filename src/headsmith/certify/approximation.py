@@ -100,7 +100,7 @@ class _Approximator:
             else:
                 raise CertificateError(f"circuit node {number} is neither affine nor relu")
         ranges = tuple(self.known[number] for number in range(len(self.assembly.circuit.nodes)))
-        errors = {self.assembly.places[number]: self._error(number) for number in self._approximated()}
+        errors = {self.assembly.places[number]: self._error(number) for number in self.assembly.regions}
         shortcuts = {self.assembly.places[number]: self._shortcut(number) for number in self.margins}
         margins: dict[int, float] = {}
         for number, margin in self.margins.items():
@@ -125,10 +125,6 @@ class _Approximator:
         if len(set(places)) < len(places) or not all(np.isfinite(slope.magnitude).all() for slope in slopes):
             raise CertificateError(f"target node {number} has no slopes of its own: it cannot have a margin")
         return Shortcut(places, slopes, frozenset(self.assembly.regions[number]))
-
-    def _approximated(self) -> list[int]:
-        kinds = (Function, Product, Quotient, Hypotenuse)
-        return [number for number in self.assembly.places if isinstance(self.target.nodes[number], kinds)]
 
     def _check(self, splice: Splice) -> None:
         """Bound the fragment on the hull of its argument's components; all inner nodes get their ranges."""

@@ -31,6 +31,7 @@ from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, TargetError
 from headsmith.source.graph import (
     Affine,
+    Approximated,
     Builder,
     Function,
     Graph,
@@ -38,7 +39,6 @@ from headsmith.source.graph import (
     Input,
     Maximum,
     Minimum,
-    Native,
     Product,
     Quotient,
     Relu,
@@ -171,7 +171,7 @@ class _Assembler:
                 self.places[number] = self._place(number)
             except DAMAGE as problem:
                 raise CertificateError(f"target node {number} cannot be rebuilt from its choice ({problem})") from None
-            if isinstance(self.target.nodes[number], Function | Product | Quotient | Hypotenuse):
+            if isinstance(self.target.nodes[number], Approximated):
                 regions[number] = range(first, self.builder.count)
         circuit = self.builder.graph(self.places[self.target.output])
         return Assembly(circuit, self.places, tuple(self.splices), tuple(self.extrema), regions)
@@ -195,8 +195,6 @@ class _Assembler:
                 return self._quotient(number, node)
             case Hypotenuse():
                 return self._hypotenuse(number, node)
-            case Native():
-                raise TargetError("a target has no native nodes")
             case _:
                 assert_never(node)
 

@@ -40,7 +40,6 @@ from headsmith.source.graph import (
     Input,
     Maximum,
     Minimum,
-    Native,
     Node,
     Product,
     Quotient,
@@ -190,8 +189,6 @@ def _header(contents: Contents, tensors: dict[str, Any]) -> dict[str, Any]:
                     "size": item.size,
                     "parameter": item.parameter,
                 }
-            case Native():
-                raise FileFormatError("a target has no native nodes")
             case _:
                 assert_never(item)
 

@@ -14,9 +14,7 @@ from headsmith.circuits.assemble import Choice
 from headsmith.circuits.options import options
 from headsmith.circuits.radix import cells_of, radices
 from headsmith.core.intervals import Interval
-from headsmith.source.graph import Function, Graph, Hypotenuse, Product, Quotient
-
-Approximated = Function | Product | Quotient | Hypotenuse
+from headsmith.source.graph import Approximated, Function, Graph, Hypotenuse, Product, Quotient
 
 MARGIN = 0.994
 """The proof of a fragment is a little looser than its estimate: ask the catalogue for that much less."""

@@ -20,17 +20,17 @@ from headsmith.core.arrays import Array
 from headsmith.core.errors import UnreachableError
 from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Interval
-from headsmith.lower.candidates import Approximated, Option, candidates
+from headsmith.lower.candidates import Option, candidates
 from headsmith.source.describe import describe
 from headsmith.source.graph import (
     Affine,
+    Approximated,
     Function,
     Graph,
     Hypotenuse,
     Input,
     Maximum,
     Minimum,
-    Native,
     Node,
     Product,
     Quotient,
@@ -193,7 +193,7 @@ class Chooser:
                     levels[number] = below + math.ceil(math.log2(len(node.arguments)))
                 case Function() | Product() | Quotient() | Hypotenuse():
                     levels[number] = below + picked[number].depth
-                case Input() | Affine() | Native():
+                case Input() | Affine():
                     levels[number] = below
         return levels
 

@@ -14,7 +14,7 @@ gates):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -60,7 +60,8 @@ class _Allocator:
 
     def expand(self, number: int) -> Combination:
         """The node over inputs and gates."""
-        for earlier in needed(self.graph, number, self.known_expansions()):
+        stops = _Stops(lambda n: n in self.expansions or not isinstance(self.graph.nodes[n], Affine))
+        for earlier in needed(self.graph, number, stops):
             node = self.graph.nodes[earlier]
             if earlier in self.expansions:
                 continue
@@ -69,10 +70,6 @@ class _Allocator:
             else:
                 self.expansions[earlier] = _itself(earlier, node.size)
         return self.expansions[number]
-
-    def known_expansions(self) -> Container[int]:
-        """Where an expansion need not go further: what is expanded already, and everything that is not affine."""
-        return _Stops(lambda n: n in self.expansions or not isinstance(self.graph.nodes[n], Affine))
 
     def flatten(self, number: int) -> Combination:
         """The node over nodes that have a register."""

@@ -146,7 +146,7 @@ class _Attention:
         slopes = np.einsum("jk,hka->jha", grid, bank.slope.astype(dtype))
         offsets = grid @ (bank.offset + bank.gain).astype(dtype).T
         values = np.einsum("jk,hkm->jhm", grid, bank.values.astype(dtype))
-        shared = self._masked(_shared_table_scores(self.transformer, bank, self.stream))
+        shared = self._masked(_shared_table_scores(bank, self.stream))
         data = self.stream[DATA][0, :, 0]
         outputs = np.zeros((batch, size, bank.heads, bank.columns), dtype=dtype)
         for heads, queries in self._chunks():
@@ -207,7 +207,7 @@ def _shared_sink_scores(transformer: Transformer, bank: SinkBank, stream: Stream
     return scores
 
 
-def _shared_table_scores(transformer: Transformer, bank: TableBank, stream: Stream) -> Any:
+def _shared_table_scores(bank: TableBank, stream: Stream) -> Any:
     """Reference tokens keep to the sink, where there is one."""
     reference = stream[REFERENCE][0, :, 0]
     kept = reference + stream[GRID][0].sum(axis=1)

@@ -13,7 +13,6 @@ from headsmith.source.graph import (
     Input,
     Maximum,
     Minimum,
-    Native,
     Product,
     Quotient,
     Relu,
@@ -69,8 +68,6 @@ def _text(graph: Graph, place: int, component: int, outer: int, budget: Iterator
             text, binding = f"{inner(node.argument, _ATOM)}**{exponent}", _POWER
         case Function():
             text, binding = f"{node.name}({inner(node.argument)})", _ATOM
-        case Native():
-            text, binding = f"table({', '.join(inner(argument) for argument in node.arguments)})", _ATOM
         case _:
             assert_never(node)
     return text if binding >= outer else f"({text})"

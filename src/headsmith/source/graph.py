@@ -10,12 +10,11 @@
              | Quotient node / node
              | Hypotenuse sqrt(node^2 + node^2)
              | Function name(node)            a named function of one variable, see core.functions
-             | Native  (in circuits only)     what one table head computes of one or two nodes; the target says
              what that is
 
 All but Affine act component by component. A node is a vector, whatever its width: a layer of a thousand neurons is one
 Affine and one Relu. The semantics is exact real arithmetic on the stored doubles. `weights` is a matrix (to, from), or
-a vector that stands for a diagonal matrix. A graph of Input, Affine, Relu and Native nodes alone is a circuit.
+a vector that stands for a diagonal matrix. A graph of Input, Affine and Relu nodes alone is a circuit.
 """
 
 from __future__ import annotations
@@ -138,16 +137,10 @@ class Function:
     parameter: float | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Native:
-    """What a table head computes from `arguments`, for circuit node of target node `target`."""
+Node = Input | Affine | Relu | Maximum | Minimum | Product | Quotient | Hypotenuse | Function
 
-    target: int
-    arguments: tuple[int, ...]
-    size: int
-
-
-Node = Input | Affine | Relu | Maximum | Minimum | Product | Quotient | Hypotenuse | Function | Native
+Approximated = Product | Quotient | Hypotenuse | Function
+"""The nodes that a circuit of gates can only approximate."""
 
 
 def arguments(node: Node) -> tuple[int, ...]:
@@ -159,7 +152,7 @@ def arguments(node: Node) -> tuple[int, ...]:
             return tuple(term.node for term in node.terms)
         case Relu() | Function():
             return (node.argument,)
-        case Maximum() | Minimum() | Native():
+        case Maximum() | Minimum():
             return node.arguments
         case Product() | Hypotenuse():
             return (node.left, node.right)
@@ -252,10 +245,6 @@ class Builder:
         """A named function of one variable."""
         return self._add(Function(name, argument, self.size(argument), parameter))
 
-    def native(self, target: int, arguments: Sequence[int]) -> int:
-        """What a table head computes of the arguments."""
-        return self._add(Native(target, tuple(arguments), self.size(arguments[0])))
-
     def graph(self, output: int) -> Graph:
         """The finished graph."""
         return Graph(tuple(self._nodes), output)
@@ -276,7 +265,7 @@ def check(graph: Graph) -> None:
                     raise TargetError(f"node {number} is a second input node")
             case Affine():
                 _check_affine(graph, number, node)
-            case Relu() | Maximum() | Minimum() | Product() | Quotient() | Hypotenuse() | Function() | Native():
+            case Relu() | Maximum() | Minimum() | Product() | Quotient() | Hypotenuse() | Function():
                 for argument in arguments(node):
                     _check_argument(number, argument)
                     if node.size != graph.nodes[argument].size:
@@ -361,8 +350,6 @@ def node_values(graph: Graph, inputs: Any, dtype: Any = np.float64) -> list[Any]
                 values.append(np.hypot(values[node.left], values[node.right]))
             case Function():
                 values.append(FUNCTIONS[node.name].value(values[node.argument], node.parameter))
-            case Native():
-                raise TargetError("a circuit with table heads has no values of its own: evaluate the target instead")
             case _:
                 assert_never(node)
     return values

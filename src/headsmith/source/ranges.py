@@ -15,7 +15,7 @@ from typing import assert_never
 import numpy as np
 
 from headsmith.core.directed import divided, intersected, multiplied, squared
-from headsmith.core.errors import DomainError, TargetError
+from headsmith.core.errors import DomainError
 from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Box, Interval, add, linear_image, point
 from headsmith.source.describe import describe, number
@@ -27,7 +27,6 @@ from headsmith.source.graph import (
     Input,
     Maximum,
     Minimum,
-    Native,
     Node,
     Product,
     Quotient,
@@ -132,8 +131,6 @@ class _Propagation:
                 return _hypotenuse(found[node.left], found[node.right])
             case Function():
                 return self._function(place, node)
-            case Native():
-                raise TargetError("a circuit with table heads has no ranges of its own: take those of the target")
             case _:
                 assert_never(node)
 
