@@ -100,9 +100,7 @@ class Rounded:
 
 def run_dense(model: DenseTransformer, sequence: Any, arithmetic: Arithmetic, *, causal: bool = False) -> Any:
     """The outputs (tokens, outputs) for one sequence (tokens, inputs), token by token, head by head."""
-    stream = _embed(model, sequence, arithmetic)
-    for layer in model.layers:
-        stream = _attend(layer, stream, arithmetic, causal)
+    stream = stream_dense(model, sequence, arithmetic, causal=causal)
     outputs = []
     for token in stream[len(model.references) :]:
         columns = _times(token, model.W_U, arithmetic)
@@ -113,6 +111,16 @@ def run_dense(model: DenseTransformer, sequence: Any, arithmetic: Arithmetic, *,
             ]
         )
     return np.array(outputs, dtype=np.float64)
+
+
+def stream_dense(
+    model: DenseTransformer, sequence: Any, arithmetic: Arithmetic, *, causal: bool = False
+) -> list[list[Any]]:
+    """The residual stream after the last layer, reference tokens first."""
+    stream = _embed(model, sequence, arithmetic)
+    for layer in model.layers:
+        stream = _attend(layer, stream, arithmetic, causal)
+    return stream
 
 
 def _embed(model: DenseTransformer, sequence: Any, arithmetic: Arithmetic) -> list[list[Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.source.graph import Affine, Graph, Input, Relu, arguments
+from headsmith.source.graph import Affine, Graph, Input, Maximum, Minimum, Relu, arguments
 
 ZERO = Fraction(0)
 
@@ -28,6 +28,9 @@ def exact_nodes(graph: Graph, point: Sequence[float]) -> list[list[Fraction]]:
                 values.append(total)
             case Relu():
                 values.append([max(x, ZERO) for x in values[node.argument]])
+            case Maximum() | Minimum():
+                pick = max if isinstance(node, Maximum) else min
+                values.append([pick(row) for row in zip(*(values[each] for each in node.arguments), strict=True)])
             case _:
                 raise NotImplementedError(type(node).__name__)
     return values

@@ -99,7 +99,9 @@ def test_formulas(shell: Shell, tmp_path: Path) -> None:
     found = shell.json("compile", "x*y", *options)
     assert found["certificate"]["error"] <= 1e-4
     assert found["certificate"]["parts"]["approximation"] > 0.0
-    assert found["bill"]["heads"] == 14
+    assert (found["bill"]["layers"], found["bill"]["heads"]) == (1, 1)
+    assert shell.json("compile", "x*y", *options, "--recipe", "relu")["bill"]["heads"] == 14
+    shell.json("compile", "x*y", *options)
     outputs = shell.json("run", path, "--input", "x=0.3", "--input", "y=-0.7")["outputs"]
     assert outputs[0] == pytest.approx(-0.21, abs=1e-4)
     assert shell.json("verify", path)["certificate"]["error"] == found["certificate"]["error"]
@@ -118,7 +120,7 @@ def test_several_formulas_and_signs(shell: Shell, tmp_path: Path) -> None:
 
 
 def test_fewer_layers(shell: Shell) -> None:
-    given = ["compile", "x*y", "--domain", "-1:1", "--error", "1e-4"]
+    given = ["compile", "x*y", "--domain", "-1:1", "--error", "1e-4", "--recipe", "relu"]
     deep, shallow = shell.json(*given)["bill"], shell.json(*given, "--max-layers", "2")["bill"]
     assert shallow["layers"] <= 2 < deep["layers"]
     assert shallow["heads"] > deep["heads"]

@@ -262,7 +262,7 @@ class TestBadOptions:
 
     @pytest.mark.parametrize("recipe", ["", "magic", None, "RELU"])
     def test_recipe(self, recipe) -> None:
-        with pytest.raises(hs.TargetError, match=r"unknown recipe .*; choose one of auto, relu"):
+        with pytest.raises(hs.TargetError, match=r"unknown recipe .*; choose one of auto, native, relu, ramp, maxout"):
             hs.compile(self.network, (-1, 1), recipe=recipe)
 
     @pytest.mark.parametrize("target", [3, None, [1, 2], object()])

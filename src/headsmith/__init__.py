@@ -9,6 +9,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headsmith import single as heads
+    from headsmith.approximate import Approximation, approximate
     from headsmith.certify.certificate import Certificate
     from headsmith.compile import Compiled, compile, load, verify
     from headsmith.core.errors import (
@@ -19,6 +21,13 @@ if TYPE_CHECKING:
         TargetError,
         UnreachableError,
     )
+    from headsmith.plan import plan
+    from headsmith.regions.enumeration import regions
+    from headsmith.regions.result import Region, Regions
+    from headsmith.sequence import tokens
+    from headsmith.sequence.compiled import CompiledSequence, compile_sequence, load_sequence
+    from headsmith.source.cpwl import difference_of_max_affine, max_min
+    from headsmith.source.lattice import from_regions
     from headsmith.source.library import (
         abs,
         absolute,
@@ -50,42 +59,58 @@ if TYPE_CHECKING:
         tanh,
         top_k,
     )
+    from headsmith.source.maxout import MaxoutNetwork, maxout
     from headsmith.source.network import Network
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Approximation",
     "Certificate",
     "CertificateError",
     "Compiled",
+    "CompiledSequence",
     "DomainError",
     "FileFormatError",
     "HeadsmithError",
+    "MaxoutNetwork",
     "Network",
+    "Region",
+    "Regions",
     "TargetError",
     "UnreachableError",
     "abs",
     "absolute",
+    "approximate",
     "b_spline",
     "clip",
     "compile",
+    "compile_sequence",
     "cos",
+    "difference_of_max_affine",
     "erf",
     "exp",
+    "from_regions",
     "function",
     "gaussian",
     "gelu",
+    "heads",
     "inverse",
     "load",
+    "load_sequence",
     "log",
     "matmul",
+    "max_min",
     "maximum",
+    "maxout",
     "median",
     "minimum",
     "norm",
     "piecewise_linear",
+    "plan",
     "polynomial",
     "rational",
+    "regions",
     "relu",
     "sigmoid",
     "sin",
@@ -94,42 +119,58 @@ __all__ = [
     "sort",
     "sqrt",
     "tanh",
+    "tokens",
     "top_k",
     "verify",
 ]
 
 _HOME = {
+    "Approximation": "approximate",
     "Certificate": "certify.certificate",
     "CertificateError": "core.errors",
     "Compiled": "compile",
+    "CompiledSequence": "sequence.compiled",
     "DomainError": "core.errors",
     "FileFormatError": "core.errors",
     "HeadsmithError": "core.errors",
+    "MaxoutNetwork": "source.maxout",
     "Network": "source.network",
+    "Region": "regions.result",
+    "Regions": "regions.result",
     "TargetError": "core.errors",
     "UnreachableError": "core.errors",
     "abs": "source.library",
     "absolute": "source.library",
+    "approximate": "approximate",
     "b_spline": "source.library",
     "clip": "source.library",
     "compile": "compile",
+    "compile_sequence": "sequence.compiled",
     "cos": "source.library",
+    "difference_of_max_affine": "source.cpwl",
     "erf": "source.library",
     "exp": "source.library",
+    "from_regions": "source.lattice",
     "function": "source.library",
     "gaussian": "source.library",
     "gelu": "source.library",
+    "heads": "single",
     "inverse": "source.library",
     "load": "compile",
+    "load_sequence": "sequence.compiled",
     "log": "source.library",
     "matmul": "source.library",
+    "max_min": "source.cpwl",
     "maximum": "source.library",
+    "maxout": "source.maxout",
     "median": "source.library",
     "minimum": "source.library",
     "norm": "source.library",
     "piecewise_linear": "source.library",
+    "plan": "plan",
     "polynomial": "source.library",
     "rational": "source.library",
+    "regions": "regions.enumeration",
     "relu": "source.library",
     "sigmoid": "source.library",
     "sin": "source.library",
@@ -138,6 +179,7 @@ _HOME = {
     "sort": "source.library",
     "sqrt": "source.library",
     "tanh": "source.library",
+    "tokens": "sequence.tokens",
     "top_k": "source.library",
     "verify": "compile",
 }
@@ -149,7 +191,9 @@ class _Package(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name not in _HOME:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{self.__name__}.{_HOME[name]}"), name)
+        module = importlib.import_module(f"{self.__name__}.{_HOME[name]}")
+        # A name that its module does not define stands for the module itself.
+        value = getattr(module, name, module)
         setattr(self, name, value)
         return value
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -76,6 +77,7 @@ _MINUS = re.compile(r"-(?!-|o|h$|$)")
 @click.option("--tokens", type=int, default=1, show_default=True, help="Data tokens in one sequence, at most.")
 @click.option("--dtype", type=click.Choice(["float64", "float32"]), default="float64", show_default=True)
 @click.option("--max-layers", type=int, help="Spend more heads to need no more layers than this.")
+@click.option("--cost", multiple=True, metavar="NAME=WEIGHT", help="Weigh layers, heads, ...; repeatable.")
 @output_option("Where to save the model (.safetensors).")
 @as_json_option
 def compile_command(
@@ -86,6 +88,7 @@ def compile_command(
     tokens: int,
     dtype: Dtype,
     max_layers: int | None,
+    cost: tuple[str, ...],
     output: str | None,
     as_json: bool,
 ) -> None:
@@ -96,11 +99,22 @@ def compile_command(
     hypot, log, max, median, min, norm, pow, relu, sigmoid, sin, softplus, sqrt, tanh.
     """
     from headsmith.compile import compile
-    from headsmith.report.inputs import read_domain, read_target
+    from headsmith.report.inputs import read_costs, read_domain, read_target
 
     wanted, names = read_target(target)
     intervals = read_domain(domain, names)
-    compiled = compile(wanted, intervals, error, recipe=recipe, tokens=tokens, dtype=dtype, max_layers=max_layers)
+    with _bar() as report:
+        compiled = compile(
+            wanted,
+            intervals,
+            error,
+            recipe=recipe,
+            tokens=tokens,
+            dtype=dtype,
+            max_layers=max_layers,
+            cost=read_costs(cost),
+            progress=report,
+        )
     if output is not None:
         compiled.save(output)
     if as_json:
@@ -109,6 +123,78 @@ def compile_command(
 
     _print(certificate_table(compiled.certificate), bill_table(compiled.bill))
     _print(f"saved to {output}" if output is not None else "not saved: give -o FILE to keep the model")
+
+
+@commands.command("plan", cls=_TakesFormulas, short_help="Compare what a target costs, recipe by recipe.")
+@click.argument("target", nargs=-1, required=True)
+@click.option(
+    "--domain", multiple=True, required=True, metavar="[NAME=]LOW:HIGH", help="For all inputs, or for one; repeatable."
+)
+@click.option("--error", "errors", type=float, multiple=True, help="An error that must be proven; repeatable.")
+@click.option("--tokens", type=int, default=1, show_default=True, help="Data tokens in one sequence, at most.")
+@click.option("--dtype", type=click.Choice(["float64", "float32"]), default="float64", show_default=True)
+@click.option("--cost", multiple=True, metavar="NAME=WEIGHT", help="Weigh layers, heads, ...; repeatable.")
+@click.option("--all", "everything", is_flag=True, help="Show rows that others beat, too.")
+@output_option("Draw the rows into a .png, .svg or .pdf file.")
+@as_json_option
+def plan_command(
+    target: tuple[str, ...],
+    domain: tuple[str, ...],
+    errors: tuple[float, ...],
+    tokens: int,
+    dtype: Dtype,
+    cost: tuple[str, ...],
+    everything: bool,
+    output: str | None,
+    as_json: bool,
+) -> None:
+    """Certify TARGET at several errors with every recipe, and show which of the models nothing beats."""
+    from headsmith.plan import plan
+    from headsmith.report.inputs import read_costs, read_domain, read_target
+
+    wanted, names = read_target(target)
+    intervals, weights = read_domain(domain, names), read_costs(cost)
+    with _bar() as report:
+        rows = plan(
+            wanted,
+            intervals,
+            errors or (1e-2, 1e-4, 1e-6),
+            tokens=tokens,
+            dtype=dtype,
+            cost=weights,
+            progress=report,
+        )
+    if output is not None:
+        from headsmith.report.plan_plot import draw_plan
+
+        draw_plan(rows, output, ", ".join(target))
+    if as_json:
+        return _print_json(file=output, rows=[plan_data(row) for row in rows])
+    from headsmith.report.tables import plan_table
+
+    _print(plan_table([row for row in rows if everything or row.pareto or row.recipe == "relu"]))
+    if output is not None:
+        _print(f"drawn into {output}")
+
+
+def plan_data(row: Any) -> dict[str, Any]:
+    """A row of a plan, without its model."""
+    names = ("recipe", "variant", "error", "certified", "pareto", "ratio", "bill")
+    return {name: getattr(row, name) for name in names}
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[str, float], None]]:
+    """A progress bar on standard error, where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn as Bar
+    from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (Bar(), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=1.0)
+        yield lambda text, done: progress.update(task, description=text, completed=done)
 
 
 @commands.command("run", short_help="Run a model on one input or on a table.")
@@ -222,6 +308,47 @@ def plot_command(file: str, output: str, seed: int, as_json: bool) -> None:
     if as_json:
         return _print_json(file=output, found=found, certificate=compiled.certificate)
     _print(f"drawn into {output}")
+
+
+@commands.command("regions", cls=_TakesFormulas, short_help="Count and draw the linear regions of a network.")
+@click.argument("target", nargs=-1, required=True)
+@click.option(
+    "--domain", multiple=True, required=True, metavar="[NAME=]LOW:HIGH", help="For all coordinates, or for one."
+)
+@click.option("--slice", "slices", multiple=True, help="Two inputs (x0,x3); or origin, u and v, repeated.")
+@click.option("--at", multiple=True, metavar="NAME=VALUE", help="Where the other inputs are held (default 0).")
+@click.option("--limit", type=int, default=1_000_000, show_default=True, help="Stop after so many cells, and say so.")
+@output_option("Draw the regions into a .png, .svg or .pdf file.")
+@as_json_option
+def regions_command(
+    target: tuple[str, ...],
+    domain: tuple[str, ...],
+    slices: tuple[str, ...],
+    at: tuple[str, ...],
+    limit: int,
+    output: str | None,
+    as_json: bool,
+) -> None:
+    """Count the linear regions of TARGET on a box: an .npz file of weights, or a formula of max, min, relu and abs."""
+    from headsmith.regions.command import coordinate_names, count_regions, summary_table
+    from headsmith.report.inputs import read_domain, read_target
+
+    wanted, names = read_target(target)
+    box = read_domain(domain, coordinate_names(slices, names))
+    found = count_regions(
+        wanted,
+        names,
+        box,
+        slices=slices,
+        at=at,
+        limit=limit,
+        output=output,
+        title=" ".join(target),
+        show_progress=not as_json,
+    )
+    if as_json:
+        return _print_json(regions=found)
+    _print(summary_table(found))
 
 
 @commands.command("claims", short_help="Check claims of the literature by running them.")

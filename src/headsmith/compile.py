@@ -2,7 +2,8 @@
 
     graph, box   = what is wanted, exactly                          source/
     found        = where every node can lie on the domain           source/ranges.py
-    planned      = a ReLU circuit for every non-linear node         lower/plan.py, circuits/
+    met          = table heads (lower/native.py) or ReLU circuits (lower/plan.py, circuits/) for all non-linear nodes,
+                   the cheapest recipe that is certified            lower/recipes.py
     transformer  = registers and heads, then scales                 lower/lower.py, lower/budget.py
     certificate  = what the proof kernel can prove of it            certify/  (knows nothing of planning and lowering)
     bill         = what it costs                                    transformer/bill.py
@@ -22,26 +23,32 @@ from typing import Any, Literal
 import numpy as np
 
 from headsmith.certify.certificate import Certificate
-from headsmith.certify.kernel import certify
+from headsmith.certify.kernel import Arrangement, certify
+from headsmith.certify.table_bounds import Progress
 from headsmith.circuits.assemble import Choice
+from headsmith.circuits.pieces import Pieces, in_blocks
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, DomainError, TargetError, UnreachableError
 from headsmith.core.intervals import Box, Interval, as_box
 from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.export.file import Contents, read_file, write_file
-from headsmith.lower.meet import meet
+from headsmith.intermediates import run_with_cache
+from headsmith.lower.meet import Request
+from headsmith.lower.recipes import as_cost, meet
 from headsmith.run.numpy_runner import run
 from headsmith.source.describe import describe
 from headsmith.source.formula import formula_graph
-from headsmith.source.graph import Graph
+from headsmith.source.fuse import Fusion, fuse
+from headsmith.source.graph import Graph, Pool
+from headsmith.source.maxout import MaxoutNetwork
 from headsmith.source.network import Network
 from headsmith.source.ranges import ranges
 from headsmith.source.trace import graph_of
 from headsmith.transformer.bill import Bill, bill
 from headsmith.transformer.ir import Transformer
 
-Target = Network | Graph | str | Sequence[str] | Callable[..., Any]
-RECIPES = ("auto", "relu")
+Target = Network | MaxoutNetwork | Graph | str | Sequence[str] | Callable[..., Any]
+RECIPES = ("auto", "native", "relu", "ramp", "maxout")
 
 
 def compile(
@@ -53,25 +60,46 @@ def compile(
     tokens: int = 1,
     dtype: Dtype = "float64",
     max_layers: int | None = None,
+    cost: Mapping[str, float] | None = None,
+    progress: Progress | None = None,
 ) -> Compiled:
     """Compile `target` into a softmax transformer that is provably within `error` of it everywhere on `domain`.
 
     `target` is a formula ("x*y + sin(z)"), a list of formulas (several outputs), a Python function of traced
-    values, or a Network. `max_layers` trades gates for depth.
+    values, or a Network. `recipe` "relu" takes the published route, "native" table heads, "auto" the cheapest of both;
+    `cost` weighs layers, heads, reference_tokens, max_weight (default: in that order). `max_layers` limits the depth.
     `domain` is (low, high) for every input, a sequence of such pairs, or {"name": (low, high), ...}. `tokens` is how
     many data tokens one sequence may hold. Raises UnreachableError, with the smallest error that can be met, where the
     dtype cannot do it.
     """
-    _check_options(error, recipe, tokens, dtype, max_layers)
-    error, tokens = float(error), int(tokens)
+    if recipe not in RECIPES:
+        raise TargetError(f"unknown recipe {recipe!r}; choose one of {', '.join(RECIPES)}")
+    order = as_cost(cost)
+    request = as_request(target, domain, error, tokens, dtype, max_layers, progress)
+    with np.errstate(over="ignore", invalid="ignore"):
+        met = meet(request, recipe, order)
+    billed = bill(met.transformer, met.certificate.max_score)
+    return Compiled(request.graph, met.choices, request.box, met.transformer, met.certificate, billed, met.fusion)
+
+
+def as_request(
+    target: Target,
+    domain: Any,
+    error: float,
+    tokens: int,
+    dtype: Dtype,
+    max_layers: int | None = None,
+    progress: Progress | None = None,
+) -> Request:
+    """What is wanted, checked: the target as a graph, and where all of its nodes can lie."""
+    _check_options(error, tokens, dtype, max_layers)
     graph = as_graph(target, domain)
     box = as_box(domain, graph.input.names)
     # Numbers beyond the format become infinite bounds, which the kernel refuses by name.
     with np.errstate(over="ignore", invalid="ignore"):
         found = ranges(graph, box)
         _refuse_overflow(graph, found)
-        planned, transformer, certificate = meet(graph, box, found, error, tokens, dtype, max_layers)
-    return Compiled(graph, planned.choices, box, transformer, certificate, bill(transformer, certificate.max_score))
+    return Request(graph, box, found, float(error), int(tokens), dtype, max_layers, progress=progress)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,19 +112,36 @@ class Compiled:
     transformer: Transformer
     certificate: Certificate
     bill: Bill
+    fusion: Arrangement = None
+
+    @property
+    def fused(self) -> Graph:
+        """The target as the heads see it: what `choices` is about."""
+        return fuse(self.graph, self.fusion) if isinstance(self.fusion, Fusion) else self.graph
 
     def __call__(
-        self, *arrays: Any, outside: Literal["refuse", "allow"] = "refuse", causal: bool = False, **named: Any
+        self,
+        *arrays: Any,
+        outside: Literal["refuse", "allow"] = "refuse",
+        causal: bool = False,
+        hardmax: bool = False,
+        **named: Any,
     ) -> Array:
         """Run the model.
 
         One data token: an array (..., inputs) gives (..., outputs). `tokens=n` at compile time: (..., m, inputs) with m
         <= n gives (..., m, outputs), each of the m rows a token of the same sequence. By name, inputs broadcast and
-        single outputs lose their axis.
+        single outputs lose their axis. `hardmax` runs the limit of large scales: gates, maxima and moves are then exact
+        (up to rounding), and nothing is promised of tables.
         """
         inputs = self._inputs(arrays, named)
+        self._refuse_mask(causal)
         if outside != "allow":
             self.box.refuse_outside(inputs)
+        if isinstance(self.fusion, Pieces):
+            laid = in_blocks(inputs.reshape(-1, inputs.shape[-1]), self.transformer.tokens)
+            result = run(self.transformer, laid, hardmax=hardmax)[:, 0].reshape(*inputs.shape[:-1], -1)
+            return np.asarray(result[..., 0] if named and self.transformer.outputs == 1 else result)
         tokens = self.transformer.tokens
         if tokens > 1 and (inputs.ndim < 2 or not 1 <= inputs.shape[-2] <= tokens):
             raise DomainError(
@@ -105,10 +150,33 @@ class Compiled:
         length = 1 if tokens == 1 else inputs.shape[-2]
         shape = inputs.shape if tokens == 1 else inputs.shape[:-2]
         sequences = inputs.reshape(-1, length, inputs.shape[-1])
-        result = run(self.transformer, sequences, causal=causal)
+        result = run(self.transformer, sequences, causal=causal, hardmax=hardmax)
         lead = shape[:-1] if tokens == 1 else (*shape, length)
         result = result.reshape(*lead, self.transformer.outputs)
         return np.asarray(result[..., 0] if named and self.transformer.outputs == 1 else result)
+
+    def run(self, array: Any, *, cache: bool = False, causal: bool = False) -> Any:
+        """Run the model on an array. With `cache`, on one sequence (or one point), and return also every intermediate
+        by its name: "layer 1 / sink head 0 / pattern", "layer 2 / register z2" (see intermediates.py)."""
+        if not cache:
+            return self(array, causal=causal)
+        inputs = self._inputs((array,), {})
+        self._refuse_mask(causal)
+        self.box.refuse_outside(inputs)
+        blocks = isinstance(self.fusion, Pieces)
+        point = inputs.ndim == 1 and (blocks or self.transformer.tokens == 1)
+        if blocks and not point:
+            raise DomainError(f"intermediates are those of one point ({self.box.size},); got shape {inputs.shape}")
+        table = in_blocks(inputs[None], self.transformer.tokens)[0] if blocks else inputs[None] if point else inputs
+        outputs, found = run_with_cache(self.transformer, table, causal=causal)
+        return (outputs[0] if point else outputs), found
+
+    def _refuse_mask(self, causal: bool) -> None:
+        """Means and maxima over tokens are those of one mask."""
+        for node in self.graph.nodes:
+            if isinstance(node, Pool) and node.causal != causal:
+                wanted = "causal=True" if node.causal else "without a causal mask"
+                raise DomainError(f"this model was compiled for another mask: run it {wanted}")
 
     def _inputs(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> Array:
         if len(arrays) == 1 and not named:
@@ -125,21 +193,30 @@ class Compiled:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one safetensors file, completely or not at all."""
-        write_file(path, Contents(self.graph, self.choices, self.box, self.transformer, self.certificate))
+        contents = Contents(self.graph, self.choices, self.box, self.transformer, self.certificate, self.fusion)
+        write_file(path, contents)
 
 
 def load(path: str | os.PathLike[str]) -> Compiled:
     """Read a saved model back, bit for bit. Its certificate is the stored one: `verify` re-derives it."""
     contents = read_file(path)
     cost = bill(contents.transformer, contents.certificate.max_score)
-    return Compiled(contents.graph, contents.choices, contents.box, contents.transformer, contents.certificate, cost)
+    return Compiled(
+        contents.graph,
+        contents.choices,
+        contents.box,
+        contents.transformer,
+        contents.certificate,
+        cost,
+        contents.fusion,
+    )
 
 
 def verify(model: Compiled | str | os.PathLike[str]) -> Certificate:
     """Re-derive the certificate from the stored weights. Raises CertificateError if less can be proven than is
     claimed."""
     compiled = model if isinstance(model, Compiled) else load(model)
-    proven = certify(compiled.graph, compiled.choices, compiled.box, compiled.transformer)
+    proven = certify(compiled.graph, compiled.choices, compiled.box, compiled.transformer, compiled.fusion)
     claimed = compiled.certificate
     # The kernel's own last bits depend on the machine's matrix product: allow that much, and return what was
     # proven here.
@@ -161,7 +238,7 @@ def as_graph(target: Target, domain: Any = None) -> Graph:
     """The target as a source graph. The names of a formula's variables are the domain's, where it has names."""
     names = list(domain) if isinstance(domain, Mapping) else None
     match target:
-        case Network():
+        case Network() | MaxoutNetwork():
             return target.graph
         case Graph():
             return target
@@ -188,11 +265,9 @@ def _refuse_overflow(graph: Graph, found: Sequence[Interval]) -> None:
             )
 
 
-def _check_options(error: float, recipe: str, tokens: int, dtype: str, max_layers: int | None) -> None:
+def _check_options(error: float, tokens: int, dtype: str, max_layers: int | None) -> None:
     if not (isinstance(error, numbers.Real) and np.isfinite(float(error)) and error > 0.0):
         raise TargetError(f"error is {error!r}; it must be a positive finite number")
-    if recipe not in RECIPES:
-        raise TargetError(f"unknown recipe {recipe!r}; choose one of {', '.join(RECIPES)}")
     if not isinstance(tokens, numbers.Integral) or tokens < 1:
         raise TargetError(f"tokens is {tokens!r}; it must be a positive integer")
     if max_layers is not None and (not isinstance(max_layers, int) or max_layers < 1):

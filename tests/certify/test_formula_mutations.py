@@ -44,7 +44,7 @@ AWKWARD = (None, "text", (), {}, np.nan, np.inf, 0, 0.5, -1.0, 3.0, -2, [[1.0]],
 @cache
 def model_of(name: str) -> hs.Compiled:
     formula, domain, error, dtype = FORMULAS[name]
-    model = hs.compile(formula, domain, error=error, dtype=dtype)
+    model = hs.compile(formula, domain, error=error, dtype=dtype, recipe="relu")
     choices = {number: replace(each, parameters=tuples(each.parameters)) for number, each in model.choices.items()}
     return replace(model, choices=choices)
 

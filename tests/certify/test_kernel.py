@@ -238,7 +238,7 @@ class TestRefusals:
     def test_two_heads_for_one_gate(self, model) -> None:
         bad = self.bank(model).component.copy()
         bad[0] = bad[1]
-        with pytest.raises(hs.CertificateError, match="two heads claim the same gate"):
+        with pytest.raises(hs.CertificateError, match="two heads claim the same component"):
             proven(self.changed(model, component=bad))
 
     @pytest.mark.parametrize("name", ["query_scale", "key_scale"])

@@ -89,5 +89,5 @@ def test_paths_say_where_gates_open() -> None:
     (path,) = head_paths(model, np.array([[-1.0], [0.0], [0.5], [1.0]]), 10)
     np.testing.assert_allclose(path.places, [0.0, 0.0, 1.0, 1.0], atol=1e-9)
     assert (path.layer, path.head) == (0, 0)
-    deep = hs.compile("x*y", {"x": (-1, 1), "y": (-1, 1)}, 1e-6)
+    deep = hs.compile("x*y", {"x": (-1, 1), "y": (-1, 1)}, 1e-6, recipe="relu")
     assert len(head_paths(deep, np.zeros((3, 2)), 7)) == 7

@@ -117,3 +117,11 @@ def test_names():
     assert names_of(lambda x, y, k=3: x) == ("x", "y")
     assert graph_of(lambda a, b: a).input.names == ("a", "b")
     assert isinstance(trace(lambda x: 3.0)[0], Traced)
+
+
+def test_names_in_another_order_than_the_function_s_own() -> None:
+    graph = graph_of(lambda x, y: x - 2.0 * y, ["y", "x"])
+    assert graph.input.names == ("y", "x")
+    assert evaluate(graph, [1.0, 5.0]).tolist() == [3.0]
+    renamed = graph_of(lambda x, y: x - 2.0 * y, ["height", "width"])
+    assert evaluate(renamed, [5.0, 1.0]).tolist() == [3.0]

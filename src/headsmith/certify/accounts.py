@@ -38,6 +38,8 @@ class Accounts:
             initial = transformer.initial.get(register.name, np.zeros(register.size))
             if register.name in RESERVED:
                 initial = np.ones(register.size)
+            if register.name in transformer.positional:
+                initial = np.abs(transformer.positional[register.name]).max(axis=0)
             self._accounts[register.name] = _Account(np.abs(initial), 1, np.zeros(register.size))
         for link in transformer.embedding:
             self._add(link, inputs)

@@ -4,29 +4,37 @@ The kernel rebuilds the circuit from the target and the stored choices (`circuit
 fragment on the exact range of its argument (`certify.chords`). Every value is taken at the reference: arguments are
 exact target values, so a fragment's error is that of the fragment alone, and errors of its argument travel through the
 circuit's own slopes.
+
+A node that a table head computes is bounded from the head's stored keys and values (`certify.tables`), and what its
+arguments are off by passes with the slopes of the head itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from headsmith.certify.chords import Checked, check_circuit
+from headsmith.certify.table_bounds import Item, Progress, TableBounds, Tables, table_bounds
 from headsmith.circuits.assemble import Assembly, Choice, Splice
 from headsmith.core.arrays import Array
 from headsmith.core.directed import divided, multiplied
 from headsmith.core.errors import CertificateError, TooManyPiecesError
 from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Interval, add, linear_image, point
+from headsmith.core.program_range import program_range
 from headsmith.core.rounding import upper
+from headsmith.source.contraction import contractions, expands
 from headsmith.source.graph import (
     Affine,
+    Expression,
     Function,
     Graph,
     Hypotenuse,
     Input,
+    Mixing,
     Node,
     Product,
     Quotient,
@@ -34,6 +42,7 @@ from headsmith.source.graph import (
     arguments,
 )
 from headsmith.source.sensitivity import Shortcut
+from headsmith.source.steps import Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,25 +54,42 @@ class Approximation:
     errors: Mapping[int, Interval]
     shortcuts: Mapping[int, Shortcut]
     margins: Mapping[int, float]
+    table_margins: Mapping[int, float]
+    head_slopes: Mapping[int, tuple[Interval, ...]]
+    steps: Mapping[int, Step] = field(default_factory=dict)
 
 
 def approximate(
-    target: Graph, found: Sequence[Interval], assembly: Assembly, choices: Mapping[int, Choice]
+    target: Graph,
+    found: Sequence[Interval],
+    assembly: Assembly,
+    choices: Mapping[int, Choice],
+    tables: Tables | None = None,
+    progress: Progress | None = None,
 ) -> Approximation:
     """Bound every approximated node. `found` are the exact ranges of the target's nodes.
 
     Guarantee: for arguments within the node's margin of the exact ones, (circuit node - function of the same arguments)
     lies in `errors` and every circuit node in `ranges`, provided that every argument node in `margins` is off by
-    at most its margin (which the caller must check).
+    at most its margin (which the caller must check), and what the heads of a node in `table_margins` read is off by at
+    most that.
     """
-    return _Approximator(target, found, assembly, choices).result()
+    return _Approximator(target, found, assembly, choices, tables or {}, progress).result()
 
 
 class _Approximator:
     def __init__(
-        self, target: Graph, found: Sequence[Interval], assembly: Assembly, choices: Mapping[int, Choice]
+        self,
+        target: Graph,
+        found: Sequence[Interval],
+        assembly: Assembly,
+        choices: Mapping[int, Choice],
+        tables: Tables,
+        progress: Progress | None,
     ) -> None:
         self.target, self.found, self.assembly = target, found, assembly
+        self.tables, self.progress = tables, progress
+        self.heads: dict[int, TableBounds] = {}
         self.margins = {
             number: _margin(choices[number].margin)
             for number in assembly.regions
@@ -71,6 +97,13 @@ class _Approximator:
         }
         self.owner = {
             inner: number for number, region in assembly.regions.items() if number in self.margins for inner in region
+        }
+        nodes = assembly.circuit.nodes
+        self.computed = {
+            number: place
+            for number, region in assembly.regions.items()
+            for place in region
+            if isinstance(nodes[place], Expression)
         }
         self.known: dict[int, Interval] = {place: found[number] for number, place in assembly.places.items()}
         self.checks: dict[tuple[int, str], Checked] = {}
@@ -97,17 +130,46 @@ class _Approximator:
                 self.known[number] = self._read(number, node.argument).relu()
             elif isinstance(node, Input):
                 self.known[number] = self.found[0]
+            elif isinstance(node, Mixing):
+                # The pool of a negated argument (a minimum): within the range of what it reads.
+                self.known[number] = self._read(number, node.argument)
+            elif isinstance(node, Expression):
+                found = [self._read(number, argument) for argument in node.arguments]
+                ends = (np.stack([getattr(each, end) for each in found]) for end in ("low", "high"))
+                self.known[number] = Interval(*program_range(node.program, *ends))
             else:
                 raise CertificateError(f"circuit node {number} is neither affine nor relu")
+        self._check_tables()
         ranges = tuple(self.known[number] for number in range(len(self.assembly.circuit.nodes)))
         errors = {self.assembly.places[number]: self._error(number) for number in self.assembly.regions}
         shortcuts = {self.assembly.places[number]: self._shortcut(number) for number in self.margins}
+        shortcuts.update(mixing_shortcuts(self.assembly.circuit))
         margins: dict[int, float] = {}
         for number, margin in self.margins.items():
             for argument in arguments(self.target.nodes[number]):
+                if number in self.heads:
+                    # Checked against all that a table head reads, rounding included.
+                    continue
                 place = self.assembly.places[argument]
                 margins[place] = min(margin, margins.get(place, margin))
-        return Approximation(ranges, errors, shortcuts, margins)
+        tables = {self.computed[number]: self.margins[number] for number in self.heads}
+        slopes = {self.computed[number]: bounds.slopes for number, bounds in self.heads.items()}
+        return Approximation(ranges, errors, shortcuts, margins, tables, slopes, self._steps())
+
+    def _steps(self) -> dict[int, Step]:
+        """The target's steps that do not expand distances on these ranges, as steps of the circuit."""
+        found = {}
+        for step in contractions(self.target).values():
+            if step.result in self.assembly.places and not expands(step, self.found):
+                region = {self.assembly.places[number] for number in step.region}
+                region.update(*(self.assembly.regions.get(number, ()) for number in step.region))
+                place = self.assembly.places[step.result]
+                features, size = -1, np.zeros(1)
+                if step.features >= 0:
+                    features, size = self.assembly.places[step.features], self.found[step.features].magnitude
+                source = self.assembly.places[step.source]
+                found[place] = Step(source, place, frozenset(region), step, features, size)
+        return found
 
     def _read(self, reader: int, source: int) -> Interval:
         """The range of a node as another reads it: with the margin, where an argument enters its region."""
@@ -116,15 +178,50 @@ class _Approximator:
             return self.known[source].inflated(np.full(len(self.known[source].low), self.margins[number]))
         return self.known[source]
 
+    def _check_tables(self) -> None:
+        """Bound every table head on the ranges of its arguments, widened by the margin."""
+        circuit = self.assembly.circuit
+        items = {}
+        for number, place in self.computed.items():
+            node = circuit.nodes[place]
+            if isinstance(node, Expression):
+                if number not in self.margins:
+                    raise CertificateError(f"target node {number} is computed by a table head: it needs a margin")
+                margin = np.full(node.size, self.margins[number])
+                wide = [self.known[argument].inflated(margin) for argument in node.arguments]
+                items[number] = Item(place, node, wide)
+        bounds = table_bounds(list(items.values()), self.tables, self.progress)
+        self.heads = {number: bounds[item.place] for number, item in items.items()}
+
     def _shortcut(self, number: int) -> Shortcut:
-        """The function's own slopes over the widened ranges of its arguments."""
+        """The function's own slopes over the widened ranges of its arguments; for a table head, the head's."""
         node, margin = self.target.nodes[number], self.margins[number]
+        if number in self.heads:
+            computed = arguments(self.assembly.circuit.nodes[self.computed[number]])
+            return Shortcut(computed, self._head_slopes(number), frozenset(self.assembly.regions[number]))
         places = tuple(self.assembly.places[argument] for argument in arguments(node))
         wide = [self.found[argument].inflated(np.full(node.size, margin)) for argument in arguments(node)]
         slopes = _slopes(node, wide)
         if len(set(places)) < len(places) or not all(np.isfinite(slope.magnitude).all() for slope in slopes):
             raise CertificateError(f"target node {number} has no slopes of its own: it cannot have a margin")
         return Shortcut(places, slopes, frozenset(self.assembly.regions[number]))
+
+    def _divisor(self, number: int) -> float | None:
+        """What a gate head's output is divided by, a power of two; None for tables, which are their expressions."""
+        last = self.assembly.circuit.nodes[self.assembly.places[number]]
+        return None if isinstance(last, Expression) else 1.0 / _first_weight(last)
+
+    def _head_slopes(self, number: int) -> tuple[Interval, ...]:
+        """The slopes of what stands for the node. Of a gate, (y g(x) - a y) / b: by x they are y g' / b, by y they are
+        (g - a) / b, which is x up to the gate's own error / b."""
+        bounds, divisor = self.heads[number], self._divisor(number)
+        if divisor is None:
+            return bounds.slopes
+        node = self.assembly.circuit.nodes[self.computed[number]]
+        follows = self.known[arguments(node)[0]].inflated(np.full(node.size, self.margins[number]))
+        by_x = Interval(bounds.slopes[0].low / divisor, bounds.slopes[0].high / divisor)
+        off = upper(bounds.weight_error / divisor, 1)
+        return by_x, follows.inflated(off)
 
     def _check(self, splice: Splice) -> None:
         """Bound the fragment on the hull of its argument's components; all inner nodes get their ranges."""
@@ -167,6 +264,10 @@ class _Approximator:
     def _error(self, number: int) -> Interval:
         node = self.target.nodes[number]
         size = np.ones(node.size)
+        if number in self.heads:
+            error = self.heads[number].error
+            divisor = self._divisor(number)
+            return error if divisor is None else Interval(error.low / divisor, error.high / divisor)
         if isinstance(node, Function):
             checked = self.checks[number, ""]
             return Interval(checked.low * size, checked.high * size)
@@ -189,6 +290,22 @@ class _Approximator:
         below = upper(max(-low, 0.0) * weight * factor, 8)
         above = upper(max(high, 0.0) * weight * factor, 8)
         return Interval(-below, above)
+
+
+def mixing_shortcuts(circuit: Graph) -> dict[int, Shortcut]:
+    """What arrives at a pool or a move comes from other tokens: at most as much as the argument is off anywhere, with
+    either sign, whatever the argument's error at this token is."""
+    found = {}
+    for number, node in enumerate(circuit.nodes):
+        if isinstance(node, Mixing):
+            either = Interval(-np.ones(node.size), np.ones(node.size))
+            found[number] = Shortcut((node.argument,), (either,), frozenset({number}))
+    return found
+
+
+def _first_weight(node: Node) -> float:
+    assert isinstance(node, Affine)
+    return float(node.terms[0].weights[0])
 
 
 def _margin(margin: float | None) -> float:

@@ -6,11 +6,12 @@ outputs and the exact target value. Then
 
     D at an affine node  =  sum of W D  (+ the approximation error, where the node stands for an approximated target),
     D at a gate          =  s (D at its argument) + r + e,         0 <= s <= 1: a chord slope of the ReLU,
+    D at an expression   =  sum of g' (D at its arguments) + (g - f) + r + e,     f the expression, g its table head,
 
 where each head contributes two local errors:
 
     r   what it reads is off: stored weights against the circuit's (deviation), rounding of the register sums and of the
-        read;
+        read (times the slope g', for a table);
     e   what it returns is off, for the argument it has: gate lemma (softmax), other tokens (leak), rounding inside the
         head.
 
@@ -26,60 +27,108 @@ from collections.abc import Mapping
 import numpy as np
 
 from headsmith.certify.accounts import Accounts
-from headsmith.certify.approximation import approximate
+from headsmith.certify.approximation import Approximation, approximate
 from headsmith.certify.certificate import Certificate
-from headsmith.certify.local import Local, Reads, sink_errors
+from headsmith.certify.local import Local, Reads, gate_errors, ramp_errors, sink_errors, table_errors
 from headsmith.certify.meaning import SourceMeaning, StreamMeaning, output_deviation, read_deviation
+from headsmith.certify.mixing import boltzmann_errors, mean_errors, move_errors, move_targets
+from headsmith.certify.pieces import PieceFlow, approximate_pieces
+from headsmith.certify.table_bounds import Gate, Progress, Table
 from headsmith.circuits.assemble import Choice, assemble
-from headsmith.core.arrays import Array
+from headsmith.circuits.pieces import LaidOut, Pieces, tokens_for
+from headsmith.core.arrays import Array, Indices
 from headsmith.core.errors import CertificateError, ThinMarginError
 from headsmith.core.intervals import Box, Interval
 from headsmith.core.rounding import FLOAT64, upper
+from headsmith.heads.boltzmann import BoltzmannBank
+from headsmith.heads.gate import GateBank
+from headsmith.heads.mean import MeanBank
+from headsmith.heads.move import MoveBank
 from headsmith.heads.sink import SinkBank
-from headsmith.source.graph import Graph, needed
+from headsmith.heads.table import TableBank
+from headsmith.source.fuse import Fusion, fuse
+from headsmith.source.graph import Graph, Move, Pool, Positional, Relu, needed, tokens_of
 from headsmith.source.ranges import ranges
 from headsmith.source.sensitivity import Flow, pushed
+from headsmith.source.steps import SteppedFlow, flow_of
 from headsmith.transformer.gains import gains_of_heads
 from headsmith.transformer.ir import Bank, Layer, Transformer
+
+Arrangement = Fusion | Pieces | None
+"""How the target is rewritten before its nodes are given heads."""
 
 UNKNOWN = 1e150
 """Stands for the error of a gate that has not been computed yet."""
 
 
-def certify(target: Graph, choices: Mapping[int, Choice], box: Box, transformer: Transformer) -> Certificate:
+def certify(
+    target: Graph,
+    choices: Mapping[int, Choice],
+    box: Box,
+    transformer: Transformer,
+    fusion: Arrangement = None,
+    progress: Progress | None = None,
+) -> Certificate:
     """Prove a bound for `transformer` against `target` on `box`, or raise CertificateError.
 
-    Guarantee: the inequality of `Certificate`, for the returned error.
+    `choices` are about the nodes of the fused target, where there is a `fusion`; both only say what the heads stand
+    for. With `Pieces` the model takes inputs in blocks (`circuits.pieces.in_blocks`). Guarantee: the inequality of
+    `Certificate`, for the returned error.
     """
-    if (transformer.inputs, transformer.outputs) != (target.input.size, target.nodes[target.output].size):
+    blocks = tokens_for(target) if isinstance(fusion, Pieces) else 1
+    if (transformer.inputs, transformer.outputs) != (blocks * target.input.size, target.nodes[target.output].size):
         raise CertificateError("the transformer's inputs and outputs are not the target's")
+    if isinstance(fusion, Pieces) and (choices or transformer.tokens != blocks):
+        raise CertificateError(f"a model of one token for each piece has {blocks} tokens here, and no choices")
+    if any(tokens_of(node) not in (None, transformer.tokens) for node in target.nodes):
+        raise CertificateError(f"the target is about another number of tokens than {transformer.tokens}")
+    if len({node.causal for node in target.nodes if isinstance(node, Pool)}) > 1:
+        raise CertificateError("the target mixes causal and bidirectional pools: no mask computes both")
     if box.size != target.input.size:
         raise CertificateError(f"a box of {box.size} intervals for {target.input.size} inputs")
     with np.errstate(over="ignore", invalid="ignore"):
-        return _Kernel(target, choices, box, transformer).certificate()
+        if isinstance(fusion, Pieces):
+            laid, circuit, approximation = approximate_pieces(target, box)
+            return _Kernel(circuit, approximation, transformer, laid).certificate()
+        fused = target if fusion is None else fuse(target, fusion)
+        assembly = assemble(fused, choices)
+        tables = stored_tables(transformer)
+        approximation = approximate(fused, ranges(fused, box), assembly, choices, tables, progress)
+        return _Kernel(assembly.circuit, approximation, transformer).certificate()
 
 
 class _Kernel:
-    def __init__(self, target: Graph, choices: Mapping[int, Choice], box: Box, transformer: Transformer) -> None:
-        self.transformer, self.precision = transformer, transformer.precision
-        found = ranges(target, box)
-        assembly = assemble(target, choices)
-        approximation = approximate(target, found, assembly, choices)
+    def __init__(
+        self,
+        circuit: Graph,
+        approximation: Approximation,
+        transformer: Transformer,
+        laid: LaidOut | None = None,
+    ) -> None:
+        self.transformer, self.precision, self.circuit = transformer, transformer.precision, circuit
         self.approximations = approximation.errors
-        self.circuit = assembly.circuit
-        self.source = SourceMeaning(self.circuit, approximation.ranges, transformer)
-        self.stream = StreamMeaning(self.circuit, transformer)
-        self.flow = Flow(self.circuit, self.source.slopes(), approximation.shortcuts)
+        self.table_margins, self.head_slopes = approximation.table_margins, approximation.head_slopes
+        self.source = SourceMeaning(circuit, approximation.ranges, transformer)
+        self.stream = StreamMeaning(circuit, transformer)
+        slopes, shortcuts, found = self.source.slopes(), approximation.shortcuts, approximation.ranges
+        self.flow: Flow = flow_of(circuit, slopes, shortcuts, approximation.steps)
+        if laid is not None:
+            self.flow = PieceFlow(circuit, slopes, shortcuts, laid)
         self.margins = approximation.margins
         # What each node commits itself, how far it can be off in all, and how large basis values can be.
-        self.own: dict[int, Array] = {number: error.magnitude for number, error in self.approximations.items()}
-        self.input_error = np.zeros(box.size)
+        self.own: dict[int, Array] = {
+            number: error.magnitude for number, error in self.approximations.items() if number not in self.source.headed
+        }
+        self.input_error = np.zeros(circuit.input.size)
         if self.precision is not FLOAT64:
             rounded = self.precision.unit_roundoff * found[0].magnitude
             self.input_error = upper(rounded, 1) + self.precision.smallest_normal
             self.own[0] = self.input_error
         self.deviations: dict[int, Array] = {}
         self.magnitudes = {0: upper(found[0].magnitude + self.input_error, 1)}
+        for number, node in enumerate(self.circuit.nodes):
+            if isinstance(node, Positional):
+                self.magnitudes[number] = np.abs(node.values).max(axis=0)
         self.accounts = Accounts(transformer, self.magnitudes[0])
 
     def certificate(self) -> Certificate:
@@ -128,9 +177,61 @@ class _Kernel:
         return found
 
     def _local(self, bank: Bank) -> Local:
-        if not isinstance(bank, SinkBank):
-            raise CertificateError(f"there is no proof for {bank.kind} banks in this release")
-        return sink_errors(self.transformer, bank, self._reads(bank), self.accounts)
+        match bank:
+            case SinkBank():
+                return sink_errors(self.transformer, bank, self._reads(bank), self.accounts)
+            case TableBank():
+                return self._table(bank, self._reads(bank))
+            case GateBank():
+                reads = self._reads(bank)
+                slopes, _ = self._proven_slopes(bank, bank.node, reads.off.reshape(-1, 2).max(axis=1))
+                return gate_errors(self.transformer, bank, reads, self.accounts, slopes)
+            case MeanBank():
+                return mean_errors(self.transformer, bank, self._reads(bank), self.accounts)
+            case BoltzmannBank():
+                return boltzmann_errors(self.transformer, bank, self._reads(bank), self.accounts)
+            case MoveBank():
+                self._refuse_other_targets(bank)
+                return move_errors(self.transformer, bank, self._reads(bank), self.accounts)
+        raise CertificateError(f"there is no proof for {bank.kind} banks in this release")
+
+    def _refuse_other_targets(self, bank: MoveBank) -> None:
+        """A move head must fetch from where its nodes say."""
+        fetched = move_targets(self.transformer, bank)
+        for number in map(int, np.unique(bank.node)):
+            node = self.circuit.nodes[number]
+            if not isinstance(node, Move) or node.targets != fetched:
+                raise CertificateError(f"a move head fetches from other tokens than circuit node {number} says")
+
+    def _table(self, bank: TableBank, reads: Reads) -> Local:
+        """The local errors of table heads, whose arguments must lie where their tables were proven."""
+        gates = [isinstance(self.circuit.nodes[int(number)], Relu) for number in np.unique(bank.node)]
+        if any(gates):
+            if not all(gates):
+                raise CertificateError("a table bank computes gates and expressions")
+            return ramp_errors(self.transformer, bank, reads, self.accounts)
+        off = np.repeat(reads.off.reshape(bank.heads, bank.arguments).max(axis=1), bank.columns)
+        slopes, sizes = self._proven_slopes(bank, bank.node, off)
+        return table_errors(self.transformer, bank, reads, self.accounts, slopes, sizes)
+
+    def _proven_slopes(self, bank: TableBank | GateBank, nodes: Indices, off: Array) -> tuple[Array, Array]:
+        """For each output, bounds of the head's slopes (outputs, arguments), and of the expression it stands for; what
+        it reads may be `off`, which must be within the margin of what was proven."""
+        variables = bank.arguments if isinstance(bank, TableBank) else 2
+        slopes, sizes = np.zeros((bank.outputs, variables)), np.zeros(bank.outputs)
+        for number in map(int, np.unique(bank.node)):
+            mine = np.flatnonzero(bank.node == number)
+            components = bank.component[mine]
+            margin, furthest = self.table_margins[number], float(np.max(off[mine]))
+            if not furthest <= margin:
+                raise ThinMarginError(
+                    f"what the heads of circuit node {number} read may be off by {furthest:.3g}, more than the margin "
+                    f"{margin:.3g}"
+                )
+            for variable, slope in enumerate(self.head_slopes[number]):
+                slopes[mine, variable] = slope.magnitude[components]
+            sizes[mine] = self.source.ranges[number].magnitude[components]
+        return slopes, sizes
 
     def _reads(self, bank: Bank) -> Reads:
         nodes, components = self.source.arguments_of(bank)
@@ -164,7 +265,12 @@ class _Kernel:
                 raise CertificateError(f"the heads of node {number} are spread over several banks")
             own = np.zeros(self.circuit.nodes[number].size)
             own[components] = local.committed[mine]
+            if number in self.approximations:
+                own = np.asarray(upper(own + self.approximations[number].magnitude, 1))
             self.own[number] = own
+            if isinstance(self.flow, SteppedFlow) and local.apart is not None:
+                self.flow.noise[number] = np.zeros(len(own))
+                self.flow.noise[number][components] = local.apart[mine]
             off = self.flow.arriving(number, self.deviations, self.own)
             magnitude[mine] = upper(np.minimum(local.largest[mine] + off[components], local.reach[mine]), 1)
             values = np.zeros(len(own))
@@ -183,10 +289,15 @@ class _Kernel:
         for layer, errors in zip(self.transformer.layers, locals_, strict=True):
             for bank, error in zip(layer.banks, errors, strict=True):
                 gain = gains_of_heads(bank, gains, self.transformer.outputs)
-                sides[1] = pushed(sides[1], gain, Interval(-error.softmax, np.zeros(bank.outputs)))
+                if error.sides.magnitude.any():
+                    sides[1] = pushed(sides[1], gain, error.sides)
                 size = gain.magnitude.T
                 leak = upper(leak + size @ error.leak, bank.outputs + 2)
                 rounding = upper(rounding + size @ error.rounding, bank.outputs + 2)
+        if isinstance(self.flow, SteppedFlow):
+            for number, apart in self.flow.uneven.items():
+                if number in gains:
+                    rounding = upper(rounding + gains[number].magnitude.T @ apart, len(apart) + 2)
         if 0 in gains:
             rounding = upper(rounding + gains[0].magnitude.T @ self.input_error, len(self.input_error) + 2)
         approximation, softmax = sides.max(axis=1)
@@ -203,3 +314,20 @@ class _Kernel:
             )
         if not np.isfinite(errors).all():
             raise CertificateError("no finite bound: rounding errors may be as large as the scores themselves")
+
+
+def stored_tables(transformer: Transformer) -> dict[tuple[int, int], Table | Gate]:
+    """The tables of a model, by the circuit node and component that they claim to compute."""
+    found: dict[tuple[int, int], Table | Gate] = {}
+    for layer in transformer.layers:
+        for bank in layer.banks:
+            if isinstance(bank, GateBank):
+                for head, claim in enumerate(zip(bank.node.tolist(), bank.component.tolist(), strict=True)):
+                    found[claim] = Gate(bank.slope[head], bank.offset[head])
+            if isinstance(bank, TableBank):
+                for output, (node, component) in enumerate(
+                    zip(bank.node.tolist(), bank.component.tolist(), strict=True)
+                ):
+                    head, column = divmod(output, bank.columns)
+                    found[node, component] = Table(bank.slope[head], bank.offset[head], bank.values[head][:, column])
+    return found

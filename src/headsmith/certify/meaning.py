@@ -26,8 +26,27 @@ from headsmith.certify.forms import (
 from headsmith.core.arrays import Array, Indices
 from headsmith.core.errors import CertificateError
 from headsmith.core.intervals import Interval
+from headsmith.core.rounding import upper
+from headsmith.heads.boltzmann import BoltzmannBank
+from headsmith.heads.gate import GateBank
+from headsmith.heads.mean import MeanBank
+from headsmith.heads.move import MoveBank
+from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import DATA, Link
-from headsmith.source.graph import Affine, Graph, Input, Relu, needed
+from headsmith.heads.table import TableBank
+from headsmith.source.graph import (
+    Affine,
+    Expression,
+    Graph,
+    Input,
+    Move,
+    Node,
+    Pool,
+    Positional,
+    Relu,
+    arguments,
+    needed,
+)
 from headsmith.source.sensitivity import Slopes
 from headsmith.transformer.ir import Bank, Transformer
 
@@ -67,12 +86,34 @@ class SourceMeaning:
 
     def arguments_of(self, bank: Bank) -> tuple[Indices, Indices]:
         """The circuit node and component that each of the bank's reads should be."""
+        if isinstance(bank, TableBank):
+            return self._arguments_of_tables(bank, bank.columns, bank.arguments)
+        if isinstance(bank, GateBank):
+            return self._arguments_of_tables(bank, 1, 2)
         nodes = np.zeros(bank.readers, dtype=np.int64)
         for number in map(int, np.unique(bank.node)):
             node = self.graph.nodes[number]
-            assert isinstance(node, Relu)
+            assert isinstance(node, Relu | Pool | Move)
             nodes[bank.node == number] = node.argument
         return nodes, bank.component
+
+    def _arguments_of_tables(self, bank: TableBank | GateBank, width: int, count: int) -> tuple[Indices, Indices]:
+        """All columns of a head must be expressions of the same arguments."""
+        claimed, components = (each.reshape(bank.heads, width) for each in (bank.node, bank.component))
+        nodes = np.zeros((bank.heads, count), dtype=np.int64)
+        for number in map(int, np.unique(bank.node)):
+            variables = arguments(self.graph.nodes[number])
+            heads, columns = np.nonzero(claimed == number)
+            if len(variables) != count:
+                raise CertificateError(f"a head of {count} arguments claims node {number}, which has others")
+            nodes[heads[columns == 0]] = variables
+        for number in map(int, np.unique(bank.node)):
+            heads = np.nonzero(claimed == number)[0]
+            if np.any(nodes[heads] != np.array(arguments(self.graph.nodes[number]))):
+                raise CertificateError("the columns of a table head are expressions of different arguments")
+        if np.any(components != components[:, :1]):
+            raise CertificateError("the columns of a table head are different components")
+        return nodes.reshape(-1), np.repeat(components[:, 0], count)
 
     def form(self, number: int) -> Form:
         """The node's form; computed once, in the order of the graph."""
@@ -97,8 +138,10 @@ class SourceMeaning:
     def _derive(self, number: int) -> Form:
         node = self.graph.nodes[number]
         match node:
-            case Input():
+            case Input() | Expression() | Pool() | Move():
                 return basis_form(number, node.size)
+            case Positional():
+                return basis_form(first_equal(self.graph, number), node.size)
             case Affine():
                 total = constant_form(node.bias)
                 for term in node.terms:
@@ -135,23 +178,68 @@ class SourceMeaning:
         return has_head, active, dead
 
 
+def _may_compute(bank: Bank, node: Node | None) -> bool:
+    """Whether heads of this kind can stand for the node."""
+    match bank:
+        case SinkBank():
+            return isinstance(node, Relu)
+        case TableBank():
+            return isinstance(node, Expression | Relu)
+        case MeanBank():
+            return isinstance(node, Pool) and node.kind == "mean"
+        case BoltzmannBank():
+            return isinstance(node, Pool) and node.kind == "max"
+        case MoveBank():
+            return isinstance(node, Move)
+        case GateBank():
+            return isinstance(node, Expression)
+        case _:
+            return False
+
+
+def _table_deviation(stored: Array, wanted: Array) -> Array | None:
+    """How far a stored table of constants is from the one wanted, by column; None if it is another one."""
+    if stored.shape != wanted.shape:
+        return None
+    off = np.asarray(upper(np.abs(stored - wanted).max(axis=0), 1)) if not np.array_equal(stored, wanted) else 0.0
+    off = off + np.zeros(wanted.shape[1])
+    return off if np.all(off <= 1e-6 * (1e-30 + np.abs(wanted).max(axis=0))) else None
+
+
+def first_equal(graph: Graph, number: int) -> int:
+    """The first node with the same constants of tokens: what stands for all of them."""
+    wanted = graph.nodes[number]
+    assert isinstance(wanted, Positional)
+    return next(
+        place
+        for place, node in enumerate(graph.nodes)
+        if isinstance(node, Positional) and np.array_equal(node.values, wanted.values)
+    )
+
+
 def _headed(graph: Graph, transformer: Transformer) -> dict[int, Indices]:
-    """For each relu node, the components that a head claims to compute, sorted; each at most once."""
+    """For each relu node and expression, the components that a head claims to compute, sorted; each at most once."""
     claims: dict[int, list[Indices]] = {}
     for layer in transformer.layers:
         for bank in layer.banks:
-            for number in np.unique(bank.node):
-                claims.setdefault(int(number), []).append(bank.component[bank.node == number])
+            for number in map(int, np.unique(bank.node)):
+                node = graph.nodes[number] if 0 <= number < len(graph.nodes) else None
+                components = bank.component[bank.node == number]
+                if (
+                    not _may_compute(bank, node)
+                    or node is None
+                    or components.min() < 0
+                    or components.max() >= node.size
+                ):
+                    what = "gate" if isinstance(bank, SinkBank) else "component"
+                    claim = f"a {bank.kind} head claims {what} {components.tolist()[:3]} of node {number}"
+                    raise CertificateError(f"{claim}: there is no such {what}")
+                claims.setdefault(number, []).append(components)
     headed = {}
     for number, lists in claims.items():
-        node = graph.nodes[number] if 0 <= number < len(graph.nodes) else None
         components = np.sort(np.concatenate(lists))
-        if not isinstance(node, Relu) or components[0] < 0 or components[-1] >= node.size:
-            raise CertificateError(
-                f"a head claims gate {components.tolist()[:3]} of node {number}: there is no such gate"
-            )
         if len(np.unique(components)) != len(components):
-            raise CertificateError(f"two heads claim the same gate of node {number}")
+            raise CertificateError(f"two heads claim the same component of node {number}")
         headed[number] = components
     return headed
 
@@ -163,6 +251,14 @@ class StreamMeaning:
         self.graph, self.transformer = graph, transformer
         self._forms = {name: constant_form(value) for name, value in transformer.initial.items()}
         self._forms[DATA] = constant_form(np.ones(1))
+        for number, node in enumerate(graph.nodes):
+            if isinstance(node, Positional):
+                for name, values in transformer.positional.items():
+                    off = _table_deviation(values, node.values)
+                    if off is not None and name not in self._forms:
+                        form = basis_form(first_equal(graph, number), node.size)
+                        self._forms[name] = Form(form.parts, form.constant, off)
+        self._opaque = {name for name in transformer.positional if name not in self._forms}
         for link in transformer.embedding:
             columns = np.arange(link.first, link.first + link.columns)
             self._add(link.register, 0, link.weights, columns)
@@ -182,6 +278,8 @@ class StreamMeaning:
         """What heads (or the read-out) read through `links`."""
         total = constant_form(np.zeros(rows) if constant is None else constant)
         for link in links:
+            if link.register in self._opaque:
+                raise CertificateError(f"the positional register {link.register} is read, but stands for nothing")
             total = plus(total, embedded_rows(image(link.weights, self._form(link.register)), link.first, rows))
         return total
 

@@ -40,7 +40,7 @@ class Bounds:
     """On each cell, for each output j: g_j - f_j, then the partial derivatives of g_j; shape (cells, j, quantity).
 
     low and high enclose; some value in the cell is at most inner_low, some value is at least inner_high.
-    `axis` is the variable to halve.
+    `axis` is the variable to halve for each output, and `known` says where its function has a series at all.
     """
 
     low: Array
@@ -48,6 +48,7 @@ class Bounds:
     inner_low: Array
     inner_high: Array
     axis: Any
+    known: Any
 
 
 def bound_cells(
@@ -77,11 +78,12 @@ def bound_cells(
             pick(array, axis=-1) for array in (ranges, corners) for pick in (np.min, np.max)
         )
         loose = np.maximum(attained_low - low, high - attained_high)
-        axis = _axis(series, difference, errors[:, 0, 0] >= loose[:, 0, 0], monomials)
+        axis = _axis(series, difference, errors[..., 0] >= loose[..., 0], monomials)
         inner_low, inner_high = attained_low + errors, attained_high - errors
         # What is not a number shows nothing.
         inner_low, inner_high = (np.where(np.isnan(x), y, x) for x, y in ((inner_low, inf), (inner_high, -inf)))
-        return Bounds(low - errors, high + errors, inner_low, inner_high, axis)
+        known = np.isfinite(series.target_tail)
+        return Bounds(low - errors, high + errors, inner_low, inner_high, axis, known)
 
 
 def _require_series(series: Expansion, targets: Sequence[Target], centres: Sequence[Sequence[Ball]]) -> None:
@@ -96,9 +98,10 @@ def _require_series(series: Expansion, targets: Sequence[Target], centres: Seque
 
 def _axis(series: Expansion, difference: Array, by_error: Any, monomials: Frame) -> Any:
     """The variable to halve: the one that makes the rest large, or the one in which the polynomial bends."""
-    powers = np.array(monomials.exponents, dtype=np.float64)[:, : series.activity.shape[1]]
-    bend = np.abs(difference[:, 0]) @ (powers * (powers - 1.0))
-    return np.argmax(np.where(by_error[:, None], series.activity, bend), axis=1)
+    powers = np.array(monomials.exponents, dtype=np.float64)[:, : series.activity.shape[2]]
+    bend = np.abs(difference) @ (powers * (powers - 1.0))
+    unsure = by_error | ~np.isfinite(bend).all(axis=2)
+    return np.argmax(np.where(unsure[..., None], series.activity, bend), axis=2)
 
 
 def _errors(head: Scores, series: Expansion, difference: Array, table: Array, monomials: Frame) -> Array:

@@ -21,12 +21,16 @@ from headsmith.core.balls import PRECISION_BITS, Ball
 from headsmith.core.errors import CertificateError
 from headsmith.core.expansion import Scores
 from headsmith.core.functions import FUNCTIONS
-from headsmith.core.series import Named, Pair, Target, series_arithmetic
+from headsmith.core.jets import target_of
+from headsmith.core.program import Call, Over, Program, fault_of
+from headsmith.core.series import Target, series_arithmetic
 
 TIGHTNESS = 1.05
 FLOOR = 1e-25
 MOST_CELLS = 1 << 14
 DEEPEST = 48
+MOST_SINGULAR, DEEPEST_SINGULAR = 300, {1: 44, 2: 26}
+"""Cells on which a function has no series: a curve of singular points makes many of them, a point makes small ones."""
 BATCH = 64
 STEEPEST = 2000.0
 """Scores cannot change by more on one cell: its weights are known down to 1e-300, and grow from there by e^690."""
@@ -53,67 +57,40 @@ class Checked:
         return np.maximum(np.abs(self.low), np.abs(self.high))
 
 
-def check_table(
-    alpha: Any,
+def check_program_table(
+    slope: Any,
     offset: Any,
     values: Any,
-    functions: Sequence[tuple[str, float | None]],
-    low: float,
-    high: float,
+    programs: Sequence[Program],
+    box: Sequence[tuple[float, float]],
     *,
     tightness: float = TIGHTNESS,
     floor: float = FLOOR,
     progress: Progress | None = None,
 ) -> Checked:
-    """Enclose sum_k softmax_k(alpha_k s + offset_k) values[k, j] - f_j(s) over s in [low, high].
+    """Enclose sum_k softmax_k(slope_k . s + offset_k) values[k, j] - programs_j(s) over s in the box.
 
-    Guarantee: for every real s in [low, high]. The larger bound is at most `tightness` times an error that is attained
-    in the interval, or at most `floor`.
+    Guarantee: for every real s in the box, and the programs are analytic there. The larger bound is at most `tightness`
+    times an error that is attained in the box, or at most `floor`.
     """
-    head = _head([alpha], offset, values, len(functions))
-    box = _box([(low, high)])
-    for name, parameter in functions:
-        _require_analytic(name, parameter, *box[0])
-    return _enclose(head, [Named(*function) for function in functions], box, tightness, floor, progress)
+    ranges = _box(box)
+    head = _head(slope, offset, values, len(ranges), len(programs))
+    for program in programs:
+        _require_program(program, ranges)
+    return _enclose(head, [target_of(program) for program in programs], ranges, tightness, floor, progress)
 
 
-def check_bivariate(
-    alpha: Any,
-    beta: Any,
-    offset: Any,
-    values: Any,
-    kind: str,
-    x_range: tuple[float, float],
-    y_range: tuple[float, float],
-    *,
-    tightness: float = TIGHTNESS,
-    floor: float = FLOOR,
-    progress: Progress | None = None,
-) -> Checked:
-    """Enclose sum_k softmax_k(alpha_k x + beta_k y + offset_k) values_k - x y (kind "product") or x / y ("quotient").
-
-    Guarantee: as `check_table`, for every (x, y) in the box.
-    """
-    if kind not in ("product", "quotient"):
-        raise CertificateError(f"a head of two variables stands for a product or a quotient, not for {kind!r}")
-    head = _head([alpha, beta], offset, values, 1)
-    box = _box([x_range, y_range])
-    if kind == "quotient" and box[1][0] <= 0.0 <= box[1][1]:
-        raise CertificateError(f"x / y is unbounded: y lies in [{box[1][0]}, {box[1][1]}], which contains 0")
-    return _enclose(head, [Pair(kind == "quotient")], box, tightness, floor, progress)
-
-
-def _head(slopes: Sequence[Any], offset: Any, values: Any, outputs: int) -> Scores:
-    columns = [np.asarray(column, dtype=np.float64) for column in (*slopes, offset)]
-    table = np.asarray(values, dtype=np.float64)
-    table = table[:, None] if table.ndim == 1 else table
-    tokens = len(columns[-1]) if columns[-1].ndim == 1 else -1
-    if tokens < 1 or any(column.shape != (tokens,) for column in columns) or table.shape != (tokens, outputs):
-        shapes = [column.shape for column in columns]
-        raise CertificateError(f"keys {shapes} and values {table.shape} do not make {outputs} outputs of one table")
-    if not all(np.isfinite(array).all() for array in (*columns, table)):
+def _head(slope: Any, offset: Any, values: Any, variables: int, outputs: int) -> Scores:
+    slopes, offsets, table = (np.asarray(array, dtype=np.float64) for array in (slope, offset, values))
+    tokens = len(offsets) if offsets.ndim == 1 else 0
+    if tokens < 1 or slopes.shape != (tokens, variables) or table.shape != (tokens, outputs):
+        raise CertificateError(
+            f"slopes {slopes.shape}, offsets {offsets.shape} and values {table.shape} do not make {outputs} outputs of "
+            f"one table in {variables} variables"
+        )
+    if not all(np.isfinite(array).all() for array in (slopes, offsets, table)):
         raise CertificateError("a table head has a key or a value that is not a finite number")
-    return Scores(frozen(np.stack(columns[:-1], axis=1)), frozen(columns[-1]), frozen(table))
+    return Scores(frozen(slopes), frozen(offsets), frozen(table))
 
 
 def _box(ranges: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -126,11 +103,20 @@ def _box(ranges: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return [(low - margin, high + margin) for (low, high), margin in zip(box, margins, strict=True)]
 
 
+def _require_program(program: Program, box: Sequence[tuple[float, float]]) -> None:
+    if program.variables != len(box) or len(box) not in ORDERS:
+        raise CertificateError(f"a program of {program.variables} variables has no values on a box of {len(box)}")
+    fault = fault_of(program)
+    if fault is not None:
+        raise CertificateError(fault)
+    match program.steps:
+        case (Call(name, 0, parameter),):
+            _require_analytic(name, parameter, *box[0])
+        case (Over(0, 1),) if box[1][0] <= 0.0 <= box[1][1]:
+            raise CertificateError(f"x / y is unbounded: y lies in [{box[1][0]}, {box[1][1]}], which contains 0")
+
+
 def _require_analytic(name: str, parameter: float | None, low: float, high: float) -> None:
-    if name not in FUNCTIONS:
-        raise CertificateError(f"there is no function named {name!r}")
-    if name == "power" and parameter is None:
-        raise CertificateError("power needs its exponent")
     function = FUNCTIONS[name]
     domain = function.domain(parameter)
     # The closed end of a built-in domain is a branch point (of sqrt, and of powers that are not whole).
@@ -205,7 +191,7 @@ def _explore(
 ) -> tuple[Known, int]:
     """Decide cells level by level, the coarse ones first."""
     none = np.full_like(rule.floor, inf)
-    known, count, fraction = Known(none, -none, none, -none), 0, 0.0
+    known, count, singular, fraction = Known(none, -none, none, -none), 0, 0, 0.0
     queue: Cells = {(0,) * len(box): [((0,) * len(box), np.ones(len(targets), dtype=bool))]}
     while queue:
         levels = min(queue, key=lambda key: (sum(key), key))
@@ -220,9 +206,14 @@ def _explore(
             decided, wanted = _decided(known, rule, bounds), np.array([mask for _, mask in batch])
             known = _with_bounds(known, bounds, wanted & decided)
             still_open = wanted & ~decided
-            for (place, _), left, axis in zip(batch, still_open, bounds.axis.tolist(), strict=True):
+            for (place, _), left, axes in zip(batch, still_open, bounds.axis, strict=True):
                 if left.any():
-                    _halve(queue, levels, place, left, axis)
+                    _halve(queue, levels, place, left, int(axes[np.argmax(left)]))
+            lost = np.argwhere(still_open & ~bounds.known)
+            singular += len(lost)
+            if singular > MOST_SINGULAR or (len(lost) and max(levels) >= DEEPEST_SINGULAR[len(box)]):
+                cell, output = lost[0].tolist()
+                raise CertificateError(_singular(targets[output], singular, centres[cell]))
             fraction += 0.5 ** sum(levels) * np.count_nonzero(~still_open.any(axis=1))
             if progress is not None:
                 progress(float(fraction))
@@ -255,6 +246,14 @@ def _hopeless(rule: Rule, count: int, centre: Sequence[Ball]) -> str:
     return (
         f"no bound of the table within {rule.tightness} of its error after {count} cells; the search is at {place}: "
         "the function may not be analytic there, or the keys are too steep; a larger floor or tightness may do"
+    )
+
+
+def _singular(target: Target, count: int, centre: Sequence[Ball]) -> str:
+    place = ", ".join(f"{float(s):.17g}" for s in centre)
+    return (
+        f"no Taylor series of {target.label} holds on {count} cells, the last one at {place}: it may not be analytic "
+        "in the box (a zero of a denominator, the end of a logarithm or of a root); a smaller box may do"
     )
 
 

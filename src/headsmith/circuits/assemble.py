@@ -12,6 +12,10 @@
     Hypotenuse                sqrt(x^2 + y^2): with X = max(|x|, |y|), Y = min(|x|, |y|), the perspective X h(Y / X) of
                               h(s) = sqrt(1 + s^2) on [0, 1]
 
+    Pool, Move, Positional    as they are: heads that look at other tokens compute them; min is -max(-x)
+
+Any of the four before these may instead be left to a table head (the choice `TABLE`): it stays one node, an Expression.
+
 The result is a function of the target graph and the choices alone: the proof kernel rebuilds it and never reads a
 circuit from a file.
 """
@@ -21,6 +25,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, assert_never
 
@@ -29,25 +34,37 @@ import numpy as np
 from headsmith.circuits.fragment import Fragment
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, TargetError
+from headsmith.core.program import Linear, Program, Times
 from headsmith.source.graph import (
     Affine,
     Approximated,
     Builder,
+    Expression,
     Function,
     Graph,
     Hypotenuse,
     Input,
     Maximum,
     Minimum,
+    Move,
+    Pool,
+    Positional,
     Product,
     Quotient,
     Relu,
     Term,
     arguments,
     needed,
+    program_of,
 )
 
 MOST_GATES = 1 << 16
+
+GATE = "gate"
+"""The family of products that a gate head computes."""
+
+TABLE = "table"
+"""The family of nodes that a table head computes: its keys and values are the model's own weights."""
 
 DAMAGE = (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError, IndexError, AttributeError, AssertionError)
 """What building from parameters that nobody wrote may raise."""
@@ -55,7 +72,7 @@ DAMAGE = (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError, Ind
 
 @dataclass(frozen=True)
 class Choice:
-    """How one non-linear node is approximated: a family's name and the parameters that rebuild its circuit.
+    """How one non-linear node is approximated: a family's name and the parameters that rebuild its circuit, or TABLE.
 
     With a `margin`, the circuit is good for arguments that are off by that much, and errors of the arguments pass with
     the function's own slopes; without, they pass through the circuit's gates.
@@ -102,6 +119,11 @@ class Assembly:
     splices: tuple[Splice, ...]
     extrema: tuple[Extremum, ...]
     regions: Mapping[int, range]
+
+
+def expression_of(assembly: Assembly, number: int) -> int:
+    """The circuit node that heads compute for a target node."""
+    return next(n for n in assembly.regions[number] if isinstance(assembly.circuit.nodes[n], Expression))
 
 
 def is_circuit(graph: Graph) -> bool:
@@ -178,6 +200,11 @@ class _Assembler:
 
     def _place(self, number: int) -> int:
         node, builder, places = self.target.nodes[number], self.builder, self.places
+        if isinstance(node, Approximated) and self._choice(number).family == TABLE:
+            program, variables = program_of(node)
+            return builder.expression(program, [places[variable] for variable in variables])
+        if isinstance(node, Product) and self._choice(number).family == GATE:
+            return self._gate_product(number, node)
         match node:
             case Input():
                 return builder.input
@@ -195,8 +222,24 @@ class _Assembler:
                 return self._quotient(number, node)
             case Hypotenuse():
                 return self._hypotenuse(number, node)
+            case Positional():
+                return builder.positional(node.values)
+            case Pool():
+                return self._pool(node)
+            case Move():
+                return builder.move(places[node.argument], node.targets)
+            case Expression():
+                raise CertificateError(f"target node {number} is an expression: only a table head can stand for it")
             case _:
                 assert_never(node)
+
+    def _pool(self, node: Pool) -> int:
+        """The minimum is the maximum of the negative."""
+        argument, minus = self.places[node.argument], -np.ones(node.size)
+        if node.kind != "min":
+            return self.builder.pool(node.kind, argument, node.causal)
+        negative = self.builder.affine([(argument, minus)], 0.0 * minus)
+        return self.builder.affine([(self.builder.pool("max", negative, node.causal), minus)], 0.0 * minus)
 
     def _choice(self, number: int) -> Choice:
         if number not in self.choices:
@@ -235,6 +278,21 @@ class _Assembler:
             halves.append(self._splice(number, part, fragment_of("square", parameters[part]), total))
         quarter = np.full(node.size, 0.25 / balance)
         return self.builder.affine([(halves[0], quarter), (halves[1], -quarter)], np.zeros(node.size))
+
+    def _gate_product(self, number: int, node: Product) -> int:
+        """x y = (y (a + b x) - a y) / b; with b a power of two both divisions are exact."""
+        parameters = self._choice(number).parameters
+        incline, intercept = _power_of_two(parameters["incline"], "incline"), float(parameters["intercept"])
+        if node.left == node.right or not abs(intercept) < 1e100:
+            raise CertificateError("a gate head multiplies two different values, by a finite intercept")
+        follows = int(parameters["follows"])
+        left, right = (
+            self.places[each] for each in ((node.left, node.right) if follows == 0 else (node.right, node.left))
+        )
+        program = Program(2, (Linear(((Fraction(incline), 0),), Fraction(intercept)), Times(1, 2)))
+        gated = self.builder.expression(program, [left, right])
+        one = np.ones(node.size)
+        return self.builder.affine([(gated, one / incline), (right, -one * (intercept / incline))], 0.0 * one)
 
     def _quotient(self, number: int, node: Quotient) -> int:
         parameters = self._choice(number).parameters

@@ -12,6 +12,9 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 
+MOST_CELLS = 1e15
+"""Beyond this no split is proven, in any format."""
+
 
 def radices(cells: float, max_depth: int | None = None) -> list[tuple[int, ...]]:
     """Splits into at least `cells` cells, Pareto-optimal in (gates, depth), fewest gates first.
@@ -22,6 +25,8 @@ def radices(cells: float, max_depth: int | None = None) -> list[tuple[int, ...]]
     if cells <= 1.0:
         return [()]
     found: list[tuple[int, ...]] = []
+    if cells > MOST_CELLS:
+        return []
     deepest = math.ceil(math.log2(cells) - 1e-12)
     for levels in range(1, deepest + 1):
         split = _balanced(cells, levels)

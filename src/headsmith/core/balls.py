@@ -66,6 +66,15 @@ def gate_constant() -> float:
         return upper_float((-arb(1)).exp().lambertw())
 
 
+@cache
+def boltzmann_constant(tokens: int) -> float:
+    """W((tokens - 1)/e), rounded up: the largest value of b (max z - softmax mean of z) over `tokens` numbers."""
+    if tokens <= 1:
+        return 0.0
+    with precision(PRECISION_BITS):
+        return upper_float(((-arb(1)).exp() * (tokens - 1)).lambertw())
+
+
 # Points -------------------------------------------------------------------------------------------------------------
 
 

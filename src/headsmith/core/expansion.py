@@ -33,7 +33,8 @@ class Expansion:
     w_k are the softmax weights at the centre, so D = 1 there, and b_k the scaled slopes less a common shift (which
     cancels in N / D). `weights` and `spread` bound w_k and |b_k| from above; `*_radius` bounds the sum of the errors
     of the coefficients beyond their rounding to float64; `target_size` bounds the coefficients of f by degree, and
-    `target_tail` what was cut off from f. `activity` estimates how hard each variable is: the one to halve.
+    `target_tail` what was cut off from f. `activity` estimates how hard each variable is for each output:
+    the one to halve.
     """
 
     weights: Array
@@ -80,7 +81,7 @@ def expand(
             difference[:, number, to] -= product
     slopes = scaled[None] - shifts[:, None]
     margin = 1e-15 * (np.abs(scaled)[None] + np.abs(shifts)[:, None])
-    rates = np.array([np.max([found[2] for found in row], axis=0) for row in expanded])
+    rates = np.array([[found[2] for found in row] for row in expanded])
     return Expansion(
         rounded * (1.0 + 1e-12) + 1e-300,
         np.abs(slopes) + margin,
@@ -89,7 +90,7 @@ def expand(
         *_floats(difference),
         sizes * (1.0 + 1e-12),
         np.array([[upper_float(found[1]) for found in row] for row in expanded]),
-        np.maximum(np.sum(rounded[:, :, None] * np.abs(slopes), axis=1), rates * order / np.e),
+        np.maximum(np.sum(rounded[:, :, None] * np.abs(slopes), axis=1)[:, None], rates * order / np.e),
     )
 
 

@@ -3,7 +3,7 @@
 The header holds the structure (source graph, domain, registers, banks, certificate), the tensors hold the numbers:
 
     source.N.bias, source.N.terms.K          float64    the target
-    embedding.K, initial.NAME                 dtype     the transformer
+    embedding.K, initial.NAME, positional.NAME    dtype     the transformer
     layers.L.B.read.K, .write.K, .query_scale, .key_scale, .node, .component
     readout.K, readout_bias
 
@@ -25,36 +25,36 @@ from safetensors.numpy import save_file
 
 from headsmith.certify.certificate import PARTS, Certificate
 from headsmith.circuits.assemble import Choice
-from headsmith.core.arrays import frozen
+from headsmith.circuits.pieces import Pieces
 from headsmith.core.errors import FileFormatError, HeadsmithError
 from headsmith.core.intervals import Box
 from headsmith.core.rounding import PRECISIONS
-from headsmith.heads.sink import SinkBank
-from headsmith.heads.stream import Link, Register
-from headsmith.heads.table import TableBank
+from headsmith.export.banks import read_bank, read_links, stored_bank, stored_links
+from headsmith.heads.stream import Register
+from headsmith.source.fuse import Fusion
 from headsmith.source.graph import (
     Affine,
+    Expression,
     Function,
     Graph,
     Hypotenuse,
     Input,
     Maximum,
     Minimum,
+    Move,
     Node,
+    Pool,
+    PoolKind,
+    Positional,
     Product,
     Quotient,
     Relu,
     Term,
 )
-from headsmith.transformer.ir import Bank, Layer, Transformer
+from headsmith.transformer.ir import Layer, Transformer
 
 FORMAT = "headsmith"
 VERSION = 1
-
-
-BANKS: dict[str, Callable[..., Bank]] = {SinkBank.kind: SinkBank, TableBank.kind: TableBank}
-BANK_ARRAYS = {"sink": ("query_scale", "key_scale"), "table": ("slope", "offset", "values")}
-BANK_NUMBERS = {"sink": ("reference_gain", "position_gain"), "table": ("gain", "keep_gain")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +66,7 @@ class Contents:
     box: Box
     transformer: Transformer
     certificate: Certificate
+    fusion: Fusion | Pieces | None = None
 
 
 def write_file(path: str | os.PathLike[str], contents: Contents) -> None:
@@ -135,26 +136,6 @@ def _header(contents: Contents, tensors: dict[str, Any]) -> dict[str, Any]:
         tensors[name] = np.ascontiguousarray(values, dtype=kind)
         return name
 
-    def links(stem: str, items: tuple[Link, ...]) -> list[dict[str, Any]]:
-        return [
-            {"register": link.register, "first": link.first, "weights": keep(f"{stem}.{index}", link.weights)}
-            for index, link in enumerate(items)
-        ]
-
-    def bank(stem: str, item: Bank) -> dict[str, Any]:
-        stored: dict[str, Any] = {
-            "kind": item.kind,
-            "node": keep(f"{stem}.node", item.node, np.int64),
-            "component": keep(f"{stem}.component", item.component, np.int64),
-            "read": links(f"{stem}.read", item.read),
-            "write": links(f"{stem}.write", item.write),
-        }
-        for name in BANK_ARRAYS[item.kind]:
-            stored[name] = keep(f"{stem}.{name}", getattr(item, name))
-        for name in BANK_NUMBERS[item.kind]:
-            stored[name] = getattr(item, name)
-        return stored
-
     def node(number: int, item: Node) -> dict[str, Any]:
         match item:
             case Input():
@@ -189,9 +170,30 @@ def _header(contents: Contents, tensors: dict[str, Any]) -> dict[str, Any]:
                     "size": item.size,
                     "parameter": item.parameter,
                 }
+            case Positional():
+                return {"kind": "positional", "values": keep(f"source.{number}.values", item.values, np.float64)}
+            case Pool():
+                return {
+                    "kind": "pool",
+                    "of": item.kind,
+                    "argument": item.argument,
+                    "size": item.size,
+                    "causal": item.causal,
+                }
+            case Move():
+                return {
+                    "kind": "move",
+                    "argument": item.argument,
+                    "targets": list(item.targets),
+                    "size": item.size,
+                }
+            case Expression():
+                raise FileFormatError("a target that is stored has no fused expressions")
             case _:
                 assert_never(item)
 
+    # Models without positional constants look as they did before there were any.
+    positional = {name: keep(f"positional.{name}", value) for name, value in transformer.positional.items()}
     return {
         "version": VERSION,
         "domain": {"low": contents.box.low.tolist(), "high": contents.box.high.tolist()},
@@ -209,36 +211,32 @@ def _header(contents: Contents, tensors: dict[str, Any]) -> dict[str, Any]:
             "tokens": transformer.tokens,
             "dtype": transformer.dtype,
             "registers": [asdict(register) for register in transformer.registers],
-            "embedding": links("embedding", transformer.embedding),
+            "embedding": stored_links("embedding", transformer.embedding, keep),
             "initial": {name: keep(f"initial.{name}", value) for name, value in transformer.initial.items()},
+            **({"positional": positional} if positional else {}),
             "layers": [
-                [bank(f"layers.{index}.{place}", item) for place, item in enumerate(layer.banks)]
+                [stored_bank(f"layers.{index}.{place}", item, keep) for place, item in enumerate(layer.banks)]
                 for index, layer in enumerate(transformer.layers)
             ],
-            "readout": links("readout", transformer.readout),
+            "readout": stored_links("readout", transformer.readout, keep),
             "readout_bias": keep("readout_bias", transformer.readout_bias),
         },
         "certificate": asdict(contents.certificate),
+        "fusion": _arrangement(contents.fusion),
     }
 
 
+def _arrangement(fusion: Fusion | Pieces | None) -> Any:
+    match fusion:
+        case None:
+            return None
+        case Pieces():
+            return "pieces"
+        case Fusion():
+            return {"variables": fusion.variables, "exits": sorted(fusion.exits), "plain": sorted(fusion.plain)}
+
+
 def _contents(header: dict[str, Any], tensor: Callable[[str], Any]) -> Contents:
-    def links(items: list[dict[str, Any]]) -> tuple[Link, ...]:
-        return tuple(Link(item["register"], frozen(tensor(item["weights"])), int(item["first"])) for item in items)
-
-    def bank(item: dict[str, Any]) -> Bank:
-        kind = item["kind"]
-        if kind not in BANKS:
-            raise FileFormatError(f"unknown bank kind {kind!r}")
-        return BANKS[kind](
-            node=tensor(item["node"]),
-            component=tensor(item["component"]),
-            read=links(item["read"]),
-            write=links(item["write"]),
-            **{name: tensor(item[name]) for name in BANK_ARRAYS[kind]},
-            **{name: float(item[name]) for name in BANK_NUMBERS[kind]},
-        )
-
     def node(item: dict[str, Any]) -> Node:
         match item["kind"]:
             case "input":
@@ -261,6 +259,13 @@ def _contents(header: dict[str, Any], tensor: Callable[[str], Any]) -> Contents:
             case "function":
                 parameter = None if item["parameter"] is None else float(item["parameter"])
                 return Function(str(item["name"]), int(item["argument"]), int(item["size"]), parameter)
+            case "positional":
+                return Positional(tensor(item["values"]))
+            case "pool":
+                kinds: dict[str, PoolKind] = {"mean": "mean", "max": "max", "min": "min"}
+                return Pool(kinds[item["of"]], int(item["argument"]), int(item["size"]), bool(item["causal"]))
+            case "move":
+                return Move(int(item["argument"]), tuple(map(int, item["targets"])), int(item["size"]))
             case kind:
                 raise FileFormatError(f"unknown source node kind {kind!r}")
 
@@ -279,13 +284,21 @@ def _contents(header: dict[str, Any], tensor: Callable[[str], Any]) -> Contents:
         tokens=int(stored["tokens"]),
         dtype=stored["dtype"],
         registers=tuple(Register(str(item["name"]), int(item["size"])) for item in stored["registers"]),
-        embedding=links(stored["embedding"]),
+        embedding=read_links(stored["embedding"], tensor),
         initial={name: tensor(key) for name, key in stored["initial"].items()},
-        layers=tuple(Layer(tuple(bank(item) for item in banks)) for banks in stored["layers"]),
-        readout=links(stored["readout"]),
+        positional={name: tensor(key) for name, key in stored.get("positional", {}).items()},
+        layers=tuple(Layer(tuple(read_bank(item, tensor) for item in banks)) for banks in stored["layers"]),
+        readout=read_links(stored["readout"], tensor),
         readout_bias=tensor(stored["readout_bias"]),
     )
-    return Contents(graph, choices, box, transformer, _certificate(header["certificate"]))
+    stored = header.get("fusion")
+    fusion: Fusion | Pieces | None = None
+    if stored == "pieces":
+        fusion = Pieces()
+    elif stored is not None:
+        exits, plain = (frozenset(map(int, stored[name])) for name in ("exits", "plain"))
+        fusion = Fusion(int(stored["variables"]), exits, plain)
+    return Contents(graph, choices, box, transformer, _certificate(header["certificate"]), fusion)
 
 
 def _certificate(stored: dict[str, Any]) -> Certificate:

@@ -1,7 +1,8 @@
 """Choosing every gate's scale, so that the softmax part fits the budget and the largest weight is as small as that
 allows.
 
-A gate with scale b errs by at most w/b, w = W(1/e), always downwards, and moves output o by c_oh times that. The
+A gate with scale b errs by at most w/b, w = W(1/e), always downwards (a maximum over n tokens: w = W((n-1)/e)), and
+moves output o by c_oh times that. The
 softmax part of
 output o is   max( sum_h w c_oh^+ / b_h ,  sum_h w c_oh^- / b_h ).   Among all scales that meet the budget, the largest
               weight b_h |W_V| is
@@ -19,11 +20,16 @@ from dataclasses import replace
 import numpy as np
 
 from headsmith.core.arrays import Array
-from headsmith.core.balls import gate_constant
+from headsmith.core.balls import boltzmann_constant, gate_constant
 from headsmith.core.errors import CertificateError
 from headsmith.core.intervals import Interval
+from headsmith.heads.boltzmann import BoltzmannBank
+from headsmith.heads.gate import GateBank
+from headsmith.heads.mean import MeanBank
+from headsmith.heads.move import MoveBank
 from headsmith.heads.sink import SinkBank, split_scale
 from headsmith.heads.stream import position_bits
+from headsmith.heads.table import TableBank
 from headsmith.transformer.gains import gains_of_heads
 from headsmith.transformer.ir import Bank, Layer, Transformer
 
@@ -32,38 +38,60 @@ TINY = 1e-280
 
 
 def with_softmax_budget(
-    transformer: Transformer, gains: Mapping[int, Interval], budget: float, leak: float
+    transformer: Transformer,
+    gains: Mapping[int, Interval],
+    budget: float,
+    leak: float,
+    sizes: Mapping[int, float] | None = None,
 ) -> Transformer:
     """The same model with score scales such that the softmax part is at most `budget`, and gains that keep the leak
-    near `leak`."""
+    near `leak`. `sizes` bounds what is read where maxima are taken over tokens, by circuit node."""
+    sizes = sizes or {}
     if not transformer.layers:
         return transformer
-    heaviest = [[_heaviest_read(bank) for bank in layer.banks] for layer in transformer.layers]
     heads = [[gains_of_heads(bank, gains, transformer.outputs) for bank in layer.banks] for layer in transformer.layers]
-    common = max(gate_constant() * _demand(heads, heaviest) / max(budget, TINY), SMALLEST_SCALE)
-    total = _reach(heads)
+    common = max(_demand(transformer, heads) / max(budget, TINY), SMALLEST_SCALE)
+    total = _reach(transformer, heads)
     if not (common < transformer.precision.largest**0.9 and math.isfinite(total)):
         raise CertificateError(f"the gates would need scales of {common:.3g}, beyond {transformer.dtype}")
     reach = math.log(max(2.0 * transformer.tokens * total / max(leak, TINY), 2.0))
     position, reference = _gains(transformer, reach)
-    layers = []
-    for layer, weights in zip(transformer.layers, heaviest, strict=True):
-        banks = []
-        for bank, heavy in zip(layer.banks, weights, strict=True):
-            assert isinstance(bank, SinkBank)
-            query, key = split_scale(common / heavy, transformer.precision)
-            banks.append(
-                replace(bank, query_scale=query, key_scale=key, position_gain=position, reference_gain=reference)
-            )
-        layers.append(Layer(tuple(banks)))
+
+    def scaled(bank: Bank) -> Bank:
+        match bank:
+            case SinkBank():
+                query, key = split_scale(common / _heaviest_read(bank), transformer.precision)
+                return replace(bank, query_scale=query, key_scale=key, position_gain=position, reference_gain=reference)
+            case TableBank():
+                # Offsets that centre the scores leave the largest of them near zero, or above.
+                lowest = float(np.max(-bank.offset.max(axis=1), initial=0.0))
+                return replace(bank, gain=2.0 * math.ceil((reach + lowest + 6.0) / 2.0), keep_gain=reference)
+            case BoltzmannBank():
+                query, key = split_scale(common / _heaviest_read(bank), transformer.precision)
+                # Reference tokens score zero: the gain must lift the largest data token above them, wherever it is.
+                depth = max((float(b * sizes[n]) for b, n in zip(query * key, bank.node.tolist(), strict=True)))
+                gain = 2.0 * math.ceil((reach + depth + 4.0) / 2.0) if transformer.reference_tokens else 0.0
+                return replace(bank, query_scale=query, key_scale=key, gain=gain, keep_gain=reference)
+            case GateBank():
+                return replace(bank, position_gain=position, keep_gain=reference)
+            case MeanBank():
+                gain = 2.0 * math.ceil((reach + 4.0) / 2.0) if transformer.reference_tokens else 0.0
+                return replace(bank, gain=gain, keep_gain=reference)
+            case MoveBank():
+                # Other data tokens are 2 gain below, and reference tokens gain * bits.
+                bits = position_bits(transformer.tokens)
+                gain = 2.0 * math.ceil(max(position / 2.0, (reach + 4.0) / max(bits, 1)) / 2.0)
+                return replace(bank, gain=gain, keep_gain=reference)
+        raise CertificateError(f"{bank.kind} banks have no scales to choose")
+
+    layers = (Layer(tuple(scaled(bank) for bank in layer.banks)) for layer in transformer.layers)
     return replace(transformer, layers=tuple(layers))
 
 
 def softmax_part(transformer: Transformer, gains: Mapping[int, Interval]) -> float:
     """The softmax part when all scales are one, up to the weights of the reads."""
     heads = [[gains_of_heads(bank, gains, transformer.outputs) for bank in layer.banks] for layer in transformer.layers]
-    heaviest = [[_heaviest_read(bank) for bank in layer.banks] for layer in transformer.layers]
-    return gate_constant() * _demand(heads, heaviest)
+    return _demand(transformer, heads)
 
 
 def _gains(transformer: Transformer, reach: float) -> tuple[float, float]:
@@ -73,8 +101,9 @@ def _gains(transformer: Transformer, reach: float) -> tuple[float, float]:
     """
     bits = position_bits(transformer.tokens)
     position = 2.0 * math.ceil((reach + math.log(max(bits, 1)) + 2.0) / 2.0) if bits else 0.0
-    # What leaks into the sink token may grow by the weights of each further layer.
-    return position, 2.0 * math.ceil((reach + 8.0 + 4.0 * len(transformer.layers)) / 2.0)
+    # What leaks into the sink token may grow by the weights of each further layer; those of gates are large.
+    gates = sum(any(isinstance(bank, GateBank) for bank in layer.banks) for layer in transformer.layers)
+    return position, 2.0 * math.ceil((reach + 8.0 + 4.0 * (len(transformer.layers) + gates)) / 2.0)
 
 
 def _heaviest_read(bank: Bank) -> Array:
@@ -85,21 +114,26 @@ def _heaviest_read(bank: Bank) -> Array:
     return np.where(heaviest > 0.0, heaviest, 1.0)
 
 
-def _demand(heads: list[list[Interval]], heaviest: list[list[Array]]) -> float:
-    """max over outputs of sum_h |W_V|_h c_oh, the larger of the two signs."""
+def _demand(transformer: Transformer, heads: list[list[Interval]]) -> float:
+    """max over outputs of sum_h w_h |W_V|_h c_oh over gates and maxima, the larger of the two signs."""
     below: Array = np.zeros(1)
     above: Array = np.zeros(1)
-    for intervals, weights in zip(heads, heaviest, strict=True):
-        for interval, heavy in zip(intervals, weights, strict=True):
+    for layer, intervals in zip(transformer.layers, heads, strict=True):
+        for bank, interval in zip(layer.banks, intervals, strict=True):
+            if not isinstance(bank, SinkBank | BoltzmannBank):
+                continue
+            constant = gate_constant() if isinstance(bank, SinkBank) else boltzmann_constant(transformer.tokens)
+            heavy = constant * _heaviest_read(bank)
             below = below + np.maximum(interval.high, 0.0).T @ heavy
             above = above + np.maximum(-interval.low, 0.0).T @ heavy
     return float(max(below.max(), above.max()))
 
 
-def _reach(heads: list[list[Interval]]) -> float:
-    """How much a unit of leaked weight in every head could move an output, per unit of value."""
+def _reach(transformer: Transformer, heads: list[list[Interval]]) -> float:
+    """How much a unit of leaked weight in every head could move an output; values of gates count as one."""
     total = 0.0
-    for intervals in heads:
-        for interval in intervals:
-            total += float(interval.magnitude.sum(axis=0).max())
+    for layer, intervals in zip(transformer.layers, heads, strict=True):
+        for bank, interval in zip(layer.banks, intervals, strict=True):
+            size = np.abs(bank.values).max(axis=1).reshape(-1, 1) if isinstance(bank, TableBank) else 1.0
+            total += float((size * interval.magnitude).sum(axis=0).max())
     return total

@@ -14,7 +14,7 @@ from headsmith.circuits.assemble import Choice
 from headsmith.circuits.options import options
 from headsmith.circuits.radix import cells_of, radices
 from headsmith.core.intervals import Interval
-from headsmith.source.graph import Approximated, Function, Graph, Hypotenuse, Product, Quotient
+from headsmith.source.graph import Approximated, Expression, Function, Graph, Hypotenuse, Product, Quotient
 
 MARGIN = 0.994
 """The proof of a fragment is a little looser than its estimate: ask the catalogue for that much less."""
@@ -51,6 +51,8 @@ def candidates(
             return _products(found[node.left], found[node.right], error, max_depth, node.size)
         case Quotient():
             return _quotients(found[node.numerator], found[node.denominator], error, max_depth, node.size)
+        case Expression():
+            return []
 
 
 def _floor(error: float) -> float:

@@ -20,18 +20,23 @@ from headsmith.core.arrays import Array
 from headsmith.core.errors import UnreachableError
 from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Interval
+from headsmith.core.program_slopes import program_slopes
 from headsmith.lower.candidates import Option, candidates
+from headsmith.source.contraction import Contraction, contractions, expands
 from headsmith.source.describe import describe
 from headsmith.source.graph import (
     Affine,
     Approximated,
+    Expression,
     Function,
     Graph,
     Hypotenuse,
     Input,
     Maximum,
     Minimum,
+    Move,
     Node,
+    Pool,
     Product,
     Quotient,
     Relu,
@@ -94,9 +99,11 @@ class Chooser:
             for argument, slope in zip(arguments(node), slopes, strict=True):
                 passed = slope @ off[argument] if slope.ndim == 2 else slope * off[argument]
                 off[number] = off[number] + passed
-            if isinstance(node, Relu | Maximum | Minimum):
+            if isinstance(node, Relu | Maximum | Minimum | Pool):
                 # Exact, but for the softmax error of its gates: some of the budget, as this node sees it.
                 off[number] = off[number] + 0.05 * self.budget / max(float(np.max(self.all_gains[number])), 1e-100)
+            if isinstance(node, Pool | Move):
+                off[number] = off[number] + 1e-11 * (1.0 + self.found[number].magnitude)
             if number in plan.options:
                 option = plan.options[number]
                 margin = room * max(float(np.max(off[argument])) for argument in arguments(node))
@@ -104,25 +111,11 @@ class Chooser:
                     # Whatever was computed was also rounded.
                     size = max(float(np.max(self.found[argument].magnitude)) for argument in arguments(node))
                     margin += 1e-12 * (1.0 + size)
-                choices[number] = replace(option.choice, margin=self._possible(number, margin))
+                choices[number] = replace(
+                    option.choice, margin=possible_margin(self.target, self.found, number, margin)
+                )
                 off[number] = off[number] + option.error
         return choices
-
-    def _possible(self, number: int, margin: float) -> float | None:
-        """The margin, if the function is smooth on the widened ranges, and these are not much wider."""
-        node = self._approximated(number)
-        wide = [self.found[argument].inflated(np.full(node.size, margin)) for argument in arguments(node)]
-        width = min(float(np.min(each.high - each.low)) for each in wide)
-        if len(set(arguments(node))) < len(arguments(node)) or margin > 0.02 * width:
-            return None
-        if isinstance(node, Quotient) and np.any((wide[1].low <= 0.0) & (wide[1].high >= 0.0)):
-            return None
-        if isinstance(node, Function):
-            domain = FUNCTIONS[node.name].domain(node.parameter)
-            slope = FUNCTIONS[node.name].enclose(wide[0].low, wide[0].high, 1, node.parameter)
-            if not (np.all(domain.covers(wide[0].low, wide[0].high)) and np.isfinite(slope).all()):
-                return None
-        return margin
 
     def exclude(self, number: int) -> None:
         """Never again choose the family that was chosen last for this node."""
@@ -191,7 +184,7 @@ class Chooser:
                     levels[number] = below + 1
                 case Maximum() | Minimum():
                     levels[number] = below + math.ceil(math.log2(len(node.arguments)))
-                case Function() | Product() | Quotient() | Hypotenuse():
+                case Function() | Product() | Quotient() | Hypotenuse() | Expression():
                     levels[number] = below + picked[number].depth
                 case Input() | Affine():
                     levels[number] = below
@@ -218,17 +211,51 @@ class Chooser:
         return {**caps, deepest: picked[deepest].depth - 1}
 
 
+def possible_margin(target: Graph, found: Sequence[Interval], number: int, margin: float) -> float | None:
+    """The margin of a circuit, if the function is smooth on the widened ranges, and these are not much wider."""
+    node = target.nodes[number]
+    wide = [found[argument].inflated(np.full(node.size, margin)) for argument in arguments(node)]
+    width = min(float(np.min(each.high - each.low)) for each in wide)
+    if len(set(arguments(node))) < len(arguments(node)) or margin > 0.02 * width:
+        return None
+    if isinstance(node, Quotient) and np.any((wide[1].low <= 0.0) & (wide[1].high >= 0.0)):
+        return None
+    if isinstance(node, Function):
+        domain = FUNCTIONS[node.name].domain(node.parameter)
+        slope = FUNCTIONS[node.name].enclose(wide[0].low, wide[0].high, 1, node.parameter)
+        if not (np.all(domain.covers(wide[0].low, wide[0].high)) and np.isfinite(slope).all()):
+            return None
+    return margin
+
+
 def target_gains(target: Graph, found: Sequence[Interval]) -> dict[int, Array]:
-    """Estimates of |d output / d node|, (size, outputs), by interval derivatives from the output backwards."""
+    """Estimates of |d output / d node|, (size, outputs), by interval derivatives from the output backwards.
+
+    A step that does not expand carries the 2-norm of its result's gain to its source.
+    """
     outputs = target.nodes[target.output].size
     order = needed(target, target.output)
     gains = {number: np.zeros((target.nodes[number].size, outputs)) for number in order}
     gains[target.output] = np.eye(outputs)
+    steps = steps_on(target, found)
+    inside = {(number, step.source) for step in steps.values() for number in step.region}
+    carried: dict[int, Array] = {}
     for number in reversed(order):
-        node, gain = target.nodes[number], gains[number]
+        node = target.nodes[number]
+        norm = np.sqrt((gains[number] ** 2).sum(axis=0)) + carried.get(number, 0.0)
+        gains[number] = gain = gains[number] + carried.get(number, 0.0)
+        if number in steps and steps[number].source in gains:
+            source = steps[number].source
+            carried[source] = carried.get(source, 0.0) + norm
         for argument, slope in zip(arguments(node), argument_slopes(node, found), strict=True):
-            gains[argument] += slope.T @ gain if slope.ndim == 2 else slope[:, None] * gain
+            if (number, argument) not in inside:
+                gains[argument] += slope.T @ gain if slope.ndim == 2 else slope[:, None] * gain
     return gains
+
+
+def steps_on(target: Graph, found: Sequence[Interval]) -> dict[int, Contraction]:
+    """The steps of the target that do not expand distances on these ranges."""
+    return {number: step for number, step in contractions(target).items() if not expands(step, found)}
 
 
 def argument_slopes(node: Node, found: Sequence[Interval]) -> list[Array]:
@@ -243,8 +270,18 @@ def argument_slopes(node: Node, found: Sequence[Interval]) -> list[Array]:
         case Quotient():
             smallest = np.minimum(np.abs(found[node.denominator].low), np.abs(found[node.denominator].high))
             return [1.0 / smallest, found[node.numerator].magnitude / smallest**2]
+        case Expression():
+            return _expression_slopes(node, found)
         case _:
             return [np.ones(node.size) for _ in arguments(node)]
+
+
+def _expression_slopes(node: Expression, found: Sequence[Interval]) -> list[Array]:
+    """The largest slopes along each argument, the same for all components."""
+    low, high = ([getattr(found[argument], end) for argument in node.arguments] for end in ("low", "high"))
+    box = [(float(a.min()), float(b.max())) for a, b in zip(low, high, strict=True)]
+    slopes = [max(abs(below), abs(above)) for below, above in program_slopes(node.program, box)]
+    return [np.full(node.size, slope if math.isfinite(slope) else 1.0) for slope in slopes]
 
 
 def _slope(node: Function, argument: Interval) -> Array:

@@ -6,20 +6,28 @@ exponentials, and those of the scores, relative to the size of their terms. A fi
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from headsmith.core.arrays import Array, frozen
-from headsmith.core.functions import FUNCTIONS
 from headsmith.core.rounding import FLOAT64, Precision
 from headsmith.lower.fit_points import cell_edges, points_of, with_ones
 from headsmith.lower.fit_search import Accept, Search, grids, search
-from headsmith.lower.fit_solve import Head, Problem, descend, level, problem_of, project, softmax_weights
+from headsmith.lower.fit_solve import (
+    UNLIMITED,
+    Head,
+    Meter,
+    Problem,
+    descend,
+    level,
+    problem_of,
+    project,
+    softmax_weights,
+)
 
 ROUNDINGS = 30.0
 ROUNDING_SHARE = 0.15  # of the asked error, at most
@@ -66,74 +74,6 @@ class Fit:
         return np.asarray(precision.unit_roundoff * (ROUNDINGS + self.largest_terms) * size)
 
 
-def fit(
-    functions: Sequence[tuple[str, float | None]],
-    low: float,
-    high: float,
-    error: float | Sequence[float],
-    *,
-    max_tokens: int = 64,
-    value_limit: float = math.inf,
-    precision: Precision = FLOAT64,
-) -> Fit | None:
-    """One head for all `functions` (name, parameter) of s in [low, high], with the fewest tokens that were found.
-
-    Each function has its error, or all have the same. An estimate: error + rounding <= 0.97 of what was asked.
-    None: a function is not defined on the interval, or no head with so few tokens and so small values was found.
-    """
-    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-        raise ValueError(f"cannot fit on [{low}, {high}]: the interval must be finite, its low end first")
-    errors = np.broadcast_to(np.asarray(error, dtype=np.float64), (len(functions),))
-    if not np.all(errors > 0.0):
-        raise ValueError(f"cannot fit to the error {error}: it must be positive")
-    return _fit(tuple(functions), low, high, tuple(errors.tolist()), max_tokens, value_limit, precision)
-
-
-@lru_cache(maxsize=512)
-def _fit(
-    functions: tuple[tuple[str, float | None], ...],
-    low: float,
-    high: float,
-    errors: tuple[float, ...],
-    max_tokens: int,
-    value_limit: float,
-    precision: Precision,
-) -> Fit | None:
-    named = [(FUNCTIONS[name], parameter) for name, parameter in functions]
-    if not all(function.domain(parameter).covers(low, high) for function, parameter in named):
-        return None
-
-    def evaluate(points: Any) -> Any:
-        return np.stack([function.value(points, parameter) for function, parameter in named], axis=1)
-
-    curves = Curves(evaluate, low, high, np.array(errors))
-    exact = _exact([name for name, _ in functions])
-    if exact is None:
-        return fit_curves(curves, max_tokens, np.full(len(errors), value_limit), precision)
-    found = curves.measured(*exact)
-    possible = found.tokens <= max_tokens and found.largest_value <= value_limit
-    return found if possible and curves.met_by(found, precision) else None
-
-
-def _exact(names: Sequence[str]) -> tuple[Array, Array, Array] | None:
-    """alpha, offset, values of functions that softmax is, or None.
-
-    sigmoid(s) = e^s / (e^s + 1) and tanh(s) = (e^{2s} - 1) / (e^{2s} + 1). Together: expand each by the denominator of
-    the other, D = (e^s + 1) (e^{2s} + 1) = e^{3s} + e^{2s} + e^s + 1, so sigmoid = (e^{3s} + e^s) / D and
-    tanh = (e^{3s} + e^{2s} - e^s - 1) / D.
-    """
-    tables = {
-        frozenset({"sigmoid"}): ([1, 0], {"sigmoid": [1, 0]}),
-        frozenset({"tanh"}): ([2, 0], {"tanh": [1, -1]}),
-        frozenset({"sigmoid", "tanh"}): ([3, 2, 1, 0], {"sigmoid": [1, 0, 1, 0], "tanh": [1, 1, -1, -1]}),
-    }
-    if frozenset(names) not in tables:
-        return None
-    alpha, columns = tables[frozenset(names)]
-    values = np.array([columns[name] for name in names], dtype=np.float64).T
-    return np.array(alpha, dtype=np.float64), np.zeros(len(alpha)), values
-
-
 @dataclass(frozen=True)
 class Curves:
     """Functions on an interval with their errors: targets of t in [-1, 1], in units of these errors."""
@@ -142,6 +82,7 @@ class Curves:
     low: float
     high: float
     errors: Array
+    meter: Meter = UNLIMITED
 
     @property
     def middle(self) -> float:
@@ -169,7 +110,7 @@ class Curves:
     def problem(self, tokens: int, ridge: float, density: int = 1) -> Problem:
         """A few points for each of the 3 tokens - 2 oscillations of the misfit, and for each cell of the functions."""
         places = points_of(self.edges, density * max(96, 12 * tokens, 8 * len(self.edges)))
-        return problem_of(with_ones(places), self.targets(places), ridge)
+        return problem_of(with_ones(places), self.targets(places), ridge, self.meter)
 
     def measured(self, alpha: Array, offset: Array, values: Array) -> Fit:
         """These weights as a Fit, with errors from dense evaluation in extended precision."""
@@ -185,8 +126,13 @@ class Curves:
         return bool(np.all(found.error + found.rounding(precision) <= MARGIN * self.errors))
 
 
-def fit_curves(curves: Curves, max_tokens: int, value_limits: Array, precision: Precision) -> Fit | None:
-    """The head with the fewest tokens that is found, and values of each function within its limit; or None."""
+def fit_curves(
+    curves: Curves, max_tokens: int, value_limits: Array, precision: Precision, least_tokens: int = 1
+) -> Fit | None:
+    """The head with the fewest tokens that is found, and values of each function within its limit; or None.
+
+    The search starts with `least_tokens`, where fewer are not expected to do.
+    """
     # Outputs are means of values: some value is as large as the function.
     if not np.all(curves.sizes <= np.minimum(value_limits / curves.errors, value_room(precision)) + 1.0):
         return None
@@ -196,12 +142,13 @@ def fit_curves(curves: Curves, max_tokens: int, value_limits: Array, precision: 
     for goal, density in GOALS:
         accept = acceptable(goal, stretch, value_limits / curves.errors, precision)
         problems = partial(curves.problem, density=density)
-        searches = (search(Search(problems, ridges, accept, grids, max_tokens)) for ridges in ladders)
+        tasks = (Search(problems, ridges, accept, grids, max_tokens, least_tokens) for ridges in ladders)
+        searches = (search(task) for task in tasks)
         head = next((head for head in searches if head is not None), None)
         if head is None:
             return None
         for polish in (_as_it_is, _denser):
-            found = _weights(curves, polish(curves, head, accept), precision)
+            found = finished(curves, polish(curves, head, accept), precision)
             if curves.met_by(found, precision) and np.all(np.max(np.abs(found.values), axis=0) <= value_limits):
                 return found
     return None
@@ -252,7 +199,7 @@ def _denser(curves: Curves, head: Head, accept: Accept) -> Head:
     return level(descend(project(problem, head.keys), 40, accept), accept)
 
 
-def _weights(curves: Curves, head: Head, precision: Precision) -> Fit:
+def finished(curves: Curves, head: Head, precision: Precision) -> Fit:
     """The head with keys of s instead of t, in the model's precision.
 
     alpha t = (alpha / half) (s - middle). Softmax ignores what all scores share: slopes are centred, then scores.

@@ -45,13 +45,14 @@ class Search:
     accept: Accept
     starts: Callable[[int], Iterator[Array]]
     max_tokens: int
+    least_tokens: int = 1
 
 
 def search(task: Search, head: Head | None = None) -> Head | None:
     """The acceptable head with the fewest tokens that is found, or None. `head` is an acceptable one, if known."""
     head = head or grown(task)
     strides = _strides(head)
-    while head is not None and strides:
+    while head is not None and strides and not head.problem.meter.empty:
         smaller = shrunk(task, head, head.tokens - strides.pop(0))
         if task.accept(smaller):
             head, strides = smaller, _strides(smaller)
@@ -69,7 +70,7 @@ def _strides(head: Head | None) -> list[int]:
 def grown(task: Search) -> Head | None:
     """The first acceptable head, with more and more tokens."""
     pool: list[Head] = []
-    tokens = 1
+    tokens = max(1, min(task.least_tokens, task.max_tokens))
     while True:
         problem = task.problems(tokens, task.ridges[0])
         heads = best_of(problem, task.starts(tokens), 4)
@@ -79,7 +80,9 @@ def grown(task: Search) -> Head | None:
         previous, pool = pool, attempt(task, heads)
         if task.accept(pool[0]):
             return pool[0]
-        if tokens >= task.max_tokens or (tokens >= HOPE_TOKENS and _hopeless(previous[0], pool[0], task.max_tokens)):
+        if tokens >= task.max_tokens or problem.meter.empty:
+            return None
+        if tokens >= HOPE_TOKENS and previous and _hopeless(previous[0], pool[0], task.max_tokens):
             return None
         tokens = min(tokens + max(1, tokens // 3), task.max_tokens)
 
@@ -178,6 +181,31 @@ def grids(tokens: int) -> Iterator[Array]:
             keys -= np.mean(keys, axis=0)
             yield keys
             yield keys * MIRROR
+
+
+def scattered(tokens: int) -> Iterator[Array]:
+    """First guesses of the keys for two variables: Gaussian kernels on grids, on grids with a centre, on a spiral."""
+    if tokens == 1:
+        yield np.zeros((1, 3))
+        return
+    for nodes in _node_sets(tokens):
+        for reach in (1.2, 2.5, 10.0, 40.0):
+            for sharpness in (0.2, 0.6, 2.0):
+                bend = sharpness * max(math.sqrt(tokens) - 1.0, 1.0) ** 2 / 4.0
+                offset = -bend * np.sum(nodes**2, axis=1, keepdims=True)
+                yield np.concatenate([2.0 * bend / reach * nodes, offset], axis=1)
+
+
+def _node_sets(tokens: int) -> Iterator[Array]:
+    for extra in (0, 1):
+        for rows in range(2, tokens):
+            columns, left = divmod(tokens - extra, rows)
+            if left == 0 and columns > 1:
+                sides = np.meshgrid(np.linspace(-1.0, 1.0, rows), np.linspace(-1.0, 1.0, columns), indexing="ij")
+                yield np.concatenate([np.stack([side.ravel() for side in sides], axis=1), np.zeros((extra, 2))])
+    turns = np.arange(tokens) + 0.5
+    radius, angle = 1.2 * np.sqrt(turns / tokens), turns * math.pi * (3.0 - math.sqrt(5.0))
+    yield np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
 
 
 def additions(keys: Array) -> Iterator[Array]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 
@@ -21,6 +22,23 @@ from headsmith.core.arrays import Array
 LARGEST_KEY = 1e5
 FIRST_DAMPING, LEAST_DAMPING, DAMPING_FACTOR = 1e-4, 1e-14, 4.0
 SMALL_STEP = 0.1
+
+
+@dataclass(eq=False)
+class Meter:
+    """What a search may still spend: seconds of a usual processor, by counting operations, so that results repeat."""
+
+    left: float = inf
+
+    def spend(self, seconds: float) -> None:
+        self.left -= seconds
+
+    @property
+    def empty(self) -> bool:
+        return self.left <= 0.0
+
+
+UNLIMITED = Meter()
 
 
 @dataclass(frozen=True)
@@ -36,6 +54,7 @@ class Problem:
     ridge: float
     emphasis: Array  # (points,): squares sum to 1
     shares: Array  # (functions,): mean square 1
+    meter: Meter = UNLIMITED
 
 
 @dataclass(frozen=True)
@@ -73,10 +92,10 @@ class Head:
 Stop = Callable[[Head], bool]
 
 
-def problem_of(inputs: Array, targets: Array, ridge: float) -> Problem:
+def problem_of(inputs: Array, targets: Array, ridge: float, meter: Meter = UNLIMITED) -> Problem:
     """A problem with the same emphasis on every point."""
     points, functions = targets.shape
-    return Problem(inputs, targets, ridge, np.full(points, points**-0.5), np.ones(functions))
+    return Problem(inputs, targets, ridge, np.full(points, points**-0.5), np.ones(functions), meter)
 
 
 def softmax_weights(inputs: Array, keys: Array) -> Array:
@@ -94,6 +113,7 @@ def project(problem: Problem, keys: Array) -> Head:
     """
     weights = softmax_weights(problem.inputs, keys)
     points, tokens = weights.shape
+    problem.meter.spend(8e-5 + 0.8e-9 * points * tokens**2)
     emphasis = problem.emphasis[:, None]
     basis, triangle = np.linalg.qr(np.concatenate([emphasis * weights, problem.ridge * np.eye(tokens)]))
     values = np.linalg.solve(triangle, basis[:points].T @ (emphasis * problem.targets))
@@ -121,7 +141,7 @@ def slopes(head: Head) -> Array:
 def descend(head: Head, evaluations: int, stop: Stop = lambda head: False) -> Head:
     """Levenberg-Marquardt with geodesic acceleration (Transtrum and Sethna 2012), for about so many projections."""
     damping, used, history = FIRST_DAMPING, 0, [head.cost]
-    while used < evaluations and not stop(head):
+    while used < evaluations and not stop(head) and not head.problem.meter.empty:
         tangent = _Tangent.of(head)
         better = None
         for _ in range(20):
@@ -153,6 +173,7 @@ class _Tangent:
     @staticmethod
     def of(head: Head) -> _Tangent:
         slope = slopes(head)
+        head.problem.meter.spend(1e-4 + 0.4e-9 * len(slope) * slope.shape[1] ** 2)
         scale = np.sqrt(np.einsum("ij,ij->j", slope, slope))
         scale = np.maximum(scale, 1e-8 * np.max(scale) + 1e-300)
         slope /= scale
@@ -188,7 +209,7 @@ def level(head: Head, stop: Stop, evaluations: int = 16) -> Head:
     It goes on for as long as six rounds win 3%.
     """
     best, history = head, [head.worst]
-    while not stop(best):
+    while not stop(best) and not best.problem.meter.empty:
         problem, size = head.problem, np.abs(head.misfit)
         squares = problem.emphasis**2 * (np.max(size, axis=1) + 1e-2 * np.max(size))
         shares = problem.shares * np.sqrt(np.max(size, axis=0) / np.max(size) + 1e-2)

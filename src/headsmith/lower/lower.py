@@ -1,4 +1,4 @@
-"""Graph in, transformer out: every gate a sink head, every layer of gates one attention layer. Scales are still one."""
+"""Graph in, transformer out: every gate a sink head, every expression a column of a table head; all scales are one."""
 
 from __future__ import annotations
 
@@ -7,110 +7,89 @@ from dataclasses import replace
 
 import numpy as np
 
+from headsmith.certify.table_bounds import Tables
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Interval
 from headsmith.core.rounding import Dtype
+from headsmith.heads.gate import GateBank
 from headsmith.heads.sink import SinkBank
-from headsmith.heads.stream import DATA, Link, Register
-from headsmith.lower.linear import applied, product
+from headsmith.heads.stream import Link, Register
+from headsmith.heads.table import TableBank
+from headsmith.lower.links import constant, links, writes
+from headsmith.lower.mixing_banks import address_registers, gather, mixing_banks
 from headsmith.lower.reduce import Reduced, reduce
-from headsmith.lower.registers import Allocation, Combination, allocate
-from headsmith.source.graph import Graph, Relu
-from headsmith.transformer.ir import Layer, Transformer, reserved_registers
+from headsmith.lower.registers import OUTPUT, Allocation, allocate
+from headsmith.lower.table_banks import table_banks
+from headsmith.source.graph import Graph, Positional, Relu
+from headsmith.transformer.ir import Bank, Layer, Transformer, reserved_registers
 
 
-def lower(graph: Graph, ranges: Sequence[Interval], *, tokens: int, dtype: Dtype) -> Transformer:
-    """The transformer whose sink heads, in the limit of large scales, compute `graph` exactly (up to rounded
-    weights)."""
+def lower(
+    graph: Graph, ranges: Sequence[Interval], *, tokens: int, dtype: Dtype, tables: Tables | None = None
+) -> Transformer:
+    """The transformer whose sink heads, in the limit of large scales, compute `graph` exactly (up to rounded weights
+    and what its `tables` do for the expressions)."""
     reduced = reduce(graph, ranges)
+    tables = tables or {}
+    grid = max((len(table.offset) for table in tables.values()), default=0)
     allocation = allocate(reduced.graph)
     names = _names(reduced.graph, allocation)
     registers = [Register(names[register], reduced.graph.nodes[register].size) for register in allocation.writes]
-    first = _first_heads(reduced.graph, allocation)
-    depth = max((allocation.levels[gate] for gate in first), default=0)
+    positional = {
+        **{
+            names[n]: node.values
+            for n, node in enumerate(reduced.graph.nodes)
+            if isinstance(node, Positional) and n in names
+        },
+        **address_registers(reduced, tokens),
+    }
+    registers += [Register(name, table.shape[1]) for name, table in address_registers(reduced, tokens).items()]
+    depth = max((allocation.levels[node] for node in reduced.origin), default=0)
     transformer = Transformer(
         inputs=graph.input.size,
         outputs=graph.nodes[graph.output].size,
         tokens=tokens,
         dtype="float64",
-        registers=(*reserved_registers(tokens), *registers),
-        embedding=tuple(_writes(allocation, names, {0: 0})),
+        registers=(*reserved_registers(tokens, grid), *registers),
+        embedding=tuple(writes(allocation, names, {0: 0})),
         initial={
             names[register]: sum((part.constant for part in parts[1:]), parts[0].constant)
             for register, parts in allocation.writes.items()
+            if parts
         },
-        layers=tuple(Layer((_bank(reduced, allocation, names, first, level),)) for level in range(1, depth + 1)),
-        readout=tuple(_links(allocation, names, allocation.reads[-1], 0)),
-        readout_bias=_constant(allocation, allocation.reads[-1]),
+        positional=positional,
+        layers=tuple(
+            Layer(
+                (
+                    *_sinks(reduced, allocation, names, level, tables),
+                    *table_banks(reduced, allocation, names, level, tables, grid),
+                    *mixing_banks(reduced, allocation, names, level),
+                )
+            )
+            for level in range(1, depth + 1)
+        ),
+        readout=tuple(links(allocation, names, allocation.reads[OUTPUT], 0)),
+        readout_bias=constant(allocation, allocation.reads[OUTPUT]),
     )
     return transformer if dtype == "float64" else _rounded(transformer)
 
 
-def _first_heads(graph: Graph, allocation: Allocation) -> dict[int, int]:
-    """For each gate node, the number of its first head within its layer's bank."""
-    used: dict[int, int] = {}
-    first: dict[int, int] = {}
-    for number, node in enumerate(graph.nodes):
-        if isinstance(node, Relu):
-            level = allocation.levels[number]
-            first[number] = used.get(level, 0)
-            used[level] = first[number] + node.size
-    return first
-
-
-def _bank(
-    reduced: Reduced, allocation: Allocation, names: dict[int, str], first: dict[int, int], level: int
-) -> SinkBank:
-    gates = [gate for gate in first if allocation.levels[gate] == level]
-    read: list[Link] = []
-    for gate in gates:
-        combination = allocation.reads[gate]
-        read.extend(_links(allocation, names, combination, first[gate]))
-        constant = _constant(allocation, combination)
-        if constant.any():
-            read.append(Link(DATA, constant[:, None], first[gate]))
-    heads = sum(reduced.graph.nodes[gate].size for gate in gates)
-    return SinkBank(
-        node=np.concatenate([np.full(len(reduced.origin[gate][1]), reduced.origin[gate][0]) for gate in gates]),
-        component=np.concatenate([reduced.origin[gate][1] for gate in gates]),
-        read=tuple(read),
-        write=tuple(_writes(allocation, names, {gate: first[gate] for gate in gates})),
-        query_scale=np.ones(heads),
-        key_scale=np.ones(heads),
-        reference_gain=1.0,
-        position_gain=1.0,
-    )
-
-
-def _writes(allocation: Allocation, names: dict[int, str], sources: dict[int, int]) -> list[Link]:
-    """What the given source nodes (with the number of their first head or input) add to each register."""
-    links = []
-    for register, combinations in allocation.writes.items():
-        for combination in combinations:
-            for source, weights in combination.parts.items():
-                if source in sources and weights.any():
-                    links.append(Link(names[register], weights, sources[source]))
-    return links
-
-
-def _links(allocation: Allocation, names: dict[int, str], combination: Combination, first: int) -> list[Link]:
-    """A combination of placed nodes as reads of their registers."""
-    links = []
-    for number, weights in combination.parts.items():
-        home = allocation.homes[number]
-        scaled = weights if np.all(home.scale == 1.0) else product(weights, home.scale)
-        links.append(Link(names[home.register], scaled, first))
-    return links
-
-
-def _constant(allocation: Allocation, combination: Combination) -> Array:
-    constant = np.array(combination.constant)
-    for number, weights in combination.parts.items():
-        offset = allocation.homes[number].offset
-        if offset.any():
-            constant = constant + applied(weights, offset)
-    return constant
+def _sinks(
+    reduced: Reduced, allocation: Allocation, names: dict[int, str], level: int, tables: Tables
+) -> list[SinkBank]:
+    gates = [
+        number
+        for number in reduced.origin
+        if allocation.levels[number] == level
+        and isinstance(reduced.graph.nodes[number], Relu)
+        and (reduced.origin[number][0], int(reduced.origin[number][1][0])) not in tables
+    ]
+    if not gates:
+        return []
+    got = gather(reduced, allocation, names, gates)
+    ones = np.ones(got.outputs)
+    return [SinkBank(got.node, got.component, got.read, got.write, ones, ones, 1.0, 1.0)]
 
 
 def _names(graph: Graph, allocation: Allocation) -> dict[int, str]:
@@ -119,7 +98,7 @@ def _names(graph: Graph, allocation: Allocation) -> dict[int, str]:
     readers: dict[int, list[int]] = {register: [] for register in allocation.writes}
     for reader, combination in allocation.reads.items():
         for number in combination.parts:
-            readers[allocation.homes[number].register].append(allocation.levels.get(reader, len(graph.nodes)))
+            readers[allocation.homes[number].register].append(allocation.levels.get(reader[0], len(graph.nodes)))
     names: dict[int, str] = {}
     seen: dict[str, int] = {}
     for register in allocation.writes:
@@ -136,20 +115,22 @@ def _rounded(transformer: Transformer) -> Transformer:
     def link(value: Link) -> Link:
         return Link(value.register, _single(value.weights, value.register), value.first)
 
-    layers = tuple(
-        Layer(
-            tuple(
-                replace(bank, read=tuple(map(link, bank.read)), write=tuple(map(link, bank.write)))
-                for bank in layer.banks
-            )
-        )
-        for layer in transformer.layers
-    )
+    def rounded(bank: Bank) -> Bank:
+        bank = replace(bank, read=tuple(map(link, bank.read)), write=tuple(map(link, bank.write)))
+        if isinstance(bank, GateBank):
+            return replace(bank, slope=_single(bank.slope, "a gate"), offset=_single(bank.offset, "a gate"))
+        if isinstance(bank, TableBank):
+            slope, offset, values = (_single(array, "a table head") for array in (bank.slope, bank.offset, bank.values))
+            return replace(bank, slope=slope, offset=offset, values=values)
+        return bank
+
+    layers = tuple(Layer(tuple(map(rounded, layer.banks))) for layer in transformer.layers)
     return replace(
         transformer,
         dtype="float32",
         embedding=tuple(map(link, transformer.embedding)),
         initial={name: _single(value, name) for name, value in transformer.initial.items()},
+        positional={name: _single(value, name) for name, value in transformer.positional.items()},
         layers=layers,
         readout=tuple(map(link, transformer.readout)),
         readout_bias=_single(transformer.readout_bias, "the read-out"),

@@ -7,18 +7,20 @@ the budget is scaled until the proven approximation part just fits.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from headsmith.certify.approximation import approximate
+from headsmith.certify.approximation import Approximation, approximate
+from headsmith.certify.table_bounds import Tables
 from headsmith.circuits.assemble import Choice, assemble
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TooManyPiecesError, UnreachableError
 from headsmith.core.intervals import Interval
 from headsmith.lower.choose import Chooser
 from headsmith.source.graph import Graph
-from headsmith.source.sensitivity import Flow, pushed, slopes_on
+from headsmith.source.sensitivity import pushed, slopes_on
+from headsmith.source.steps import flow_of
 
 ROUNDS = 14
 
@@ -34,6 +36,7 @@ class Planned:
     gains: Mapping[int, Interval]
     approximation: float
     gates: int
+    tables: Tables = field(default_factory=dict)
 
 
 def plan(
@@ -130,9 +133,21 @@ class _Search:
         except TooManyPiecesError as refusal:
             chooser.exclude(refusal.target)
             return None
-        gains = Flow(circuit, slopes_on(circuit, approximation.ranges), approximation.shortcuts).gains()
-        sides = np.zeros((2, self.target.nodes[self.target.output].size))
-        for number, error in approximation.errors.items():
-            if number in gains:
-                sides = pushed(sides, gains[number], error)
-        return Planned(choices, circuit, approximation.ranges, gains, float(sides.max()), circuit.gates)
+        return gained(self.target, choices, circuit, approximation)
+
+
+def gained(
+    target: Graph,
+    choices: Mapping[int, Choice],
+    circuit: Graph,
+    approximation: Approximation,
+    tables: Tables | None = None,
+) -> Planned:
+    """The plan with its gains and its proven approximation part."""
+    slopes = slopes_on(circuit, approximation.ranges)
+    gains = flow_of(circuit, slopes, approximation.shortcuts, approximation.steps).gains()
+    sides = np.zeros((2, target.nodes[target.output].size))
+    for number, error in approximation.errors.items():
+        if number in gains:
+            sides = pushed(sides, gains[number], error)
+    return Planned(choices, circuit, approximation.ranges, gains, float(sides.max()), circuit.gates, tables or {})

@@ -1,8 +1,9 @@
 """Gates that cannot cross zero on the domain vanish: an active one is its argument, a dead one is zero.
 
-What remains is a graph of the same function on the domain whose relu nodes hold unstable gates only. An affine node
-that sums gates and passed-through arguments, P = W_U relu + W_A P_A, is split into Q = W_U relu (a running sum that
-heads write) and P = Q + W_A P_A, so that the register allocator can choose between reading P_A and folding it.
+What remains is a graph of the same function on the domain whose relu nodes hold unstable gates only; expressions
+stay. An affine node that sums gates and passed-through arguments, P = W_U relu + W_A P_A, is split into Q = W_U relu (a
+running sum that heads write) and P = Q + W_A P_A, so that the register allocator can choose between reading P_A and
+folding it.
 """
 
 from __future__ import annotations
@@ -16,15 +17,39 @@ import numpy as np
 from headsmith.core.arrays import Array, Indices
 from headsmith.core.intervals import Interval
 from headsmith.lower.linear import select_columns, select_rows
-from headsmith.source.graph import Affine, Builder, Graph, Input, Relu, needed
+from headsmith.source.graph import (
+    Affine,
+    Builder,
+    Expression,
+    Graph,
+    Input,
+    Move,
+    Pool,
+    Positional,
+    Relu,
+    arguments,
+    needed,
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """The reduced graph, and for each of its relu nodes the original (node, components)."""
+    """The reduced graph, and for each of its relu nodes and expressions the original (node, components)."""
 
     graph: Graph
     origin: dict[int, tuple[int, Indices]]
+
+
+def holds_constants(graph: Graph, number: int) -> bool:
+    """Whether an affine node holds constants of tokens, through affine nodes: no head could write those."""
+    stack = [number]
+    while stack:
+        node = graph.nodes[stack.pop()]
+        if isinstance(node, Positional):
+            return True
+        if isinstance(node, Affine):
+            stack.extend(term.node for term in node.terms)
+    return False
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +86,26 @@ class _Reducer:
                 self.pieces[number] = [_Piece(self.builder.input, np.arange(node.size), False)]
             elif isinstance(node, Relu):
                 self.pieces[number] = self._gates(number, node)
+            elif isinstance(node, Positional):
+                # Constants of tokens are read where they stand, as passed-through arguments are.
+                self.pieces[number] = [_Piece(self.builder.positional(node.values), np.arange(node.size), True)]
+            elif isinstance(node, Expression | Pool | Move):
+                self.pieces[number] = [self._headed(number, node)]
         output = self._rows(self.graph.output, np.arange(self.graph.nodes[self.graph.output].size))
         return Reduced(self.builder.graph(output), self.origin)
+
+    def _headed(self, number: int, node: Expression | Pool | Move) -> _Piece:
+        every = np.arange(node.size)
+        places = [self._rows(argument, every) for argument in arguments(node)]
+        match node:
+            case Expression():
+                head = self.builder.expression(node.program, places)
+            case Pool():
+                head = self.builder.pool(node.kind, places[0], node.causal)
+            case Move():
+                head = self.builder.move(places[0], node.targets)
+        self.origin[head] = (number, every)
+        return _Piece(head, every, False)
 
     def _gates(self, number: int, node: Relu) -> list[_Piece]:
         found = self.ranges[node.argument]
@@ -103,7 +146,7 @@ class _Reducer:
         if number in self.pieces:
             return self.pieces[number]
         size = self.graph.nodes[number].size
-        return [_Piece(self._rows(number, np.arange(size)), np.arange(size), False)]
+        return [_Piece(self._rows(number, np.arange(size)), np.arange(size), holds_constants(self.graph, number))]
 
     def _affine(self, gates: list[tuple[int, Any]], passed: list[tuple[int, Any]], bias: Array) -> int:
         if not (gates and passed):

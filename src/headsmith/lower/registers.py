@@ -21,7 +21,23 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.lower.linear import applied, product, total
-from headsmith.source.graph import Affine, Graph, Input, Relu, Term, needed
+from headsmith.lower.reduce import holds_constants
+from headsmith.source.graph import (
+    Affine,
+    Expression,
+    Graph,
+    Input,
+    Move,
+    Pool,
+    Positional,
+    Relu,
+    Term,
+    arguments,
+    needed,
+)
+
+Headed = Relu | Expression | Pool | Move
+"""The nodes that heads compute."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +46,12 @@ class Combination:
 
     parts: dict[int, Array]
     constant: Array
+
+
+Reader = tuple[int, int]
+"""A relu node or expression, and which of its arguments it reads; OUTPUT is the read-out."""
+
+OUTPUT: Reader = (-1, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +70,7 @@ class Allocation:
     levels: dict[int, int]
     homes: dict[int, Home]
     writes: dict[int, list[Combination]]
-    reads: dict[int, Combination]
+    reads: dict[Reader, Combination]
 
 
 @dataclass(eq=False)
@@ -57,6 +79,9 @@ class _Allocator:
     expansions: dict[int, Combination] = field(default_factory=dict)
     flattenings: dict[int, Combination] = field(default_factory=dict)
     folded: dict[int, dict[int, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._constants = any(isinstance(node, Positional) for node in self.graph.nodes)
 
     def expand(self, number: int) -> Combination:
         """The node over inputs and gates."""
@@ -101,8 +126,11 @@ class _Allocator:
         node = self.graph.nodes[number]
         if not isinstance(node, Affine):
             return False
-        if any(not isinstance(self.graph.nodes[term.node], Affine) for term in node.terms):
+        sources = [self.graph.nodes[term.node] for term in node.terms]
+        if any(not isinstance(source, Affine | Positional) for source in sources):
             return False
+        if self._constants and holds_constants(self.graph, number):
+            return True
         reading = 2 * sum(term.weights.size for term in node.terms)
         return reading <= self._folded_size(number)
 
@@ -141,11 +169,16 @@ def allocate(graph: Graph) -> Allocation:
     """Give every affine node that is read a home, and collect what is written where."""
     allocator = _Allocator(graph)
     levels = _levels(graph)
-    reads = {number: allocator.flatten(node.argument) for number, node in _gates(graph)}
-    reads[-1] = allocator.flatten(graph.output)
+    reads = {
+        (number, index): allocator.flatten(argument)
+        for number, node in enumerate(graph.nodes)
+        if isinstance(node, Headed)
+        for index, argument in enumerate(arguments(node))
+    }
+    reads[OUTPUT] = allocator.flatten(graph.output)
     last_read: dict[int, int] = {}
     for reader, combination in reads.items():
-        level = levels[reader] if reader >= 0 else len(graph.nodes)
+        level = levels[reader[0]] if reader != OUTPUT else len(graph.nodes)
         for number in combination.parts:
             last_read[number] = max(last_read.get(number, 0), level)
     homes: dict[int, Home] = {}
@@ -153,6 +186,9 @@ def allocate(graph: Graph) -> Allocation:
     taken: set[int] = set()
     for number in _with_ancestors(graph, last_read, levels):
         node = graph.nodes[number]
+        if isinstance(node, Positional):
+            homes[number], writes[number] = Home(number, np.ones(node.size), np.zeros(node.size)), []
+            continue
         assert isinstance(node, Affine)
         parent = _predecessor(graph, node, levels, last_read, homes, taken)
         if parent is None:
@@ -177,21 +213,17 @@ def _scaled(outer: Array, inner: Array) -> Array:
     return product(outer, inner)
 
 
-def _gates(graph: Graph) -> list[tuple[int, Relu]]:
-    return [(number, node) for number, node in enumerate(graph.nodes) if isinstance(node, Relu)]
-
-
 def _levels(graph: Graph) -> dict[int, int]:
-    """The layer of each gate node (from 1), and for other nodes the layer after which their value is complete."""
+    """The layer of each node that has heads (from 1), and for others the layer after which their value is complete."""
     levels: dict[int, int] = {}
     for number, node in enumerate(graph.nodes):
         match node:
-            case Input():
+            case Input() | Positional():
                 levels[number] = 0
             case Affine():
                 levels[number] = max((levels[term.node] for term in node.terms), default=0)
-            case Relu():
-                levels[number] = levels[node.argument] + 1
+            case Relu() | Expression() | Pool() | Move():
+                levels[number] = max(levels[argument] for argument in arguments(node)) + 1
     return levels
 
 
@@ -203,8 +235,7 @@ def _with_ancestors(graph: Graph, read: dict[int, int], levels: dict[int, int]) 
         while current is not None and current not in wanted:
             wanted.add(current)
             node = graph.nodes[current]
-            assert isinstance(node, Affine)
-            term = _running_term(graph, node)
+            term = _running_term(graph, node) if isinstance(node, Affine) else None
             current = term.node if term is not None and term.node in read else None
     return sorted(wanted)
 
@@ -214,7 +245,7 @@ def _running_term(graph: Graph, node: Affine) -> Term | None:
     affine = [term for term in node.terms if isinstance(graph.nodes[term.node], Affine)]
     if len(affine) != 1 or not affine[0].diagonal or not np.all(affine[0].weights != 0.0):
         return None
-    gates = [term for term in node.terms if isinstance(graph.nodes[term.node], Relu)]
+    gates = [term for term in node.terms if isinstance(graph.nodes[term.node], Headed)]
     return affine[0] if len(gates) == len(node.terms) - 1 and gates else None
 
 

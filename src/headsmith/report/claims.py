@@ -18,7 +18,16 @@ from typing import Any
 
 from headsmith.core.errors import HeadsmithError
 
-ROWS_IN = ("headsmith.report.recipe_claims", "headsmith.report.formula_claims")
+PAPERS = "RUM"
+"""The first letters of ids: the recipe from ReLUs, universal approximation, maxout."""
+
+ROWS_IN = (
+    "headsmith.report.recipe_claims",
+    "headsmith.report.formula_claims",
+    "headsmith.report.attention_claims",
+    "headsmith.report.maxout_claims",
+    "headsmith.report.region_claims",
+)
 
 
 @dataclass(frozen=True)
@@ -69,10 +78,10 @@ def claim(id: str, statement: str) -> Callable[[Callable[[], Finding]], Callable
 
 
 def claims() -> tuple[Claim, ...]:
-    """Every registered claim, in order."""
+    """Every registered claim: paper by paper, in order."""
     for module in ROWS_IN:
         importlib.import_module(module)
-    return tuple(_REGISTRY.values())
+    return tuple(sorted(_REGISTRY.values(), key=lambda row: (PAPERS.find(row.id[0]), int(row.id[1:]))))
 
 
 def select(only: Sequence[str]) -> tuple[Claim, ...]:

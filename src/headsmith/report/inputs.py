@@ -18,13 +18,14 @@ from headsmith.compile import Compiled
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, TargetError
 from headsmith.source.formula import parse
+from headsmith.source.maxout import MaxoutNetwork
 from headsmith.source.network import Network
 
 _FILE = re.compile(r"[\w./\\~-]+\.[A-Za-z]{2,}\w*")
 """What is rather a file's name than a formula."""
 
 
-def read_target(texts: Sequence[str]) -> tuple[Network | list[str], tuple[str, ...]]:
+def read_target(texts: Sequence[str]) -> tuple[Network | MaxoutNetwork | list[str], tuple[str, ...]]:
     """The target that a command names, and its inputs: an .npz file of weights, or formulas, one output each."""
     if len(texts) == 1 and texts[0].lower().endswith(".npz"):
         network = read_npz(texts[0])
@@ -38,8 +39,11 @@ def read_target(texts: Sequence[str]) -> tuple[Network | list[str], tuple[str, .
     return formulas, parse(formulas)[0]
 
 
-def read_npz(path: str) -> Network:
-    """A network from arrays W0, b0, W1, b1, ... (W is (out, in)), and optionally `names` of the inputs."""
+def read_npz(path: str) -> Network | MaxoutNetwork:
+    """A network from arrays W0, b0, W1, b1, ..., and optionally `names` of the inputs.
+
+    All W (out, in): a ReLU network. One or more W (rank, out, in), with b (rank, out): a maxout network.
+    """
     if not os.path.isfile(path):
         raise TargetError(f"{path}: no such file")
     if not zipfile.is_zipfile(path):
@@ -59,7 +63,8 @@ def read_npz(path: str) -> Network:
         have = ", ".join(sorted(arrays)) or "nothing"
         raise TargetError(f"{path}: expected arrays W0, b0, W1, b1, ... without gaps; the file holds {have}")
     pairs = [(arrays[f"W{layer}"], arrays[f"b{layer}"]) for layer in range(layers)]
-    return Network(pairs, names=None if names is None else [str(name) for name in names])
+    kind = MaxoutNetwork if any(weights.ndim == 3 for weights, _ in pairs) else Network
+    return kind(pairs, names=None if names is None else [str(name) for name in names])
 
 
 def read_domain(texts: Sequence[str], names: Sequence[str]) -> Any:
@@ -89,6 +94,17 @@ def _interval(text: str, whole: str) -> tuple[float, float]:
     if not colon or any(map(math.isnan, ends)):
         raise DomainError(f"cannot read the domain {whole!r}; write LOW:HIGH, or NAME=LOW:HIGH, as in x0=-1:1")
     return ends
+
+
+def read_costs(texts: Sequence[str]) -> dict[str, float] | None:
+    """NAME=WEIGHT, each once; None where there are none."""
+    weights: dict[str, float] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or name in weights or not _is_number(value):
+            raise TargetError(f"cannot read the cost {text!r}; write NAME=WEIGHT once for each, as in heads=2")
+        weights[name] = float(value)
+    return weights or None
 
 
 def read_point(texts: Sequence[str], names: Sequence[str]) -> Array:

@@ -42,7 +42,7 @@ class Kinks:
 
 def kinks_of(compiled: Compiled) -> Kinks:
     """The kinks of a model, with the offsets that its scales give them."""
-    circuit = assemble(compiled.graph, compiled.choices).circuit
+    circuit = assemble(compiled.fused, compiled.choices).circuit
     first, count = {}, 0
     for number, node in enumerate(circuit.nodes):
         if isinstance(node, Relu):

@@ -46,7 +46,7 @@ def plot(
     """
     found = found or falsify(compiled, effort=effort, seed=seed)
     figure = draw(compiled, found, np.random.default_rng(seed))
-    _save(figure, Path(path))
+    save_figure(figure, Path(path))
     return found
 
 
@@ -54,7 +54,7 @@ def draw(compiled: Compiled, found: Found, random: np.random.Generator) -> Any:
     """The picture as a matplotlib figure."""
     inputs = compiled.box.size if np.all(compiled.box.low < compiled.box.high) else 0
     maps = inputs == 2
-    figure = _figure_class()(figsize=(16.5, 5.2) if maps else (13.5, 6.0), layout="constrained", dpi=120)
+    figure = figure_class()(figsize=(16.5, 5.2) if maps else (13.5, 6.0), layout="constrained", dpi=120)
     certificate, cost = compiled.certificate, compiled.bill
     figure.suptitle(
         f"{_formula(compiled)}certified error {bound(certificate.error)}    worst error found {number(found.error, 3)}"
@@ -86,7 +86,8 @@ def _formula(compiled: Compiled) -> str:
     return f"{text}\n" if len(text) <= 100 else ""
 
 
-def _figure_class() -> Any:
+def figure_class() -> Any:
+    """matplotlib's figures, or an error that says how to get them."""
     try:
         import matplotlib.figure as matplotlib_figure
     except ImportError:
@@ -94,7 +95,8 @@ def _figure_class() -> Any:
     return matplotlib_figure.Figure
 
 
-def _save(figure: Any, path: Path) -> None:
+def save_figure(figure: Any, path: Path) -> None:
+    """Write the figure, completely or not at all."""
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise HeadsmithError(f"{path}: draw into a .png, .svg or .pdf file")
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".headsmith-", suffix=path.suffix.lower())

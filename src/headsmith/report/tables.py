@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from headsmith.certify.certificate import Certificate
+from headsmith.plan import Row
 from headsmith.report.claims import Checked
 from headsmith.report.falsify import Found
 from headsmith.transformer.bill import Bill
@@ -16,7 +18,7 @@ from headsmith.transformer.bill import Bill
 NEGLIGIBLE = 1e-300
 
 MEANING = {
-    "approximation": "the ReLU circuit against the target",
+    "approximation": "tables and circuits against the target",
     "softmax": "a head of finite scale against its gate",
     "leak": "attention that reaches other tokens",
     "rounding": "floating point, in any order of summation",
@@ -89,6 +91,38 @@ def found_table(found: Found, certificate: Certificate) -> Table:
     table.add_row("worst error found", number(found.error), f"an estimate, from {number(found.evaluations)} inputs")
     table.add_row("certified error", bound(certificate.error), "a bound")
     table.add_row("tightness", number(found.tightness, 3), "found / certified")
+    return table
+
+
+def plan_table(rows: Sequence[Row]) -> Table:
+    """The rows of a plan, error by error, the cheapest first; narrow enough for a terminal of 80 columns."""
+    caption = (
+        "ratio: layers x heads of the published route (relu) over the row's\n"
+        "*: no row of the same error is as good in all four columns and better in one"
+    )
+    table = Table(title="Plan", caption=caption, title_justify="left", caption_justify="left", box=SIMPLE_HEAD)
+    table.padding, table.pad_edge = (0, 1, 0, 0), False
+    for name in ("error", "certified", "recipe", "layers", "heads", "tokens", "weights", "ratio"):
+        left = name == "recipe"
+        table.add_column(name, justify="left" if left else "right", no_wrap=not left, min_width=14 if left else None)
+    table.add_column("")
+    before: float | None = None
+    for row in rows:
+        if before is not None and row.error != before:
+            table.add_section()
+        bill = row.bill
+        table.add_row(
+            "" if row.error == before else number(row.error),
+            bound(row.certified, 3),
+            f"{row.recipe}: {row.variant}",
+            number(bill.layers),
+            number(bill.heads),
+            number(bill.reference_tokens),
+            number(bill.max_weight, 3),
+            "" if row.ratio is None else f"{row.ratio:,.{0 if row.ratio >= 100 else 1}f}",
+            "*" if row.pareto else "",
+        )
+        before = row.error
     return table
 
 

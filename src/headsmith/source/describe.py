@@ -7,12 +7,16 @@ from typing import assert_never
 
 from headsmith.source.graph import (
     Affine,
+    Expression,
     Function,
     Graph,
     Hypotenuse,
     Input,
     Maximum,
     Minimum,
+    Move,
+    Pool,
+    Positional,
     Product,
     Quotient,
     Relu,
@@ -68,6 +72,14 @@ def _text(graph: Graph, place: int, component: int, outer: int, budget: Iterator
             text, binding = f"{inner(node.argument, _ATOM)}**{exponent}", _POWER
         case Function():
             text, binding = f"{node.name}({inner(node.argument)})", _ATOM
+        case Positional():
+            text, binding = "position", _ATOM
+        case Pool():
+            text, binding = f"{node.kind}_of_tokens({inner(node.argument)})", _ATOM
+        case Move():
+            text, binding = f"moved({inner(node.argument)})", _ATOM
+        case Expression():
+            text, binding = f"f({', '.join(inner(argument) for argument in node.arguments)})", _ATOM
         case _:
             assert_never(node)
     return text if binding >= outer else f"({text})"

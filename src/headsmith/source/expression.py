@@ -18,11 +18,24 @@ import numpy as np
 
 from headsmith.core.errors import TargetError
 from headsmith.core.functions import FUNCTIONS
-from headsmith.source.graph import Builder, Graph
+from headsmith.source.graph import Builder, Graph, PoolKind
 
 LARGEST_POWER = 64
+POOLS: dict[str, PoolKind] = {"mean": "mean", "max": "max", "min": "min"}
 
-Kind = Literal["variable", "relu", "maximum", "minimum", "product", "quotient", "hypotenuse", "function"]
+Kind = Literal[
+    "variable",
+    "relu",
+    "maximum",
+    "minimum",
+    "product",
+    "quotient",
+    "hypotenuse",
+    "function",
+    "positional",
+    "pool",
+    "move",
+]
 Key = tuple[tuple[tuple[int, Fraction], ...], Fraction]
 
 
@@ -79,12 +92,17 @@ def scale(factor: Fraction, value: Value) -> Value:
 
 @dataclass(frozen=True)
 class Operation:
-    """A recorded operation: `name` and `parameter` are those of a function, `name` also that of a variable."""
+    """A recorded operation: `name` and `parameter` are those of a function, `name` also that of a variable.
+
+    About the tokens of a sequence: `table` holds the constants or the targets of each token, `name` the kind of pool.
+    """
 
     kind: Kind
     arguments: tuple[Value, ...] = ()
     name: str = ""
     parameter: float | None = None
+    table: tuple[float, ...] = ()
+    causal: bool = False
 
 
 class Recorder:
@@ -295,6 +313,12 @@ class _Construction:
                 return self.builder.hypotenuse(arguments[0], arguments[1])
             case "function":
                 return self.builder.function(operation.name, arguments[0], operation.parameter)
+            case "positional":
+                return self.builder.positional(np.array(operation.table, dtype=np.float64)[:, None])
+            case "pool":
+                return self.builder.pool(POOLS[operation.name], arguments[0], operation.causal)
+            case "move":
+                return self.builder.move(arguments[0], [int(target) for target in operation.table])
         raise AssertionError(operation.kind)
 
     def _node(self, value: Value) -> int:

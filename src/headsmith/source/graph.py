@@ -10,24 +10,30 @@
              | Quotient node / node
              | Hypotenuse sqrt(node^2 + node^2)
              | Function name(node)            a named function of one variable, see core.functions
-             what that is
+             | Expression program(node, ...)  a program of one or two variables, see core.program
+             | Positional table              constants of the token: its row of a table
+             | Pool    mean, max or min of a node over the tokens (causal: over the tokens so far)
+             | Move    a node's value at another token, or zero
 
-All but Affine act component by component. A node is a vector, whatever its width: a layer of a thousand neurons is one
-Affine and one Relu. The semantics is exact real arithmetic on the stored doubles. `weights` is a matrix (to, from), or
-a vector that stands for a diagonal matrix. A graph of Input, Affine and Relu nodes alone is a circuit.
+Most graphs are about one token. The last three kinds are about the tokens of a sequence: inputs are then (..., tokens,
+inputs). All but Affine act component by component. A node is a vector, whatever its width: a layer of a thousand
+neurons is one Affine and one Relu. The semantics is exact real arithmetic on the stored doubles. `weights` is a matrix
+(to, from), or a vector that stands for a diagonal matrix. A graph of Input, Affine and Relu nodes alone is a circuit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
-from typing import Any, assert_never
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Literal, assert_never
 
 import numpy as np
 
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import TargetError
 from headsmith.core.functions import FUNCTIONS
+from headsmith.core.program import Call, Linear, Over, Program, Times, program_values
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,27 +143,108 @@ class Function:
     parameter: float | None = None
 
 
-Node = Input | Affine | Relu | Maximum | Minimum | Product | Quotient | Hypotenuse | Function
+@dataclass(frozen=True, eq=False)
+class Expression:
+    """A program applied to the values of `arguments`, component by component."""
 
-Approximated = Product | Quotient | Hypotenuse | Function
-"""The nodes that a circuit of gates can only approximate."""
+    program: Program
+    arguments: tuple[int, ...]
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Positional:
+    """Constants of the tokens: row i of `values` (tokens, size) at token i."""
+
+    values: Array
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", frozen(self.values))
+
+    @property
+    def size(self) -> int:
+        return int(self.values.shape[1])
+
+
+PoolKind = Literal["mean", "max", "min"]
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """The mean, maximum or minimum of `argument` over all tokens, or over the tokens up to one's own if `causal`."""
+
+    kind: PoolKind
+    argument: int
+    size: int
+    causal: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """At token i, the value of `argument` at token targets[i]; zero where that is -1."""
+
+    argument: int
+    targets: tuple[int, ...]
+    size: int
+
+
+Node = (
+    Input
+    | Affine
+    | Relu
+    | Maximum
+    | Minimum
+    | Product
+    | Quotient
+    | Hypotenuse
+    | Function
+    | Expression
+    | Positional
+    | Pool
+    | Move
+)
+
+Mixing = Pool | Move
+"""The nodes that read other tokens."""
+
+Approximated = Product | Quotient | Hypotenuse | Function | Expression
+"""The nodes that heads can only approximate."""
 
 
 def arguments(node: Node) -> tuple[int, ...]:
     """The nodes that a node reads."""
     match node:
-        case Input():
+        case Input() | Positional():
             return ()
         case Affine():
             return tuple(term.node for term in node.terms)
-        case Relu() | Function():
+        case Relu() | Function() | Pool() | Move():
             return (node.argument,)
-        case Maximum() | Minimum():
+        case Maximum() | Minimum() | Expression():
             return node.arguments
         case Product() | Hypotenuse():
             return (node.left, node.right)
         case Quotient():
             return (node.numerator, node.denominator)
+        case _:
+            assert_never(node)
+
+
+def program_of(node: Approximated) -> tuple[Program, tuple[int, ...]]:
+    """What the node computes, as a program, and the nodes that are its variables (each named once)."""
+    match node:
+        case Function():
+            return Program(1, (Call(node.name, 0, node.parameter),)), (node.argument,)
+        case Product():
+            same = node.left == node.right
+            return (Program(1, (Times(0, 0),)), (node.left,)) if same else (Program(2, (Times(0, 1),)), arguments(node))
+        case Quotient():
+            return Program(2, (Over(0, 1),)), (node.numerator, node.denominator)
+        case Hypotenuse():
+            square = (Times(0, 0), Times(1, 1), Linear(((Fraction(1), 2), (Fraction(1), 3))), Call("sqrt", 4))
+            return Program(2, square), (node.left, node.right)
+        case Expression():
+            return node.program, node.arguments
         case _:
             assert_never(node)
 
@@ -245,6 +332,22 @@ class Builder:
         """A named function of one variable."""
         return self._add(Function(name, argument, self.size(argument), parameter))
 
+    def positional(self, values: Any) -> int:
+        """Constants of the tokens."""
+        return self._add(Positional(values))
+
+    def pool(self, kind: PoolKind, argument: int, causal: bool = False) -> int:
+        """Mean, maximum or minimum over the tokens."""
+        return self._add(Pool(kind, argument, self.size(argument), causal))
+
+    def move(self, argument: int, targets: Sequence[int]) -> int:
+        """The value at other tokens."""
+        return self._add(Move(argument, tuple(targets), self.size(argument)))
+
+    def expression(self, program: Program, arguments: Sequence[int]) -> int:
+        """A program of one or two nodes."""
+        return self._add(Expression(program, tuple(arguments), self.size(arguments[0])))
+
     def graph(self, output: int) -> Graph:
         """The finished graph."""
         return Graph(tuple(self._nodes), output)
@@ -265,7 +368,23 @@ def check(graph: Graph) -> None:
                     raise TargetError(f"node {number} is a second input node")
             case Affine():
                 _check_affine(graph, number, node)
-            case Relu() | Maximum() | Minimum() | Product() | Quotient() | Hypotenuse() | Function():
+            case Positional():
+                if node.values.ndim != 2 or not np.isfinite(node.values).all():
+                    raise TargetError(f"node {number}: constants of tokens are a finite table (tokens, size)")
+            case Move() if any(not -1 <= target < len(node.targets) for target in node.targets):
+                raise TargetError(f"node {number}: tokens can be moved from 0 .. {len(node.targets) - 1}, or -1")
+            case (
+                Relu()
+                | Pool()
+                | Move()
+                | Maximum()
+                | Minimum()
+                | Product()
+                | Quotient()
+                | Hypotenuse()
+                | Function()
+                | Expression()
+            ):
                 for argument in arguments(node):
                     _check_argument(number, argument)
                     if node.size != graph.nodes[argument].size:
@@ -275,6 +394,8 @@ def check(graph: Graph) -> None:
                     raise TargetError(f"node {number} has no arguments")
                 if isinstance(node, Function):
                     _check_parameter(number, node)
+                if isinstance(node, Expression) and len(node.arguments) != node.program.variables:
+                    raise TargetError(f"node {number}: a program of {node.program.variables} variables")
             case _:
                 assert_never(node)
     if not 0 <= graph.output < len(graph.nodes):
@@ -311,6 +432,33 @@ def _check_affine(graph: Graph, number: int, node: Affine) -> None:
         if not np.isfinite(term.weights).all():
             where = np.argwhere(~np.isfinite(term.weights))[0]
             raise TargetError(f"node {number}: weight {tuple(map(int, where))} is not a finite number")
+
+
+def pruned(graph: Graph) -> Graph:
+    """The same graph without the nodes that its output does not depend on."""
+    kept = sorted({0, *needed(graph, graph.output)})
+    places = {number: place for place, number in enumerate(kept)}
+    return Graph(tuple(_moved(graph.nodes[number], places) for number in kept), places[graph.output])
+
+
+def _moved(node: Node, places: dict[int, int]) -> Node:
+    match node:
+        case Input():
+            return node
+        case Affine():
+            return replace(node, terms=tuple(replace(term, node=places[term.node]) for term in node.terms))
+        case Positional():
+            return node
+        case Relu() | Function() | Pool() | Move():
+            return replace(node, argument=places[node.argument])
+        case Maximum() | Minimum() | Expression():
+            return replace(node, arguments=tuple(places[argument] for argument in node.arguments))
+        case Product() | Hypotenuse():
+            return replace(node, left=places[node.left], right=places[node.right])
+        case Quotient():
+            return replace(node, numerator=places[node.numerator], denominator=places[node.denominator])
+        case _:
+            assert_never(node)
 
 
 def apply(weights: Any, values: Any) -> Any:
@@ -350,6 +498,51 @@ def node_values(graph: Graph, inputs: Any, dtype: Any = np.float64) -> list[Any]
                 values.append(np.hypot(values[node.left], values[node.right]))
             case Function():
                 values.append(FUNCTIONS[node.name].value(values[node.argument], node.parameter))
+            case Expression():
+                values.append(program_values(node.program, *(values[argument] for argument in node.arguments)))
+            case Positional():
+                rows = node.values[: inputs.shape[-2]].astype(dtype)
+                values.append(np.broadcast_to(rows, (*inputs.shape[:-1], node.size)))
+            case Pool():
+                values.append(_pooled(node, values[node.argument]))
+            case Move():
+                values.append(_fetched(node, values[node.argument]))
             case _:
                 assert_never(node)
     return values
+
+
+def _pooled(node: Pool, value: Any) -> Any:
+    """Over the tokens, the axis before the last."""
+    if node.causal:
+        if node.kind == "mean":
+            return np.cumsum(value, axis=-2) / np.arange(1, value.shape[-2] + 1)[:, None]
+        return (np.maximum if node.kind == "max" else np.minimum).accumulate(value, axis=-2)
+    reducers: dict[str, Any] = {"mean": np.mean, "max": np.max, "min": np.min}
+    reduced = reducers[node.kind](value, axis=-2, keepdims=True)
+    return np.broadcast_to(reduced, value.shape)
+
+
+def _fetched(node: Move, value: Any) -> Any:
+    """Each token's row from its target."""
+    present = value.shape[-2]
+    targets = np.array(node.targets[:present])
+    if np.any(targets >= present):
+        raise TargetError(f"a token fetches from token {int(targets.max())}, but the sequence has {present} tokens")
+    return np.where(targets[:, None] < 0, 0, value[..., np.maximum(targets, 0), :])
+
+
+def tokens_of(node: Node) -> int | None:
+    """How many tokens a node is made for; None if any number will do."""
+    match node:
+        case Positional():
+            return len(node.values)
+        case Move():
+            return len(node.targets)
+        case _:
+            return None
+
+
+def mixes(graph: Graph) -> bool:
+    """Whether the graph is about sequences of tokens."""
+    return any(isinstance(node, Mixing | Positional) for node in graph.nodes)

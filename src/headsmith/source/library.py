@@ -17,21 +17,24 @@ import numpy as np
 
 from headsmith.core.errors import TargetError
 from headsmith.core.functions import FUNCTIONS, user_function
+from headsmith.source.columns import Columns, combined
 from headsmith.source.trace import Traced, extremum
 
 
-def _is_traced(values: Any) -> bool:
+def is_traced(values: Any) -> bool:
     """Whether a traced value is among (nested) values."""
-    if isinstance(values, Traced):
+    if isinstance(values, Traced | Columns):
         return True
     if isinstance(values, np.ndarray):
-        return values.dtype == object and builtins.any(_is_traced(item) for item in values.flat)
-    return isinstance(values, list | tuple) and builtins.any(_is_traced(item) for item in values)
+        return values.dtype == object and builtins.any(is_traced(item) for item in values.flat)
+    return isinstance(values, list | tuple) and builtins.any(is_traced(item) for item in values)
 
 
 def _elementwise(operation: Callable[[Any], Any], x: Any) -> Any:
     if isinstance(x, Traced):
         return operation(x)
+    if isinstance(x, Columns):
+        return x.mapped(operation)
     array = np.asarray(x, dtype=object)
     result = np.empty(array.shape, dtype=object)
     for index in np.ndindex(array.shape):
@@ -43,7 +46,7 @@ def apply(name: str, x: Any, parameter: float | None = None) -> Any:
     """A named function (see core.functions) of a traced value, a number or an array."""
     if isinstance(x, Traced):
         return x.function(name, parameter)
-    if _is_traced(x):
+    if is_traced(x):
         return _elementwise(lambda item: apply(name, item, parameter), x)
     result = FUNCTIONS[name].value(x, parameter)
     return float(result) if np.ndim(result) == 0 else result
@@ -106,19 +109,19 @@ def gaussian(x: Any) -> Any:
 
 def relu(x: Any) -> Any:
     """max(x, 0)."""
-    return _elementwise(lambda item: maximum(item, 0.0), x) if _is_traced(x) else np.maximum(x, 0.0)
+    return _elementwise(lambda item: maximum(item, 0.0), x) if is_traced(x) else np.maximum(x, 0.0)
 
 
 def absolute(x: Any) -> Any:
     """|x|; exported as hs.abs."""
-    return _elementwise(builtins.abs, x) if _is_traced(x) else np.abs(x)
+    return _elementwise(builtins.abs, x) if is_traced(x) else np.abs(x)
 
 
 def clip(x: Any, low: Any, high: Any) -> Any:
     """x moved into [low, high]."""
-    if not _is_traced([x, low, high]):
+    if not is_traced([x, low, high]):
         return np.clip(x, low, high)
-    if isinstance(x, list | tuple | np.ndarray):
+    if isinstance(x, list | tuple | np.ndarray | Columns):
         return _elementwise(lambda item: clip(item, low, high), x)
     return x.clip(low, high) if isinstance(x, Traced) else minimum(maximum(x, low), high)
 
@@ -137,8 +140,10 @@ def _extremum(values: tuple[Any, ...], largest: bool) -> Any:
     members = list(values[0]) if len(values) == 1 and isinstance(values[0], list | tuple | np.ndarray) else list(values)
     if not members:
         raise TargetError("the maximum or minimum of no values")
-    if not _is_traced(members):
+    if not is_traced(members):
         return (np.maximum if largest else np.minimum).reduce(np.broadcast_arrays(*members))
+    if builtins.any(isinstance(member, Columns) for member in members):
+        return combined(lambda *items: extremum(items, largest), *members)
     if not builtins.any(isinstance(member, list | tuple | np.ndarray) for member in members):
         return extremum(members, largest)
     arrays = np.broadcast_arrays(*(np.asarray(member, dtype=object) for member in members))
@@ -224,7 +229,7 @@ def _members(values: Any) -> list[Any]:
 
 def _like(values: Any, members: list[Any]) -> Any:
     """An array of numbers for numbers, a list for traced values."""
-    return members if _is_traced(list(values)) else np.array(members, dtype=np.float64)
+    return members if is_traced(list(values)) else np.array(members, dtype=np.float64)
 
 
 def norm(values: Any, order: float = 2) -> Any:
@@ -281,7 +286,7 @@ def rational(numerator: Sequence[float], denominator: Sequence[float], x: Any) -
 
 def matmul(left: Any, right: Any) -> Any:
     """The product of two matrices, or of a matrix and a vector."""
-    traced = _is_traced(left) or _is_traced(right)
+    traced = is_traced(left) or is_traced(right)
     first, second = (np.asarray(side, dtype=object if traced else np.float64) for side in (left, right))
     if 0 in (first.ndim, second.ndim) or first.shape[-1] != second.shape[0]:
         raise TargetError(f"matrices of shapes {first.shape} and {second.shape} cannot be multiplied")
@@ -294,7 +299,7 @@ def inverse(matrix: Any, steps: int, smallest: float = 0.5) -> Any:
     For symmetric A with eigenvalues in [smallest, 1] the error after `steps` is at most r**(2**steps) / smallest with
     r = (1 - smallest) / (1 + smallest).
     """
-    array = np.asarray(matrix, dtype=object if _is_traced(matrix) else np.float64)
+    array = np.asarray(matrix, dtype=object if is_traced(matrix) else np.float64)
     if array.ndim != 2 or array.shape[0] != array.shape[1]:
         raise TargetError(f"the inverse of a matrix of shape {array.shape}; it must be square")
     identity = np.eye(len(array)).astype(array.dtype)
@@ -322,7 +327,7 @@ def piecewise_linear(knots: Sequence[float], values: Sequence[float], x: Any) ->
     places, heights = np.asarray(knots, dtype=np.float64), np.asarray(values, dtype=np.float64)
     if places.ndim != 1 or len(places) < 2 or places.shape != heights.shape or not (np.diff(places) > 0.0).all():
         raise TargetError("piecewise_linear needs two or more rising knots and as many values")
-    if not _is_traced(x):
+    if not is_traced(x):
         slopes = np.diff(heights) / np.diff(places)
         piece = np.clip(np.searchsorted(places, x, side="right") - 1, 0, len(slopes) - 1)
         return heights[piece] + slopes[piece] * (np.asarray(x) - places[piece])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,18 +21,7 @@ class Network:
 
     def __init__(self, layers: Iterable[tuple[Any, Any]], names: Iterable[str] | None = None) -> None:
         self.layers = tuple(_pair(index, pair) for index, pair in enumerate(layers))
-        if not self.layers:
-            raise TargetError("the network has no layers; give at least one pair (W, b)")
-        for index, (before, after) in enumerate(zip(self.layers, self.layers[1:], strict=False)):
-            if before[0].shape[0] != after[0].shape[1]:
-                raise TargetError(
-                    f"layer {index} has {before[0].shape[0]} outputs but layer {index + 1} takes "
-                    f"{after[0].shape[1]} inputs: W is (out, in); transpose it if it came as (in, out)"
-                )
-        inputs = self.layers[0][0].shape[1]
-        self.names = tuple(names) if names is not None else tuple(f"x{i}" for i in range(inputs))
-        if len(self.names) != inputs or len(set(self.names)) != inputs:
-            raise TargetError(f"{len(set(self.names))} different names for {inputs} inputs")
+        self.names = checked_chain(self.layers, names)
 
     @property
     def graph(self) -> Graph:
@@ -56,20 +46,43 @@ class Network:
         return f"Network({'-'.join(map(str, widths))})"
 
 
-def _pair(index: int, pair: tuple[Any, Any]) -> tuple[Array, Array]:
+def checked_chain(layers: Sequence[tuple[Array, Array]], names: Iterable[str] | None) -> tuple[str, ...]:
+    """The names of the inputs of layers (W, b) with W (..., out, in), or TargetError where two of them do not chain."""
+    if not layers:
+        raise TargetError("the network has no layers; give at least one pair (W, b)")
+    for index, (before, after) in enumerate(itertools.pairwise(layers)):
+        if before[0].shape[-2] != after[0].shape[-1]:
+            raise TargetError(
+                f"layer {index} has {before[0].shape[-2]} outputs but layer {index + 1} takes "
+                f"{after[0].shape[-1]} inputs: W is (out, in); transpose it if it came as (in, out)"
+            )
+    inputs = layers[0][0].shape[-1]
+    chosen = tuple(names) if names is not None else tuple(f"x{i}" for i in range(inputs))
+    if len(chosen) != inputs or len(set(chosen)) != inputs:
+        raise TargetError(f"{len(set(chosen))} different names for {inputs} inputs")
+    return chosen
+
+
+def real_pair(index: int, pair: Any) -> tuple[Array, Array]:
+    """A layer's pair (W, b) as read-only arrays of finite numbers, of any shape without zeros."""
     try:
         weights, bias = pair
-        weights, bias = np.asarray(weights, dtype=np.float64), np.asarray(bias, dtype=np.float64)
+        weights, bias = np.array(weights, dtype=np.float64), np.array(bias, dtype=np.float64)
     except (TypeError, ValueError):
         raise TargetError(f"layer {index} is not a pair (W, b) of real arrays") from None
-    if weights.ndim != 2:
-        raise TargetError(f"layer {index}: W has shape {weights.shape}; it must be a matrix (out, in)")
-    if 0 in weights.shape:
+    if weights.ndim > 1 and 0 in weights.shape:
         raise TargetError(f"layer {index}: W has shape {weights.shape}: a layer of width zero; remove it")
-    if bias.shape != weights.shape[:1]:
-        raise TargetError(f"layer {index}: b has shape {bias.shape}; W has {weights.shape[0]} rows, so b needs as many")
     for what, array in (("W", weights), ("b", bias)):
         if not np.isfinite(array).all():
             where = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
             raise TargetError(f"layer {index}: {what}{list(where)} is {array[where]}; weights must be finite numbers")
-    return frozen(weights.copy()), frozen(bias.copy())
+    return frozen(weights), frozen(bias)
+
+
+def _pair(index: int, pair: tuple[Any, Any]) -> tuple[Array, Array]:
+    weights, bias = real_pair(index, pair)
+    if weights.ndim != 2:
+        raise TargetError(f"layer {index}: W has shape {weights.shape}; it must be a matrix (out, in)")
+    if bias.shape != weights.shape[:1]:
+        raise TargetError(f"layer {index}: b has shape {bias.shape}; W has {weights.shape[0]} rows, so b needs as many")
+    return weights, bias

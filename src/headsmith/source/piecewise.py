@@ -100,10 +100,12 @@ def form_range(form: Form, found: Sequence[Interval]) -> Interval:
         columns = found[0].low.shape[1]
         return Interval(np.full(columns, fixed.low), np.full(columns, fixed.high))
     ends = [(c, found[node].low[component], found[node].high[component]) for (node, component), c in form.terms.items()]
-    total = fixed
-    for coefficient, low, high in ends:
-        total = added(total, multiple(coefficient, Interval(low, high)))
-    low, high = np.array(total.low), np.array(total.high)
+    low, high = np.empty((2, found[0].low.shape[1]))
+    if len(low) > 1:
+        total = fixed
+        for coefficient, start, end in ends:
+            total = added(total, multiple(coefficient, Interval(start, end)))
+        low, high = np.array(total.low), np.array(total.high)
     low[0], high[0] = exact_sum([(c, float(start[0]), float(end[0])) for c, start, end in ends], form.constant)
     return Interval(low, high)
 
@@ -114,13 +116,26 @@ def affine_range(forms: Forms, graph: Graph, number: int, component: int, found:
     result = form_range(form, found)
     if len(form.terms) < 2:
         return result
-    result = intersected(_by_gates(forms, graph, form, found), result)
-    if 2 <= sum(isinstance(graph.nodes[atom[0]], Relu) for atom in form.terms) <= LARGEST_HALVES:
+    gates = sum(isinstance(graph.nodes[atom[0]], Relu) for atom in form.terms)
+    if gates:
+        result = intersected(_by_gates(forms, graph, form, found), result)
+    if 2 <= gates <= LARGEST_HALVES:
         result = intersected(_by_halves(forms, graph, form, found), result)
     for atom in form.terms:
-        if isinstance(graph.nodes[atom[0]], Maximum | Minimum):
+        node = graph.nodes[atom[0]]
+        if isinstance(node, Maximum | Minimum) and _meets(forms, form, node, atom):
             result = intersected(_by_choice(forms, graph, form, atom, found), result)
     return result
+
+
+def _meets(forms: Forms, form: Form, node: Maximum | Minimum, atom: Atom) -> bool:
+    """Whether an argument of a maximum or minimum has an atom in common with the rest of the form: only then can
+    putting the argument in its place cancel anything."""
+    return any(
+        other in form.terms and other != atom
+        for argument in node.arguments
+        for other in forms.of(argument, atom[1]).terms
+    )
 
 
 def quotient_range(forms: Forms, node: Quotient, component: int, found: Sequence[Interval]) -> Interval:

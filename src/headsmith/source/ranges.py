@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import assert_never
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -18,16 +19,23 @@ from headsmith.core.directed import divided, intersected, multiplied, squared
 from headsmith.core.errors import DomainError
 from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Box, Interval, add, linear_image, point
+from headsmith.core.program_range import program_range
+from headsmith.source.contraction import Contraction, contractions, expands, norm, reach
 from headsmith.source.describe import describe, number
 from headsmith.source.graph import (
     Affine,
+    Approximated,
+    Expression,
     Function,
     Graph,
     Hypotenuse,
     Input,
     Maximum,
     Minimum,
+    Move,
     Node,
+    Pool,
+    Positional,
     Product,
     Quotient,
     Relu,
@@ -35,6 +43,7 @@ from headsmith.source.graph import (
 from headsmith.source.piecewise import Forms, affine_range, quotient_range, stacked
 
 COARSE_HALVINGS, FINE_HALVINGS = 9, 13
+PIECES = 512
 """How often the box is cut in two: at first, and where that does not show that a formula is defined everywhere."""
 
 
@@ -44,9 +53,21 @@ def ranges(graph: Graph, box: Box) -> tuple[Interval, ...]:
     Guarantee: for every input in `box`, each component of each node's exact value lies in its interval. Raises
     DomainError, naming the expression and its interval, where a value may not be defined or not be a finite double.
     """
-    if all(isinstance(node, Input | Relu) or _one_term(node) for node in graph.nodes):
+    known = _KNOWN.setdefault(graph, {})
+    key = box.low.tobytes() + box.high.tobytes()
+    if key not in known:
+        known[key] = _ranges(graph, box)
+    return known[key]
+
+
+_KNOWN: WeakKeyDictionary[Graph, dict[bytes, tuple[Interval, ...]]] = WeakKeyDictionary()
+"""Graphs never change: what is known of one is found once."""
+
+
+def _ranges(graph: Graph, box: Box) -> tuple[Interval, ...]:
+    if all(isinstance(node, Input | Relu) or _one_term(node) for node in graph.nodes) or _is_maxout(graph):
         return _chain_ranges(graph, box)
-    if not any(isinstance(node, Function | Product | Quotient | Hypotenuse) for node in graph.nodes):
+    if not any(isinstance(node, Approximated) for node in graph.nodes):
         return _Propagation(graph, box, 0).result()
     try:
         return _Propagation(graph, box, COARSE_HALVINGS).result()
@@ -58,8 +79,20 @@ def _one_term(node: Node) -> bool:
     return isinstance(node, Affine) and len(node.terms) <= 1
 
 
+def _is_maxout(graph: Graph) -> bool:
+    """Whether the graph has layers of several units, each an affine image of the input or of the maxima of the layer
+    before: then no sum reads two things that share an argument. Single maxima, as in formulas, are looked at closer."""
+    layers = Input | Maximum | Minimum
+    return all(
+        isinstance(graph.nodes[node.terms[0].node], layers)
+        if isinstance(node, Affine) and len(node.terms) == 1
+        else isinstance(node, Input) or (isinstance(node, layers) and node.size > 1)
+        for node in graph.nodes
+    )
+
+
 def _chain_ranges(graph: Graph, box: Box) -> tuple[Interval, ...]:
-    """Plain propagation, for layered networks of any width: they read no node twice and are defined everywhere."""
+    """Plain propagation, for layered networks of any width: no sum reads an argument twice, all is defined."""
     found: list[Interval] = []
     for node in graph.nodes:
         match node:
@@ -69,6 +102,8 @@ def _chain_ranges(graph: Graph, box: Box) -> tuple[Interval, ...]:
                 found.append(_plain_affine(node, {term.node: found[term.node] for term in node.terms}))
             case Relu():
                 found.append(found[node.argument].relu())
+            case Maximum() | Minimum():
+                found.append(_extremum(node, found))
             case _:
                 raise AssertionError(f"a chain has no {type(node).__name__}")
     return tuple(found)
@@ -97,16 +132,32 @@ class _Propagation:
         self.forms = Forms(graph)
         self.inputs = _columns(box, halvings)
         self.found: list[Interval] = []
+        self.steps = contractions(graph) if any(isinstance(node, Pool) for node in graph.nodes) else {}
+        self.reach: dict[int, float] = {}
 
     def result(self) -> tuple[Interval, ...]:
         for place, node in enumerate(self.graph.nodes):
             with np.errstate(over="ignore", invalid="ignore"):
                 range_ = _trimmed(self._range(place, node))
+                if place in self.steps:
+                    range_ = self._stepped(self.steps[place], range_)
             finite = np.isfinite(range_.low[:, 0]) & np.isfinite(range_.high[:, 0])
             if not finite.all():
                 self._refuse_overflow(place, int(np.argmin(finite)))
             self.found.append(range_)
         return tuple(range_[:, 0] for range_ in self.found)
+
+    def _stepped(self, step: Contraction, range_: Interval) -> Interval:
+        """The result of a step that does not expand is no longer than its source, and the step from zero."""
+        known = {
+            number: self.found[number][:, 0] for number in (step.source, step.features, step.labels) if number >= 0
+        }
+        if expands(step, known):
+            return range_
+        before = self.reach.get(step.source, norm(known[step.source].magnitude))
+        self.reach[step.result] = reach(step, before, known)
+        ends = np.full(range_.low.shape, self.reach[step.result])
+        return intersected(range_, Interval(-ends, ends))
 
     def _range(self, place: int, node: Node) -> Interval:
         found = self.found
@@ -131,6 +182,18 @@ class _Propagation:
                 return _hypotenuse(found[node.left], found[node.right])
             case Function():
                 return self._function(place, node)
+            case Expression():
+                return self._expression(node)
+            case Positional():
+                low, high = node.values.min(axis=0), node.values.max(axis=0)
+                return Interval(*(np.repeat(end[:, None], self.inputs.low.shape[1], axis=1) for end in (low, high)))
+            case Pool():
+                return _anywhere(found[node.argument])
+            case Move():
+                moved = _anywhere(found[node.argument])
+                if -1 in node.targets:
+                    moved = Interval(np.minimum(moved.low, 0.0), np.maximum(moved.high, 0.0))
+                return moved
             case _:
                 assert_never(node)
 
@@ -161,6 +224,20 @@ class _Propagation:
             raise DomainError(f"{text}: its {part} ranges over {interval}, but {what} needs {domain.needs}")
         return Interval(*function.enclose(argument.low, argument.high, 0, node.parameter))
 
+    def _expression(self, node: Expression) -> Interval:
+        """Cell by cell; the whole box by the hull of the cells, and of pieces of the argument where there is one."""
+        found = [self.found[argument] for argument in node.arguments]
+        rows = []
+        for row in range(node.size):
+            lows, highs = (np.stack([getattr(each, end)[row] for each in found]) for end in ("low", "high"))
+            low, high = program_range(node.program, lows, highs)
+            if len(found) == 1:
+                knots = np.linspace(lows[0, 0], highs[0, 0], PIECES + 1)
+                pieces = program_range(node.program, knots[None, :-1], knots[None, 1:])
+                low[0], high[0] = max(low[0], pieces[0].min()), min(high[0], pieces[1].max())
+            rows.append(Interval(low, high))
+        return stacked(rows)
+
     def _refuse_zero(self, node: Quotient) -> None:
         denominator = self.found[node.denominator]
         zero = (denominator.low[:, 0] <= 0.0) & (denominator.high[:, 0] >= 0.0)
@@ -175,6 +252,12 @@ class _Propagation:
     def _refuse_overflow(self, place: int, component: int) -> None:
         text = describe(self.graph, place, component)
         raise DomainError(f"{text}: its values overflow double precision on this domain; choose a smaller domain")
+
+
+def _anywhere(range_: Interval) -> Interval:
+    """Another token may be in another cell: the range over the whole box, in every column."""
+    columns = range_.low.shape[1]
+    return Interval(*(np.repeat(end[:, :1], columns, axis=1) for end in (range_.low, range_.high)))
 
 
 def _hypotenuse(left: Interval, right: Interval) -> Interval:

@@ -104,7 +104,9 @@ class Flow:
             if number in self.shortcuts:
                 shortcut = self.shortcuts[number]
                 for argument, slope in zip(shortcut.arguments, shortcut.slopes, strict=True):
-                    self.shortcut_readers[argument].append((number, slope))
+                    # A circuit that is constant does not read its argument: whatever that is off by does not matter.
+                    if argument in self.shortcut_readers:
+                        self.shortcut_readers[argument].append((number, slope))
 
     def _terms(self, number: int) -> list[Term]:
         """The terms of an affine node through which deviations arrive."""
@@ -270,7 +272,8 @@ class Flow:
         if number in self.shortcuts:
             shortcut = self.shortcuts[number]
             for slope, argument in zip(shortcut.slopes, shortcut.arguments, strict=True):
-                passed = upper(passed + slope.magnitude * known[argument], 3)
+                if argument in known:
+                    passed = upper(passed + slope.magnitude * known[argument], 3)
         return np.asarray(upper(passed + self._affine_deviation(number, known, own), 1))
 
     def _affine_deviation(self, number: int, known: dict[int, Array], own: Mapping[int, Array]) -> Array:

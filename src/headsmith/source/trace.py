@@ -128,7 +128,7 @@ class Traced:
         operation = UFUNCS.get(ufunc.__name__)
         if method != "__call__" or operation is None or options.get("out") is not None:
             raise TargetError(
-                f"numpy's {ufunc.__name__} cannot be traced{_where()}; of numpy's functions of one value these can: "
+                f"numpy's {ufunc.__name__} cannot be traced{where()}; of numpy's functions of one value these can: "
                 f"{', '.join(sorted(UFUNCS))}"
             )
         return _everywhere(operation, [float(item) if isinstance(item, np.number) else item for item in inputs])
@@ -137,7 +137,7 @@ class Traced:
         operation = ARRAY_FUNCTIONS.get(function.__name__)
         if operation is None:
             raise TargetError(
-                f"numpy's {function.__name__} cannot be traced on single values{_where()}; use an array of traced "
+                f"numpy's {function.__name__} cannot be traced on single values{where()}; use an array of traced "
                 f"values with @, sum and element-wise functions, or headsmith's own functions"
             )
         return operation(*inputs, **options)
@@ -145,20 +145,18 @@ class Traced:
     # What would need a number.
     def _branch(self, other: Any = None) -> NoReturn:
         raise TargetError(
-            f"the function branches on a traced value{_where()}: a transformer computes one formula for all inputs. "
+            f"the function branches on a traced value{where()}: a transformer computes one formula for all inputs. "
             f"Use hs.maximum, hs.minimum, hs.relu, hs.clip or abs instead of comparing"
         )
 
     def _number(self, *_: Any) -> NoReturn:
         raise TargetError(
-            f"the function asks a traced value for a plain number{_where()}: use headsmith's or numpy's functions "
+            f"the function asks a traced value for a plain number{where()}: use headsmith's or numpy's functions "
             f"(hs.exp, np.exp) instead of the math module, and no float(), int(), round(), // or %"
         )
 
     def _sequence(self, *_: Any) -> NoReturn:
-        raise TargetError(
-            f"the function iterates over a traced value or indexes it{_where()}: each input is one number"
-        )
+        raise TargetError(f"the function iterates over a traced value or indexes it{where()}: each input is one number")
 
     __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = __bool__ = _branch
     __float__ = __int__ = __index__ = __complex__ = __round__ = __floor__ = __ceil__ = __trunc__ = _number
@@ -170,7 +168,7 @@ class Traced:
         return f"<traced value of {len(self.value.terms)} terms>"
 
 
-def _where() -> str:
+def where() -> str:
     """The line of the user's code that is running."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("headsmith", "numpy"):
@@ -246,12 +244,21 @@ def trace(function: Callable[..., Any], names: Sequence[str] | None = None) -> t
     """Run `function` on one traced value for each name; its results, one for each output."""
     recorder = Recorder()
     names = names_of(function) if names is None else names
-    inputs = [Traced(recorder, recorder.variable(name)) for name in names]
+    inputs = [Traced(recorder, recorder.variable(name)) for name in _own_order(function, names)]
     try:
         result = function(*inputs)
     except TypeError as problem:
         raise TargetError(f"the function cannot be traced with the inputs {', '.join(names)}: {problem}") from problem
     return outputs_of(result, recorder)
+
+
+def _own_order(function: Callable[..., Any], names: Sequence[str]) -> Sequence[str]:
+    """The names in the function's own order, where they are its own: a domain may list them in another."""
+    try:
+        own = names_of(function)
+    except TargetError:
+        return names
+    return own if set(own) == set(names) else names
 
 
 def names_of(function: Callable[..., Any]) -> tuple[str, ...]:

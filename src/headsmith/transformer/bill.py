@@ -9,10 +9,18 @@ from typing import assert_never
 import numpy as np
 
 from headsmith.core.arrays import Array
+from headsmith.heads import boltzmann, gate, mean, move
+from headsmith.heads.boltzmann import BoltzmannBank
+from headsmith.heads.gate import GateBank
+from headsmith.heads.mean import MeanBank
+from headsmith.heads.move import MoveBank
 from headsmith.heads.sink import KEY, SinkBank, feature_count
 from headsmith.heads.stream import Link, position_bits
-from headsmith.heads.table import TableBank
+from headsmith.heads.table import TableBank, silent_registers
 from headsmith.transformer.ir import Bank, Transformer, arrays, width
+
+FOLDED = ("gains", "offsets", "boltzmann bank, key scale")
+"""Stored numbers that are no weights themselves: matrices hold their sums and products with others."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,7 @@ def bill(transformer: Transformer, max_score: float) -> Bill:
     d_model = width(transformer)
     banks = [bank for layer in transformer.layers for bank in layer.banks]
     constants = transformer.reference_tokens + transformer.tokens * position_bits(transformer.tokens)
+    constants += sum(int(np.count_nonzero(value)) for value in transformer.positional.values())
     dense = sum(bank.heads * d_model * 2 * (head_features(transformer, bank) + _values(bank)) for bank in banks)
     dense += d_model * (transformer.inputs + 1) + (d_model + 1) * transformer.outputs + constants
     return Bill(
@@ -63,12 +72,21 @@ def head_features(transformer: Transformer, bank: Bank) -> int:
             return feature_count(transformer.tokens, transformer.grid_tokens)
         case TableBank():
             return bank.arguments + 1 + transformer.sink_tokens
+        case MeanBank():
+            return mean.feature_count(transformer.sink_tokens)
+        case BoltzmannBank():
+            return boltzmann.feature_count(transformer.sink_tokens)
+        case MoveBank():
+            return move.feature_count(transformer.tokens, transformer.sink_tokens)
+        case GateBank():
+            return gate.feature_count(transformer.tokens)
         case _:
             assert_never(bank)
 
 
 def _values(bank: Bank) -> int:
-    return bank.columns if isinstance(bank, TableBank) else 1
+    """The width of a head's value."""
+    return bank.outputs // bank.heads
 
 
 def _nonzeros(transformer: Transformer) -> int:
@@ -105,45 +123,71 @@ def _bank_nonzeros(transformer: Transformer, bank: Bank) -> int:
     """W_Q, W_K and W_V of a bank."""
     bits, grid = position_bits(transformer.tokens), transformer.grid_tokens
     read = _link_nonzeros(bank.read, True)
+    # Reference tokens keep to the sink: the queries of the sink and of the grid, the key of the sink.
+    keep = 2 + grid if transformer.sink_tokens else 0
     match bank:
         case SinkBank():
             # Besides the read (in W_Q and in W_V): the key's slope, the pairs of reference, position, offset, grid.
             pairs = 3 + (2 * bits + 2 if transformer.tokens > 1 else 0) + (2 * grid + 1 if grid else 0)
             return 2 * read + bank.heads * pairs
         case TableBank():
-            keys = sum(int(np.count_nonzero(array)) for array in (bank.slope, bank.offset + bank.gain, bank.values))
-            keep = 2 + grid if transformer.sink_tokens else 0
-            return read + keys + bank.heads * (1 + keep)
+            keys = sum(int(np.count_nonzero(array)) for array in (bank.slope, bank.offset, bank.values))
+            sizes = [transformer.sizes[name] for name in silent_registers(bank, transformer.grid_tokens)]
+            return read + keys + bank.heads * (1 + keep + (bank.gain != 0.0) * sum(sizes))
+        case MeanBank():
+            return read + (bank.gain != 0.0) + 1 + keep
+        case BoltzmannBank():
+            return 2 * read + bank.heads * (1 + (bank.gain != 0.0) + 1 + keep)
+        case MoveBank():
+            return read + 2 * bits + keep + transformer.sink_tokens
+        case GateBank():
+            keys = int(np.count_nonzero(bank.slope)) + int(np.count_nonzero(bank.offset))
+            return read + keys + bank.heads * (1 + (bits > 0) + 2 * bits + keep + 1)
         case _:
             assert_never(bank)
 
 
 def _max_weight(transformer: Transformer) -> float:
-    weights = (values for where, values in arrays(transformer) if not where.endswith(("gains", "offsets")))
+    weights = (values for where, values in arrays(transformer) if not where.endswith(FOLDED))
     largest = max((_largest(values) for values in weights), default=0.0)
-    bits = position_bits(transformer.tokens)
     for layer in transformer.layers:
         for bank in layer.banks:
-            match bank:
-                case SinkBank():
-                    gains = [bank.reference_gain / KEY, bank.position_gain * bits / 2.0 / KEY]
-                    scaled = [_largest(_scaled(bank, index)) for index in range(len(bank.read))]
-                    largest = max(largest, KEY, *gains, *scaled)
-                case TableBank():
-                    kept = [KEY, bank.keep_gain / KEY] * transformer.sink_tokens
-                    largest = max(largest, _largest(bank.offset + bank.gain), *kept, 1.0)
-                case _:
-                    assert_never(bank)
+            kept = [KEY, bank.keep_gain / KEY] * transformer.sink_tokens if not isinstance(bank, SinkBank) else []
+            largest = max([largest, 1.0, *map(abs, kept), *_folded(transformer, bank)])
     return largest
+
+
+def _folded(transformer: Transformer, bank: Bank) -> list[float]:
+    """The largest of the weights that are sums and products of stored numbers."""
+    bits = position_bits(transformer.tokens)
+    match bank:
+        case SinkBank():
+            gains = [bank.reference_gain / KEY, bank.position_gain * bits / 2.0 / KEY]
+            return [KEY, *gains, _largest_scaled(bank, bank.query_scale)]
+        case TableBank():
+            return [_largest(bank.offset), abs(bank.gain)]
+        case MeanBank():
+            return [KEY, abs(bank.gain) / KEY]
+        case BoltzmannBank():
+            return [KEY, abs(bank.gain) / KEY, _largest_scaled(bank, bank.key_scale)]
+        case MoveBank():
+            return [KEY, abs(bank.gain) * max(1, bits * transformer.sink_tokens) / KEY]
+        case GateBank():
+            return [KEY, _largest(bank.offset) / KEY, abs(bank.position_gain) * bits / 2.0 / KEY]
+        case _:
+            assert_never(bank)
 
 
 def _largest(values: Array) -> float:
     return float(np.max(np.abs(values), initial=0.0))
 
 
-def _scaled(bank: SinkBank, index: int) -> Array:
-    """The entries of W_Q: the read times the query scale."""
-    link = bank.read[index]
-    scale = bank.query_scale[link.reads]
-    with np.errstate(over="ignore"):
-        return np.asarray(link.weights * (scale if link.weights.ndim == 1 else scale[:, None]))
+def _largest_scaled(bank: SinkBank | BoltzmannBank, scales: Array) -> float:
+    """The largest entry of a read times the heads' scales."""
+    largest = 0.0
+    for link in bank.read:
+        scale = scales[link.reads]
+        with np.errstate(over="ignore"):
+            found = _largest(np.asarray(link.weights * (scale if link.weights.ndim == 1 else scale[:, None])))
+        largest = max(largest, found)
+    return largest

@@ -8,9 +8,13 @@ from typing import assert_never
 import numpy as np
 
 from headsmith.core.arrays import Array
+from headsmith.heads.boltzmann import BoltzmannBank
+from headsmith.heads.gate import GateBank
+from headsmith.heads.mean import MeanBank
+from headsmith.heads.move import MoveBank
 from headsmith.heads.sink import KEY, SinkBank
 from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, Link, position_bits, position_code
-from headsmith.heads.table import TableBank
+from headsmith.heads.table import TableBank, silent_registers
 from headsmith.transformer.bill import head_features
 from headsmith.transformer.ir import Bank, Layer, Transformer, layout, width
 
@@ -56,6 +60,8 @@ def dense(transformer: Transformer) -> DenseTransformer:
     W_pos = np.zeros((transformer.tokens, d_model))
     if transformer.tokens > 1:
         W_pos[:, columns[POSITION]] = position_code(transformer.tokens)
+    for name, value in transformer.positional.items():
+        W_pos[:, columns[name]] = value
     W_U = np.zeros((d_model, transformer.outputs))
     for link in transformer.readout:
         W_U[columns[link.register], link.reads] += matrix(link).T
@@ -98,9 +104,21 @@ def _bank(transformer: Transformer, bank: Bank) -> DenseLayer:
             return DenseLayer(W_Q, W_K, read[:, :, None], write[:, None, :])
         case TableBank():
             W_V = np.zeros((bank.heads, d_model, bank.columns))
-            W_V[:, columns[GRID], :] = bank.values
+            W_V[:, columns[bank.grid], :] = bank.values
             _table_features(transformer, bank, read, W_Q, W_K)
             return DenseLayer(W_Q, W_K, W_V, write.reshape(bank.heads, bank.columns, d_model))
+        case BoltzmannBank():
+            _boltzmann_features(transformer, bank, read, W_Q, W_K)
+            return DenseLayer(W_Q, W_K, read[:, :, None], write[:, None, :])
+        case MeanBank():
+            _mean_features(transformer, bank, W_Q, W_K)
+            return DenseLayer(W_Q, W_K, read.T[None], write[None])
+        case MoveBank():
+            _move_features(transformer, bank, W_Q, W_K)
+            return DenseLayer(W_Q, W_K, read.T[None], write[None])
+        case GateBank():
+            _gate_features(transformer, bank, read[0::2], W_Q, W_K)
+            return DenseLayer(W_Q, W_K, read[1::2, :, None], write[:, None, :])
         case _:
             assert_never(bank)
 
@@ -129,13 +147,64 @@ def _table_features(transformer: Transformer, bank: TableBank, read: Array, W_Q:
     columns = layout(transformer)
     for argument in range(bank.arguments):
         W_Q[:, :, argument] = read[argument :: bank.arguments]
-        W_K[:, columns[GRID], argument] = bank.slope[:, :, argument]
+        W_K[:, columns[bank.grid], argument] = bank.slope[:, :, argument]
     W_Q[:, columns[DATA], bank.arguments] = 1.0
-    W_K[:, columns[GRID], bank.arguments] = bank.offset + bank.gain
+    for name in silent_registers(bank, transformer.grid_tokens):
+        W_K[:, columns[name], bank.arguments] = -bank.gain
+    W_K[:, columns[bank.grid], bank.arguments] = bank.offset
+    _keep(transformer, bank.keep_gain, W_Q, W_K)
+
+
+def _mean_features(transformer: Transformer, bank: MeanBank, W_Q: Array, W_K: Array) -> None:
+    data = layout(transformer)[DATA]
+    W_Q[:, data, 0] = bank.gain / KEY
+    W_K[:, data, 0] = KEY
+    _keep(transformer, bank.keep_gain, W_Q, W_K)
+
+
+def _boltzmann_features(transformer: Transformer, bank: BoltzmannBank, read: Array, W_Q: Array, W_K: Array) -> None:
+    data = layout(transformer)[DATA]
+    W_Q[:, data, 0] = bank.query_scale[:, None]
+    W_K[:, :, 0] = read * bank.key_scale[:, None]
+    W_Q[:, data, 1] = bank.gain / KEY
+    W_K[:, data, 1] = KEY
+    _keep(transformer, bank.keep_gain, W_Q, W_K)
+
+
+def _move_features(transformer: Transformer, bank: MoveBank, W_Q: Array, W_K: Array) -> None:
+    columns, bits = layout(transformer), position_bits(transformer.tokens)
+    address, position = columns[bank.address].start, columns[POSITION].start
+    for bit in range(bits):
+        W_Q[:, address + bit, bit] = bank.gain / KEY
+        W_K[:, position + bit, bit] = KEY
     if transformer.sink_tokens:
-        W_Q[:, columns[REFERENCE], -1] = bank.keep_gain / KEY
-        W_Q[:, columns[GRID], -1] = bank.keep_gain / KEY
+        W_Q[:, address + bits, -1] = bank.gain * bits / KEY
+    _keep(transformer, bank.keep_gain, W_Q, W_K)
+
+
+def _gate_features(transformer: Transformer, bank: GateBank, read: Array, W_Q: Array, W_K: Array) -> None:
+    columns, bits = layout(transformer), position_bits(transformer.tokens)
+    data, grid = columns[DATA], columns[GRID]
+    W_Q[:, :, 0] = read
+    W_K[:, grid, 0] = bank.slope
+    W_Q[:, data, 1] = KEY
+    W_K[:, grid, 1] = bank.offset / KEY
+    W_K[:, data, 1] = -bank.position_gain * bits / 2.0 / KEY
+    for bit in range(bits):
+        W_Q[:, columns[POSITION].start + bit, 2 + bit] = bank.position_gain / 2.0 / KEY
+        W_K[:, columns[POSITION].start + bit, 2 + bit] = KEY
+    W_Q[:, data, -1] = -bank.keep_gain / KEY
+    _keep(transformer, bank.keep_gain, W_Q, W_K)
+
+
+def _keep(transformer: Transformer, gain: float, W_Q: Array, W_K: Array) -> None:
+    """The last feature: reference tokens keep to the sink, where there is one."""
+    columns = layout(transformer)
+    if transformer.sink_tokens:
+        W_Q[:, columns[REFERENCE], -1] = gain / KEY
         W_K[:, columns[REFERENCE], -1] = KEY
+        if transformer.grid_tokens:
+            W_Q[:, columns[GRID], -1] = gain / KEY
 
 
 def matrix(link: Link) -> Array:

@@ -1,13 +1,16 @@
 """The transformer, as data.
 
-    transformer ::= registers  tokens  dtype  embedding initial  layer*  readout readout_bias
+    transformer ::= registers  tokens  dtype  embedding initial positional  layer*  readout readout_bias
     layer       ::= bank*                     all heads of one kind, as arrays with a leading head axis
-    bank        ::= sink bank | table bank    see heads/
+    bank        ::= sink | table              token-wise: a data token looks at itself and at reference tokens
+                  | gate                      the same, with values of its own
+                  | mean | boltzmann | move   data tokens look at each other; see heads/
 
 Attention only: a residual stream, softmax attention, no feed-forward block, no normalisation.
 
     X in R^{T x d}                            T = reference tokens (the sink, then the grid), then the data tokens
-    X_data      = embedding(x) + initial      reference tokens start at zero, but for what tells them apart
+    X_data      = embedding(x) + initial + positional
+                                              reference tokens start at zero, but for what tells them apart
     X          <- X + sum_h softmax(Q_h K_h^T) V_h O_h        for each layer, all heads at once
     output      = readout(X_data) + readout_bias
 
@@ -25,11 +28,23 @@ import numpy as np
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import CertificateError
 from headsmith.core.rounding import PRECISIONS, Dtype, Precision
+from headsmith.heads.boltzmann import BoltzmannBank
+from headsmith.heads.gate import GateBank
+from headsmith.heads.mean import MeanBank
+from headsmith.heads.move import MoveBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, RESERVED, Link, Register, position_bits
 from headsmith.heads.table import TableBank
+from headsmith.transformer.bank_checks import (
+    Surroundings,
+    check_gate,
+    check_move,
+    check_scales,
+    check_table,
+    check_vector,
+)
 
-Bank = SinkBank | TableBank
+Bank = SinkBank | TableBank | GateBank | MeanBank | BoltzmannBank | MoveBank
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +60,11 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Transformer:
-    """A complete model. `tokens` is the largest number of data tokens in one sequence."""
+    """A complete model. `tokens` is the largest number of data tokens in one sequence.
+
+    `positional` holds the constants of data tokens, (tokens, size) for each register: a sequence of fewer tokens uses
+    the first rows.
+    """
 
     inputs: int
     outputs: int
@@ -57,10 +76,12 @@ class Transformer:
     layers: tuple[Layer, ...]
     readout: tuple[Link, ...]
     readout_bias: Array
+    positional: Mapping[str, Array] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "initial", {name: frozen(value) for name, value in self.initial.items()})
+        object.__setattr__(self, "positional", {name: frozen(value) for name, value in self.positional.items()})
         object.__setattr__(self, "readout_bias", frozen(self.readout_bias))
         object.__setattr__(self, "sizes", {register.name: register.size for register in self.registers})
         check(self)
@@ -71,8 +92,23 @@ class Transformer:
 
     @property
     def sink_tokens(self) -> int:
-        """One, if any head needs the sink."""
-        return int(any(isinstance(bank, SinkBank) for layer in self.layers for bank in layer.banks))
+        """One, if any head needs the sink: a gate, a move that fetches nothing, or one that reads values from all
+        tokens beside a grid, whose tokens must then stay zero."""
+        return int(any(self._needs_sink(bank) for layer in self.layers for bank in layer.banks))
+
+    def _needs_sink(self, bank: Bank) -> bool:
+        match bank:
+            case SinkBank() | GateBank():
+                return True
+            case TableBank():
+                return False
+            case MeanBank() | BoltzmannBank():
+                return self.grid_tokens > 0
+            case MoveBank():
+                # The last column of an address says: nothing.
+                return self.grid_tokens > 0 or bool(self.positional[bank.address][:, -1].any())
+            case _:
+                assert_never(bank)
 
     @property
     def grid_tokens(self) -> int:
@@ -110,6 +146,8 @@ def arrays(transformer: Transformer) -> Iterator[tuple[str, Array]]:
         yield f"embedding into {link.register}", link.weights
     for name, value in transformer.initial.items():
         yield f"initial value of {name}", value
+    for name, value in transformer.positional.items():
+        yield f"positional values of {name}", value
     for number, layer in enumerate(transformer.layers):
         for bank in layer.banks:
             where = f"layer {number}, {bank.kind} bank"
@@ -127,6 +165,16 @@ def arrays(transformer: Transformer) -> Iterator[tuple[str, Array]]:
                     yield f"{where}, offsets", bank.offset
                     yield f"{where}, values", bank.values
                     yield f"{where}, gains", np.array([bank.gain, bank.keep_gain])
+                case BoltzmannBank():
+                    yield f"{where}, query scale", bank.query_scale
+                    yield f"{where}, key scale", bank.key_scale
+                    yield f"{where}, gains", np.array([bank.gain, bank.keep_gain])
+                case MeanBank() | MoveBank():
+                    yield f"{where}, gains", np.array([bank.gain, bank.keep_gain])
+                case GateBank():
+                    yield f"{where}, slopes", bank.slope
+                    yield f"{where}, offsets", bank.offset
+                    yield f"{where}, gains", np.array([bank.position_gain, bank.keep_gain])
                 case _:
                     assert_never(bank)
     for link in transformer.readout:
@@ -145,10 +193,13 @@ def check(transformer: Transformer) -> None:
     reserved = reserved_registers(transformer.tokens, transformer.grid_tokens)
     if tuple(r for r in transformer.registers if r.name in RESERVED) != reserved:
         raise CertificateError(f"the constant registers must be {', '.join(r.name for r in reserved)}")
+    for name, value in transformer.positional.items():
+        if name in RESERVED or value.shape != (transformer.tokens, transformer.sizes.get(name)):
+            raise CertificateError(f"the positional values of {name} have shape {value.shape}")
     for link in transformer.embedding:
         _check_write(transformer, link, transformer.inputs, "embedding")
     for name, value in transformer.initial.items():
-        if name in RESERVED or value.shape != (transformer.sizes.get(name),):
+        if name in RESERVED or name in transformer.positional or value.shape != (transformer.sizes.get(name),):
             raise CertificateError(f"the initial value of {name} has shape {value.shape}")
     for number, layer in enumerate(transformer.layers):
         for bank in layer.banks:
@@ -162,12 +213,21 @@ def check(transformer: Transformer) -> None:
 
 
 def _check_bank(transformer: Transformer, bank: Bank, where: str) -> None:
+    around = Surroundings(transformer.tokens, transformer.sizes, transformer.positional)
+    shapes = []
     match bank:
         case SinkBank():
             shapes = [(values.shape, (bank.heads,)) for values in (bank.query_scale, bank.key_scale)]
         case TableBank():
-            _check_table(transformer, bank, where)
-            shapes = []
+            check_table(bank, around, where)
+        case BoltzmannBank():
+            check_scales(bank, where)
+        case MeanBank():
+            check_vector(bank, where)
+        case MoveBank():
+            check_move(bank, around, where)
+        case GateBank():
+            check_gate(bank, around, where)
         case _:
             assert_never(bank)
     shapes += [(values.shape, (bank.outputs,)) for values in (bank.node, bank.component)]
@@ -182,16 +242,6 @@ def _check_bank(transformer: Transformer, bank: Bank, where: str) -> None:
         _check_write(transformer, link, bank.outputs, where)
 
 
-def _check_table(transformer: Transformer, bank: TableBank, where: str) -> None:
-    dimensions = (bank.slope.ndim, bank.offset.ndim, bank.values.ndim)
-    tokens = transformer.grid_tokens
-    if dimensions != (3, 2, 3) or not 1 <= bank.slope.shape[2] <= 2 or bank.values.shape[2] < 1:
-        raise CertificateError(f"{where}: the table has slopes {bank.slope.shape}, values {bank.values.shape}")
-    expected = (len(bank.offset), tokens)
-    if tokens < 1 or any(array.shape[:2] != expected for array in (bank.slope, bank.offset, bank.values)):
-        raise CertificateError(f"{where}: the table does not fit {tokens} reference tokens")
-
-
 def _check_read(transformer: Transformer, link: Link, readers: int, where: str) -> None:
     if link.register in (REFERENCE, POSITION, GRID):
         raise CertificateError(f"{where}: the register {link.register} tells tokens apart; only scores may use it")
@@ -202,7 +252,7 @@ def _check_read(transformer: Transformer, link: Link, readers: int, where: str) 
 
 
 def _check_write(transformer: Transformer, link: Link, writers: int, where: str) -> None:
-    if link.register in RESERVED:
+    if link.register in RESERVED or link.register in transformer.positional:
         raise CertificateError(f"{where}: the constant register {link.register} is written")
     size = transformer.sizes.get(link.register)
     fits = link.weights.ndim in (1, 2) and link.rows == size and link.first >= 0

@@ -1,0 +1,166 @@
+"""A function of one or two variables as a short program: what one table head may stand for.
+
+    program ::= variables  step*              operands are numbers: the variables first, then the steps in their order
+    step    ::= Linear   constant + sum of coefficient * operand
+              | Call     a named function of one operand, see core.functions
+              | Times    operand * operand
+              | Over     operand / operand
+
+The last step is the value. The semantics is exact real arithmetic: coefficients are rationals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, assert_never
+
+import numpy as np
+
+from headsmith.core.functions import FUNCTIONS
+
+
+@dataclass(frozen=True)
+class Linear:
+    """constant + sum of coefficient * operand."""
+
+    terms: tuple[tuple[Fraction, int], ...]
+    constant: Fraction = Fraction(0)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A named function of one operand."""
+
+    name: str
+    operand: int
+    parameter: float | None = None
+
+
+@dataclass(frozen=True)
+class Times:
+    """left * right."""
+
+    left: int
+    right: int
+
+
+@dataclass(frozen=True)
+class Over:
+    """numerator / denominator."""
+
+    numerator: int
+    denominator: int
+
+
+Step = Linear | Call | Times | Over
+
+
+@dataclass(frozen=True)
+class Program:
+    """A straight-line program of `variables` numbers; hashable, so that what is known of it is found once."""
+
+    variables: int
+    steps: tuple[Step, ...]
+
+
+def fault_of(program: Program) -> str | None:
+    """Why this is no program, or None."""
+    if not program.steps:
+        return "a program has no step"
+    for number, step in enumerate(program.steps, start=program.variables):
+        match step:
+            case Linear():
+                operands = tuple(operand for _, operand in step.terms)
+            case Call():
+                if step.name not in FUNCTIONS:
+                    return f"there is no function named {step.name!r}"
+                if (step.name == "power") != (step.parameter is not None):
+                    return f"{step.name} has the parameter {step.parameter}: power needs its exponent, no other has one"
+                operands = (step.operand,)
+            case Times():
+                operands = (step.left, step.right)
+            case Over():
+                operands = (step.numerator, step.denominator)
+            case _:
+                assert_never(step)
+        if not all(0 <= operand < number for operand in operands):
+            return f"step {number} of a program has the operands {operands}, which are not all before it"
+    return None
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """What a program needs of the numbers that it runs on."""
+
+    constant: Callable[[Fraction], Any]
+    scaled: Callable[[Fraction, Any], Any]
+    added: Callable[[Any, Any], Any]
+    multiplied: Callable[[Any, Any], Any]
+    divided: Callable[[Any, Any], Any]
+    called: Callable[[str, float | None, Any], Any]
+
+
+def run_program(program: Program, arguments: Sequence[Any], on: Arithmetic) -> Any:
+    """The program's value for the given numbers, intervals or series."""
+    known = list(arguments)
+    for step in program.steps:
+        match step:
+            case Linear():
+                total = on.constant(step.constant)
+                for coefficient, operand in step.terms:
+                    total = on.added(total, on.scaled(coefficient, known[operand]))
+                known.append(total)
+            case Call():
+                known.append(on.called(step.name, step.parameter, known[step.operand]))
+            case Times():
+                known.append(on.multiplied(known[step.left], known[step.right]))
+            case Over():
+                known.append(on.divided(known[step.numerator], known[step.denominator]))
+            case _:
+                assert_never(step)
+    return known[-1]
+
+
+def program_values(program: Program, *arguments: Any) -> Any:
+    """The program in the floating point of the arguments: an estimate."""
+    kind = np.result_type(*arguments, np.float64).type
+
+    def number(value: Fraction) -> Any:
+        # Numerator over denominator in the wider format keeps the bits that float(value) would lose.
+        return kind(float(value)) if kind is not np.longdouble else _long(value)
+
+    on = Arithmetic(
+        constant=number,
+        scaled=lambda coefficient, value: number(coefficient) * value,
+        added=lambda left, right: left + right,
+        multiplied=lambda left, right: left * right,
+        divided=lambda left, right: left / right,
+        called=lambda name, parameter, value: FUNCTIONS[name].value(value, parameter),
+    )
+    with np.errstate(all="ignore"):
+        value = run_program(program, [np.asarray(argument) for argument in arguments], on)
+    return np.broadcast_to(value, np.broadcast_shapes(*(np.shape(argument) for argument in arguments)))
+
+
+def _long(value: Fraction) -> Any:
+    nearest = float(value)
+    return np.longdouble(nearest) + np.longdouble(float(value - Fraction(nearest)))
+
+
+def described(program: Program) -> str:
+    """The program as a formula, for messages; long ones are cut."""
+
+    def cut(text: str) -> str:
+        return text if len(text) <= 100 else f"{text[:97]}..."
+
+    on = Arithmetic(
+        constant=str,
+        scaled=lambda coefficient, value: value if coefficient == 1 else f"{coefficient}*{value}",
+        added=lambda left, right: right if left == "0" else cut(f"({left} + {right})"),
+        multiplied=lambda left, right: cut(f"{left}*{right}"),
+        divided=lambda left, right: cut(f"{left}/({right})"),
+        called=lambda name, power, value: cut(f"{name}({value})" if power is None else f"{value}**{power:g}"),
+    )
+    return str(run_program(program, ["x", "y"][: program.variables], on))

@@ -1,0 +1,99 @@
+"""Banks and links as a file holds them: structure as JSON, numbers as tensors.
+
+`keep(name, values, type)` stores a tensor and returns its name; `tensor(name)` gives it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headsmith.core.arrays import frozen
+from headsmith.core.errors import FileFormatError
+from headsmith.heads.boltzmann import BoltzmannBank
+from headsmith.heads.gate import GateBank
+from headsmith.heads.mean import MeanBank
+from headsmith.heads.move import MoveBank
+from headsmith.heads.sink import SinkBank
+from headsmith.heads.stream import GRID, Link
+from headsmith.heads.table import TableBank
+from headsmith.transformer.ir import Bank
+
+BANKS: dict[str, Callable[..., Bank]] = {
+    bank.kind: bank for bank in (SinkBank, TableBank, GateBank, MeanBank, BoltzmannBank, MoveBank)
+}
+BANK_ARRAYS = {
+    "sink": ("query_scale", "key_scale"),
+    "table": ("slope", "offset", "values"),
+    "gate": ("slope", "offset"),
+    "mean": (),
+    "boltzmann": ("query_scale", "key_scale"),
+    "move": (),
+}
+BANK_NUMBERS = {
+    "sink": ("reference_gain", "position_gain"),
+    "table": ("gain", "keep_gain"),
+    "gate": ("position_gain", "keep_gain"),
+    "mean": ("gain", "keep_gain"),
+    "boltzmann": ("gain", "keep_gain"),
+    "move": ("gain", "keep_gain"),
+}
+BANK_REGISTERS: dict[str, dict[str, str | None]] = {"table": {"grid": GRID}, "move": {"address": None}}
+"""Fields that name a register, and which one they name in files that do not say (None: they must say)."""
+
+
+def stored_links(stem: str, items: Sequence[Link], keep: Callable[..., str]) -> list[dict[str, Any]]:
+    """Links, with the names of their tensors."""
+    return [
+        {"register": link.register, "first": link.first, "weights": keep(f"{stem}.{index}", link.weights)}
+        for index, link in enumerate(items)
+    ]
+
+
+def read_links(items: list[dict[str, Any]], tensor: Callable[[str], Any]) -> tuple[Link, ...]:
+    """The links that `stored_links` stored."""
+    return tuple(Link(item["register"], frozen(tensor(item["weights"])), int(item["first"])) for item in items)
+
+
+def stored_bank(stem: str, item: Bank, keep: Callable[..., str]) -> dict[str, Any]:
+    """A bank, with the names of its tensors."""
+    stored: dict[str, Any] = {
+        "kind": item.kind,
+        "node": keep(f"{stem}.node", item.node, np.int64),
+        "component": keep(f"{stem}.component", item.component, np.int64),
+        "read": stored_links(f"{stem}.read", item.read, keep),
+        "write": stored_links(f"{stem}.write", item.write, keep),
+    }
+    for name in BANK_ARRAYS[item.kind]:
+        stored[name] = keep(f"{stem}.{name}", getattr(item, name))
+    for name in BANK_NUMBERS[item.kind]:
+        stored[name] = getattr(item, name)
+    for name, default in BANK_REGISTERS.get(item.kind, {}).items():
+        if getattr(item, name) != default:
+            stored[name] = getattr(item, name)
+    return stored
+
+
+def read_bank(item: dict[str, Any], tensor: Callable[[str], Any]) -> Bank:
+    """The bank that `stored_bank` stored, or FileFormatError."""
+    kind = item["kind"]
+    if kind not in BANKS:
+        raise FileFormatError(f"unknown bank kind {kind!r}")
+    return BANKS[kind](
+        node=tensor(item["node"]),
+        component=tensor(item["component"]),
+        read=read_links(item["read"], tensor),
+        write=read_links(item["write"], tensor),
+        **{name: tensor(item[name]) for name in BANK_ARRAYS[kind]},
+        **{name: float(item[name]) for name in BANK_NUMBERS[kind]},
+        **{name: _name(item, name, default) for name, default in BANK_REGISTERS.get(kind, {}).items()},
+    )
+
+
+def _name(item: Mapping[str, Any], name: str, default: str | None) -> str:
+    found = item[name] if default is None else item.get(name, default)
+    if not isinstance(found, str):
+        raise FileFormatError(f"the {name} of a bank must be the name of a register, not {found!r}")
+    return found

@@ -1,0 +1,149 @@
+"""Boltzmann head: the largest (or smallest) value of a linear form over the data tokens.
+
+Key and value are the same number z_j. With b = query_scale * key_scale, every data token scores
+
+    data token j        b z_j + gain          value z_j
+    reference token     0                     value 0
+
+so that the head returns the softmax mean of the z_j, nearly their maximum for b > 0 and nearly their minimum for b < 0.
+
+Boltzmann lemma.  b > 0, n data tokens in sight:  0 <= max z - out <= W((n - 1)/e) / b,  W Lambert's function; attained.
+    Let u_j = b (max z - z_j) >= 0 for the n - 1 tokens besides the largest. Then b (max z - out) is sum u_j e^{-u_j} /
+    (1 + sum e^{-u_j}), which is at most M if sum (u_j - M) e^{-u_j} <= M. Each term is at most e^{-M-1}, at u_j = M +
+    1, so (n - 1) e^{-M-1} = M is enough: M e^M = (n - 1)/e.  All u_j = M + 1 attain it.
+
+    Scores that are off by at most d: the largest may be d too low, the others d too high, as if there were N = (n - 1)
+    e^{2d} of them: at most W(N/e) / b. Since W'(x) x = W / (1 + W), this adds at most 2 d / b.
+
+    With a gap g to the second largest and b g >= 1 + W(N/e), the terms (u - M) e^{-u} fall from u = b g on, and the
+    error is at most N g / (e^{b g} + N): all others exactly g below attain it.
+
+Leak lemma.  r reference tokens weigh at most r e^{-gain - t}, where t is the largest b z_j (t >= -|b| Z in any case,
+    for |z| <= Z). They move the output by at most that times Z + drift.
+
+The features of query and key, and the value:
+
+    slope       query_scale * data                          key_scale * (read . x)
+    gain        gain / KEY * data                           KEY * data
+    keep        keep_gain / KEY * (reference + sum grid)    KEY * reference        where there are reference tokens
+    value       read . x
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
+from headsmith.core.balls import boltzmann_constant
+from headsmith.core.rounding import Precision, lower, upper
+from headsmith.heads.softmax import exp_disturbance, outside_weight, summation_rounding
+from headsmith.heads.stream import Link
+
+
+@dataclass(frozen=True, eq=False)
+class BoltzmannBank:
+    """All Boltzmann heads of one layer. Head h reads row h of `read`, and returns the maximum over tokens where
+    query_scale[h] * key_scale[h] > 0, the minimum where it is negative."""
+
+    kind: ClassVar[str] = "boltzmann"
+
+    node: Indices
+    component: Indices
+    read: tuple[Link, ...]
+    write: tuple[Link, ...]
+    query_scale: Array
+    key_scale: Array
+    gain: float
+    keep_gain: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "node", frozen_indices(self.node))
+        object.__setattr__(self, "component", frozen_indices(self.component))
+        object.__setattr__(self, "query_scale", frozen(self.query_scale))
+        object.__setattr__(self, "key_scale", frozen(self.key_scale))
+
+    @property
+    def heads(self) -> int:
+        return len(self.query_scale)
+
+    @property
+    def readers(self) -> int:
+        """How many linear forms the bank reads: one for each head."""
+        return self.heads
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers the bank returns: one for each head."""
+        return self.heads
+
+
+def feature_count(sink: int) -> int:
+    """The width of queries and keys."""
+    return 2 + sink
+
+
+def boltzmann_error(scale: Any, tokens: int, disturbance: Any = 0.0) -> Array:
+    """Bound of max z - out >= 0 (of out - min z for negative scales): |b| >= |scale|, at most `tokens` data tokens in
+    sight, scores off by at most `disturbance`.
+
+    Guarantee: W((tokens - 1) e^{2 disturbance - 1}) / |scale|, rounded up; without disturbance this is attained.
+    """
+    constant, twice = boltzmann_constant(tokens), 2.0 * np.asarray(disturbance)
+    if constant == 0.0:
+        return np.zeros(np.broadcast_shapes(np.shape(scale), np.shape(twice)))
+    # As a function of log x, W has the slope W / (1 + W) < 1, which grows: its value at the end bounds the whole step.
+    slope = np.minimum(1.0 - 1.0 / (1.0 + upper(constant + twice, 2)) + 1e-15, 1.0)
+    return np.asarray(upper((constant + twice * slope) / np.abs(scale), 6))
+
+
+def gap_error(scale: Any, tokens: int, gap: Any, disturbance: Any = 0.0) -> Array:
+    """As `boltzmann_error`, where all but one of the values lie at least `gap` away from the extreme one.
+
+    Guarantee: N gap / (e^{|scale| gap} + N) with N = (tokens - 1) e^{2 disturbance}, where that is below the other
+    bound by the lemma, rounded up; attained without disturbance.
+    """
+    general = boltzmann_error(scale, tokens, disturbance)
+    away = lower(np.abs(scale) * gap, 1)
+    falls = away >= 1.0 + upper(general * np.abs(scale), 2)
+    ratio = outside_weight(tokens - 1, away, disturbance)
+    return np.asarray(np.where(falls, np.minimum(general, upper(gap * ratio / (1.0 + ratio), 4)), general))
+
+
+def score_disturbance(bank: BoltzmannBank, size: Array, reads: Array, precision: Precision) -> Array:
+    """For each head, a bound of how far rounding moves the score of a data token, exp included.
+
+    |z| <= size as computed; `reads` bounds the rounding of the read (counted twice: the scaled read rounds its
+    weights).
+    """
+    query, scale = np.abs(bank.query_scale), upper(np.abs(bank.query_scale * bank.key_scale), 1)
+    scores = scale * size + abs(bank.gain)
+    underflow = 4.0 * precision.smallest_normal * (1.0 + query)
+    moved = 2.0 * scale * reads + precision.gamma(feature_count(1) + 5) * scores + underflow
+    return np.asarray(upper(moved + exp_disturbance(precision), 8))
+
+
+def leak(
+    bank: BoltzmannBank, lowest_top: Array, size: Array, drift: Array, disturbance: Array, references: int
+) -> Array:
+    """Bound of what reference tokens do to each output. `lowest_top` bounds max_j b z_j from below, gain not counted.
+
+    Guarantee: references e^{2d - gain - lowest_top + |b| drift} (size + drift), rounded up.
+    """
+    if references == 0:
+        return np.zeros_like(size)
+    pull = upper(np.abs(bank.query_scale * bank.key_scale) * drift, 2)
+    margin = bank.gain + lowest_top - pull
+    # A sum of terms of either sign: widen it by its rounding.
+    margin = margin - 1e-15 * (abs(bank.gain) + np.abs(lowest_top) + pull)
+    return np.asarray(upper(outside_weight(references, margin, disturbance) * (size + drift), 4))
+
+
+def output_rounding(size: Array, reads: Array, precision: Precision, tokens: int) -> Array:
+    """Bound of what the rounding of values and sums adds to each output; the rounding of scores is the disturbance.
+
+    `tokens` counts data and reference tokens. Guarantee: reads + gamma_{2 tokens + 6} size (+ underflow), rounded up.
+    """
+    return np.asarray(upper(reads + summation_rounding(size, tokens, precision), 1))

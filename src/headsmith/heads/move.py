@@ -1,0 +1,166 @@
+"""Move head: one head that copies any number of linear forms from another token, or nothing.
+
+A positional register, the address, holds for each data token the position code of the token that it fetches from,
+and 0 in its last column; or zeros and 1 in the last column, to fetch nothing. Token i scores
+
+    data token j        gain <address_i, code_j> = gain (bits - 2 h)      h bits differ from the address
+    the sink            gain bits (last column of the address)            value 0
+    other references    0                                                 value 0
+
+so that token i gets what its addressee holds (the sink: zero), up to the others.
+
+Leak lemma.  An address of a token: the other data tokens weigh at most (1 + e^{-2 gain})^bits - 1 (every pattern of
+    differing bits belongs to at most one token), r reference tokens r e^{-gain bits}. The address of the sink: n data
+    tokens weigh at most n e^{-gain bits}, and the reference tokens hold at most `drift`. Scores off by d multiply all
+    these by e^{2d}, and the rest of the rounding is that of the sum alone.
+
+Shifts, broadcasts and permutations are nothing but tables of addresses. What an address names must be there: the token
+must exist in the sequence and, under a causal mask, not lie ahead.
+
+The features of query and key, and the value:
+
+    bit k       gain / KEY * address[k]                                     KEY * position[k]
+    sink        gain bits / KEY * address[bits] + keep_gain / KEY * (reference + sum grid)
+                                                                            KEY * reference    where there is a sink
+    value       read . x, one number for each output
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
+from headsmith.core.errors import DomainError
+from headsmith.core.rounding import Precision, upper
+from headsmith.heads.softmax import exp_disturbance, outside_weight, summation_rounding
+from headsmith.heads.stream import Link, position_bits, position_code
+
+NOTHING = -1
+"""Stands for a token's index where nothing is fetched."""
+
+
+@dataclass(frozen=True, eq=False)
+class MoveBank:
+    """One move head. Output k is row k of `read` at the addressee: component `component[k]` of node `node[k]`."""
+
+    kind: ClassVar[str] = "move"
+
+    node: Indices
+    component: Indices
+    read: tuple[Link, ...]
+    write: tuple[Link, ...]
+    address: str
+    gain: float
+    keep_gain: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "node", frozen_indices(self.node))
+        object.__setattr__(self, "component", frozen_indices(self.component))
+
+    @property
+    def heads(self) -> int:
+        return 1
+
+    @property
+    def readers(self) -> int:
+        """How many linear forms the bank reads: one for each output."""
+        return self.outputs
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers the bank returns."""
+        return int(self.node.size)
+
+
+def feature_count(tokens: int, sink: int) -> int:
+    """The width of queries and keys."""
+    return position_bits(tokens) + sink
+
+
+# Addresses ----------------------------------------------------------------------------------------------------------
+
+
+def addresses(targets: Sequence[int], tokens: int) -> Array:
+    """The table of addresses (len(targets), bits + 1) of tokens by index, or NOTHING."""
+    wanted = np.asarray(targets, dtype=np.int64)
+    if tokens < 2 or np.any((wanted < NOTHING) | (wanted >= tokens)):
+        raise DomainError(f"addresses must name one of 0 .. {tokens - 1}, of two tokens or more, or {NOTHING}: nothing")
+    nothing = (wanted == NOTHING)[:, None]
+    return frozen(np.hstack([np.where(nothing, 0.0, position_code(tokens)[wanted]), nothing]))
+
+
+def shift_address(tokens: int, offset: int) -> Array:
+    """Token i fetches from token i + offset, and nothing where there is none."""
+    wanted = np.arange(tokens) + offset
+    return addresses(np.where((wanted >= 0) & (wanted < tokens), wanted, NOTHING).tolist(), tokens)
+
+
+def constant_address(tokens: int, index: int) -> Array:
+    """All tokens fetch from token `index`."""
+    return addresses([index] * tokens, tokens)
+
+
+def permutation_address(permutation: Sequence[int]) -> Array:
+    """Token i fetches from token permutation[i]."""
+    if sorted(permutation) != list(range(len(permutation))):
+        raise DomainError(f"{list(permutation)} is no permutation of 0 .. {len(permutation) - 1}")
+    return addresses(permutation, len(permutation))
+
+
+def targets(address: Array, tokens: int) -> Indices:
+    """The token that each row of an address names, or NOTHING; -2 where the row is no address."""
+    bits = position_bits(tokens)
+    codes = {tuple(row): index for index, row in enumerate(addresses(range(tokens), tokens).tolist())}
+    codes[(0.0,) * bits + (1.0,)] = NOTHING
+    return frozen_indices(np.array([codes.get(tuple(row), -2) for row in address.tolist()], dtype=np.int64))
+
+
+def refuse_missing(address: Array, tokens: int, present: int, causal: bool) -> None:
+    """Raise DomainError if one of the first `present` tokens fetches from a token that it cannot see."""
+    wanted = targets(address, tokens)[:present]
+    absent = np.flatnonzero((wanted >= present) | (causal & (wanted > np.arange(len(wanted)))))
+    if len(absent):
+        first = int(absent[0])
+        why = "which a causal mask hides" if wanted[first] < present else f"but the sequence has {present} tokens"
+        raise DomainError(f"token {first} fetches from token {int(wanted[first])}, {why}")
+
+
+# Lemmas -------------------------------------------------------------------------------------------------------------
+
+
+def score_disturbance(bank: MoveBank, tokens: int, precision: Precision) -> float:
+    """Bound of how far rounding moves a score, exp included: a score is a sum of products of size `gain bits` in
+    all."""
+    bits = position_bits(tokens)
+    moved = precision.gamma(bits + 7) * bits * abs(bank.gain)
+    return float(upper(moved + exp_disturbance(precision), 4))
+
+
+def leak(bank: MoveBank, size: Array, drift: Array, disturbance: float, tokens: int, references: int) -> Array:
+    """Bound of what the other tokens do to each output: values on data tokens within +-size, on reference tokens
+    within +-drift.
+
+    Guarantee, the larger of: ((1 + e^{-2 gain})^bits - 1) e^{2d} 2 size + references e^{2d - gain bits} (size + drift)
+    for the address of a token; tokens e^{2d - gain bits} size + drift for the sink's, where there are reference tokens;
+    rounded up.
+    """
+    bits = position_bits(tokens)
+    # (1 + t)^m - 1 <= m t e^{m t}
+    crowd = bits * np.exp(bits * np.exp(-2.0 * bank.gain)) * outside_weight(1, 2.0 * bank.gain, disturbance)
+    far = bits * bank.gain * (1.0 - 1e-15)
+    token = 2.0 * crowd * (1.0 + 1e-9) * size + outside_weight(references, far, disturbance) * (size + drift)
+    nothing = outside_weight(tokens, far, disturbance) * size + drift if references else 0.0 * size
+    return np.asarray(upper(np.maximum(token, nothing), 8))
+
+
+def output_rounding(size: Array, precision: Precision, tokens: int) -> Array:
+    """Bound of what rounding adds to each output; `tokens` counts data and reference tokens, all values within
+    +-size.
+
+    Guarantee: gamma_{2 tokens + 6} size (+ underflow), rounded up.
+    """
+    return summation_rounding(size, tokens, precision)

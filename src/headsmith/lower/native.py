@@ -1,0 +1,413 @@
+"""Table heads for the non-linear nodes of a target, within the error, with as few reference tokens as the fits find.
+
+Nodes of the same arguments are columns of one head. All heads share one set of reference tokens, so only the head that
+needs most of them costs anything: every head gets the same share of the error first; then those that are easy take a
+hundredth of it, which costs them nothing, and leave the rest to the hardest one.
+
+A node that no table can stand for (an end of a square root's domain) or that needs no head at all (a chord is within
+its share) takes a ReLU circuit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import numpy as np
+
+from headsmith.certify.approximation import approximate
+from headsmith.certify.table_bounds import Gate, Progress, Table
+from headsmith.circuits.assemble import GATE, TABLE, Choice, assemble, expression_of
+from headsmith.core.arrays import Array
+from headsmith.core.errors import CertificateError, DomainError, HeadsmithError, UnreachableError
+from headsmith.core.functions import FUNCTIONS
+from headsmith.core.intervals import Interval
+from headsmith.core.program import Call, Program
+from headsmith.core.rounding import Precision
+from headsmith.heads.gate_fit import GateFit, gate_product_fit
+from headsmith.lower.candidates import Option, candidates
+from headsmith.lower.choose import argument_slopes, possible_margin, steps_on, target_gains
+from headsmith.lower.fit import Fit, fit_program
+from headsmith.lower.plan import Planned, gained
+from headsmith.source.describe import describe
+from headsmith.source.graph import (
+    Affine,
+    Approximated,
+    Expression,
+    Graph,
+    Input,
+    Maximum,
+    Minimum,
+    Move,
+    Node,
+    Pool,
+    Product,
+    Relu,
+    arguments,
+    needed,
+    program_of,
+)
+
+ROUNDS = 6
+MOST_GATE_TOKENS = 4
+RISES = (0.1, 0.05, 0.025, 0.0125)
+"""How much of a gate's weight follows its argument: less is more accurate, and rounds more."""
+GATE_ROUNDING = 60.0
+EASY = 0.01
+"""What part of its share a head takes that has tokens to spare."""
+MOST_TOKENS = 160
+FITTED = 0.985
+"""The proof is a little looser than the fit's estimate."""
+
+
+class UnfittableError(HeadsmithError):
+    """No table head was found for an expression; `node` is its number in the fused target."""
+
+    def __init__(self, message: str, node: int) -> None:
+        super().__init__(message)
+        self.node = node
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Nodes of the same arguments: columns of one head."""
+
+    nodes: tuple[int, ...]
+    variables: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Gating:
+    """A gate head for a product: which of the two arguments its weight follows, and its constants."""
+
+    follows: int
+    fit: GateFit
+
+    @property
+    def tokens(self) -> int:
+        """Reference tokens, the sink included."""
+        return len(self.fit.offset) + 1
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What was found for a group: a table with a column for each node, or one table for each, or circuits."""
+
+    fits: tuple[tuple[Fit, tuple[int, ...]], ...]
+    circuits: Mapping[int, Option]
+    margin: float
+    gates: Mapping[int, Gating] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> int:
+        """Reference tokens; gates need the sink besides their grid."""
+        return max(
+            max((fit.tokens for fit, _ in self.fits), default=0),
+            max((gate.tokens for gate in self.gates.values()), default=0),
+        )
+
+
+def native_plan(
+    target: Graph,
+    found: Sequence[Interval],
+    error: float,
+    inputs: Array,
+    room: float,
+    precision: Precision,
+    value_limit: float = np.inf,
+    max_tokens: int = MOST_TOKENS,
+    progress: Progress | None = None,
+) -> Planned:
+    """Choose table heads so that the proven approximation part is at most `error`.
+
+    `inputs` bounds the rounding of the inputs, `room` widens the margins for what else arguments may be off by;
+    `value_limit` bounds the values of the tables. Raises UnfittableError for an expression that no table was found for.
+    """
+    planner = _Planner(target, found, inputs, room, precision, value_limit, max_tokens)
+    budget, smallest = FITTED * error, np.inf
+    for _ in range(ROUNDS):
+        planned = planner.proven(planner.choose(budget), progress)
+        if planned.approximation <= error:
+            return planned
+        smallest = min(smallest, planned.approximation)
+        budget *= 0.97 * error / planned.approximation
+    raise UnreachableError(
+        f"no table heads were found whose proven approximation error is at most {error:.3g}; the smallest was "
+        f"{smallest:.3g}: ask for more than that, or for a smaller domain",
+        part="approximation",
+        smallest=1.1 * float(smallest),
+    )
+
+
+class _Planner:
+    def __init__(
+        self,
+        target: Graph,
+        found: Sequence[Interval],
+        inputs: Array,
+        room: float,
+        precision: Precision,
+        value_limit: float,
+        max_tokens: int,
+    ) -> None:
+        self.target, self.found, self.inputs, self.room = target, found, inputs, room
+        self.precision, self.value_limit, self.max_tokens = precision, value_limit, max_tokens
+        self.order = needed(target, target.output)
+        gains = target_gains(target, found)
+        self.gains = {number: gains[number].sum(axis=0) for number in self.order}
+        self.steps = steps_on(target, found)
+        self.groups = self._grouped()
+        self.group_of = {number: group for group in self.groups for number in group.nodes}
+
+    def _grouped(self) -> list[Group]:
+        found: dict[tuple[tuple[int, ...], bool], list[int]] = {}
+        for number in self.order:
+            node = self.target.nodes[number]
+            if isinstance(node, Approximated):
+                variables = program_of(node)[1]
+                fits = analytic(self.target, self.found, number)
+                # What only a circuit can do is a group of its own.
+                key = (variables, True) if fits else ((number,), False)
+                found.setdefault(key, []).append(number)
+        return [Group(tuple(nodes), program_of(self._node(nodes[0]))[1]) for nodes in found.values()]
+
+    def choose(self, budget: float) -> dict[int, Fitted]:
+        """For each group (by its first node) what stands for it, with estimated errors of at most `budget` in all."""
+        equal = dict.fromkeys(self.group_of, 1.0)
+        chosen = self._fit_all(self._allowances(budget, equal), budget)
+        tokens = {first: fitted.tokens for first, fitted in chosen.items()}
+        hardest = max(tokens, key=tokens.__getitem__, default=None)
+        if len(tokens) < 2 or hardest is None or tokens[hardest] <= 2:
+            return chosen
+        weights = {
+            number: EASY if tokens[group.nodes[0]] > 0 and group.nodes[0] != hardest else 1.0
+            for number, group in self.group_of.items()
+        }
+        try:
+            other = self._fit_all(self._allowances(budget, weights), budget)
+        except UnfittableError:
+            return chosen
+        better = max(fitted.tokens for fitted in other.values()) < tokens[hardest]
+        return other if better else chosen
+
+    def _allowances(self, budget: float, weights: Mapping[int, float]) -> dict[int, float]:
+        """The error of each node: sum_n g_on e_n <= budget for every output o, in proportion to the weights."""
+        total = sum((weights[number] * (self.gains[number] > 0.0) for number in self.group_of), np.zeros(1))
+        allowed = {}
+        for number in self.group_of:
+            gain = self.gains[number]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                shares = np.where(gain > 0.0, budget * weights[number] / (gain * total), np.inf)
+            smallest = float(np.min(shares))
+            allowed[number] = smallest if np.isfinite(smallest) else max(budget, 1e-3)
+        return allowed
+
+    def _fit_all(self, allowed: Mapping[int, float], budget: float) -> dict[int, Fitted]:
+        off: dict[int, Array] = {}
+        chosen: dict[int, Fitted] = {}
+        fresh: dict[int, Array] = {}
+        lengths: dict[int, float] = {}
+        for number in self.order:
+            node = self.target.nodes[number]
+            off[number] = self.inputs if isinstance(node, Input) else self._passed(node, off)
+            if number in self.steps:
+                # No further off than before the step, and by what happens inside it.
+                step = self.steps[number]
+                inside = {**off, step.source: 0.0 * off[step.source]}
+                for each in sorted(step.region):
+                    inside[each] = self._passed(self.target.nodes[each], inside) + fresh.get(each, 0.0)
+                before = lengths.get(step.source, float(np.linalg.norm(off[step.source])))
+                lengths[number] = before + float(np.linalg.norm(inside[number]))
+                off[number] = np.minimum(off[number], lengths[number])
+            if isinstance(node, Pool | Move):
+                off[number] = off[number] + 1e-11 * (1.0 + self.found[number].magnitude)
+            arrived = off[number]
+            if isinstance(node, Relu | Maximum | Minimum | Pool):
+                off[number] = off[number] + 0.05 * budget / max(float(np.max(self.gains[number])), 1e-100)
+            if isinstance(node, Approximated):
+                group = self.group_of[number]
+                if group.nodes[0] not in chosen:
+                    chosen[group.nodes[0]] = self._fit_group(group, off, allowed)
+                off[number] = off[number] + allowed[number]
+            fresh[number] = off[number] - arrived
+        return chosen
+
+    def _passed(self, node: Node, off: Mapping[int, Array]) -> Array:
+        """What a node is off by because its arguments are."""
+        total: Array = np.zeros(node.size)
+        for argument, slope in zip(arguments(node), argument_slopes(node, self.found), strict=True):
+            total = total + (slope @ off[argument] if slope.ndim == 2 else slope * off[argument])
+        return total
+
+    def _fit_group(self, group: Group, off: Mapping[int, Array], allowed: Mapping[int, float]) -> Fitted:
+        margin = self._margin(group, off)
+        box = [self._wide(variable, margin) for variable in group.variables]
+        circuits = {n: option for n in group.nodes if (option := self._headless(n, allowed[n])) is not None}
+        rest = [n for n in group.nodes if n not in circuits]
+        if not all(analytic(self.target, self.found, n) for n in rest):
+            (number,) = rest
+            return Fitted((), {number: self._circuit(number, allowed[number])}, margin)
+        if not rest:
+            return Fitted((), circuits, margin)
+        gate = self._gate(rest, box, allowed)
+        programs = {n: program_of(self._node(n))[0] for n in rest}
+        # No table multiplies with fewer tokens than the smallest gates do.
+        together = None if gate is not None and gate.tokens <= 4 else self._fit(programs, rest, box, allowed)
+        if gate is not None and (together is None or gate.tokens < together.tokens):
+            return Fitted((), circuits, margin, {rest[0]: gate})
+        if together is not None:
+            return Fitted(((together, tuple(rest)),), circuits, margin)
+        fits = []
+        for number in rest:
+            alone = self._fit(programs, [number], box, allowed) if len(rest) > 1 else None
+            if alone is not None:
+                fits.append((alone, (number,)))
+            elif isinstance(self._node(number), Expression):
+                raise UnfittableError(
+                    f"no table of {self.max_tokens} tokens was found for {describe(self.target, number)} within "
+                    f"{allowed[number]:.3g}",
+                    number,
+                )
+            else:
+                circuits[number] = self._circuit(number, allowed[number])
+        return Fitted(tuple(fits), circuits, margin)
+
+    def _gate(self, nodes: list[int], box: list[tuple[float, float]], allowed: Mapping[int, float]) -> Gating | None:
+        """A gate head for a product on its own, with the fewest reference tokens.
+
+        Its weight follows an argument that is a form of the inputs, where there is one: the same gate then does for
+        all products with it.
+        """
+        node = self._node(nodes[0])
+        if len(nodes) > 1 or not isinstance(node, Product) or len(box) < 2:
+            return None
+        follows = int(not self._given(node.left) and self._given(node.right))
+        (low, high), size = box[follows], max(abs(end) for end in box[1 - follows])
+        centre, radius = (low + high) / 2.0, _half_octave((high - low) / 2.0)
+        for tokens in range(1, MOST_GATE_TOKENS + 1):
+            for rise in RISES:
+                # Dividing by the incline is exact where it is a power of two; it multiplies all rounding.
+                incline = 2.0 ** math.floor(math.log2(rise / radius))
+                if size * GATE_ROUNDING * self.precision.unit_roundoff > 0.3 * allowed[nodes[0]] * incline:
+                    continue
+                found = _gate_within(centre, radius, tokens, incline)
+                if found is not None and size * found.error / incline <= 0.97 * allowed[nodes[0]]:
+                    return Gating(follows, found)
+        return None
+
+    def _given(self, number: int) -> bool:
+        """Whether the node is an affine form of the inputs."""
+        node = self.target.nodes[number]
+        return isinstance(node, Input) or (isinstance(node, Affine) and all(self._given(t.node) for t in node.terms))
+
+    def _fit(
+        self,
+        programs: Mapping[int, Program],
+        nodes: list[int],
+        box: list[tuple[float, float]],
+        allowed: Mapping[int, float],
+    ) -> Fit | None:
+        return fit_program(
+            [programs[n] for n in nodes],
+            box,
+            [allowed[n] for n in nodes],
+            max_tokens=self.max_tokens,
+            value_limit=self.value_limit,
+            precision=self.precision,
+        )
+
+    def _margin(self, group: Group, off: Mapping[int, Array]) -> float:
+        """Room for what the arguments are expected to be off by, and for rounding."""
+        size = max(float(np.max(self.found[variable].magnitude)) for variable in group.variables)
+        rounding = 1e4 * self.precision.unit_roundoff * (1e-3 + size)
+        return self.room * max(float(np.max(off[variable])) for variable in group.variables) + rounding
+
+    def _wide(self, variable: int, margin: float) -> tuple[float, float]:
+        return float(np.min(self.found[variable].low)) - margin, float(np.max(self.found[variable].high)) + margin
+
+    def _headless(self, number: int, allowed: float) -> Option | None:
+        """A circuit without gates, where an affine function is good enough."""
+        if isinstance(self._node(number), Expression):
+            return None
+        found = candidates(self.target, self._node(number), self.found, allowed, 1)
+        return found[0] if found and found[0].gates == 0 else None
+
+    def _circuit(self, number: int, allowed: float) -> Option:
+        found = candidates(self.target, self._node(number), self.found, allowed)
+        if not found:
+            raise UnreachableError(
+                f"neither a table head nor a ReLU circuit for {describe(self.target, number)} within {allowed:.3g}: "
+                "ask for a larger error or a smaller domain",
+                part="approximation",
+                smallest=np.inf,
+            )
+        return found[0]
+
+    def _node(self, number: int) -> Approximated:
+        node = self.target.nodes[number]
+        assert isinstance(node, Approximated)
+        return node
+
+    def proven(self, chosen: Mapping[int, Fitted], progress: Progress | None) -> Planned:
+        """What the choices really do."""
+        choices: dict[int, Choice] = {}
+        columns: dict[int, Table | Gate] = {}
+        for fitted in chosen.values():
+            for number, gate in fitted.gates.items():
+                fit = gate.fit
+                parameters = {"incline": fit.incline, "intercept": fit.intercept, "follows": gate.follows}
+                choices[number] = Choice(GATE, parameters, fitted.margin)
+                columns[number] = Gate(fit.slope, fit.offset)
+            for number, option in fitted.circuits.items():
+                margin = possible_margin(self.target, self.found, number, fitted.margin)
+                choices[number] = Choice(option.choice.family, option.choice.parameters, margin)
+            for table, nodes in fitted.fits:
+                slope = np.stack([table.alpha] if table.beta is None else [table.alpha, table.beta], axis=1)
+                for column, number in enumerate(nodes):
+                    choices[number] = Choice(TABLE, {}, fitted.margin)
+                    columns[number] = Table(slope, table.offset, table.values[:, column])
+        assembly = assemble(self.target, choices)
+        tables = {
+            (expression_of(assembly, number), component): table
+            for number, table in columns.items()
+            for component in range(self.target.nodes[number].size)
+        }
+        try:
+            approximation = approximate(self.target, self.found, assembly, choices, tables, progress)
+        except CertificateError as refusal:
+            raise UnfittableError(str(refusal), next(iter(columns), 0)) from refusal
+        return gained(self.target, choices, assembly.circuit, approximation, tables)
+
+
+def analytic(target: Graph, found: Sequence[Interval], number: int) -> bool:
+    """Whether a table could stand for the node: no singular end of a domain within the range of its argument."""
+    node = target.nodes[number]
+    if not isinstance(node, Approximated):
+        return False
+    program, variables = program_of(node)
+    low, high = ([float(np.min(found[v].low)) for v in variables], [float(np.max(found[v].high)) for v in variables])
+    match program.steps:
+        case (Call(name=name, parameter=parameter),):
+            function = FUNCTIONS[name]
+            domain = function.domain(parameter)
+            return bool(domain.covers(low[0], high[0])) and not (domain.low_closed and low[0] <= domain.low)
+    if len(variables) == 2 and isinstance(node, Approximated) and not isinstance(node, Expression):
+        touches = all(a <= 0.0 <= b for a, b in zip(low, high, strict=True))
+        return not (type(node).__name__ == "Hypotenuse" and touches)
+    return True
+
+
+def _half_octave(radius: float) -> float:
+    """The next power of the root of two, so that few different gates are fitted; a little less will do."""
+    return float(2.0 ** (math.ceil(2.0 * math.log2(radius) - 1e-6) / 2.0))
+
+
+@lru_cache(maxsize=256)
+def _gate_within(centre: float, radius: float, tokens: int, incline: float) -> GateFit | None:
+    try:
+        found = gate_product_fit(centre - radius, centre + radius, tokens, rise=incline * radius)
+    except DomainError:
+        return None
+    return replace(found, incline=incline, intercept=found.intercept + (found.incline - incline) * centre)

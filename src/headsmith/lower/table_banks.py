@@ -1,0 +1,161 @@
+"""The table heads of one layer, from the tables of its expressions (and of its gates, where they are ramps).
+
+Expressions of the same arguments and keys share a head: they are its columns. All tables share one set of reference
+tokens; a table with fewer tokens splits its last one into equal shares.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from headsmith.certify.table_bounds import Gate, Table, Tables
+from headsmith.core.arrays import Array
+from headsmith.heads.gate import GateBank
+from headsmith.heads.stream import DATA, Link
+from headsmith.heads.table import TableBank
+from headsmith.lower.linear import product
+from headsmith.lower.links import constant, links, sourced
+from headsmith.lower.reduce import Reduced
+from headsmith.lower.registers import Allocation
+from headsmith.source.graph import Expression, Relu, arguments
+
+
+def table_banks(
+    reduced: Reduced, allocation: Allocation, names: dict[int, str], level: int, tables: Tables, grid: int
+) -> list[TableBank | GateBank]:
+    """The table heads of one layer: a bank for each number of arguments and of columns, and one of all gates."""
+    heads: dict[tuple[tuple[int, ...], bytes], list[int]] = {}
+    gates: list[int] = []
+    for number, node in enumerate(reduced.graph.nodes):
+        if not isinstance(node, Expression | Relu) or allocation.levels[number] != level:
+            continue
+        if (reduced.origin[number][0], int(reduced.origin[number][1][0])) in tables:
+            table = tables[reduced.origin[number][0], int(reduced.origin[number][1][0])]
+            if isinstance(table, Gate):
+                gates.append(number)
+                continue
+            heads.setdefault((arguments(node), table.slope.tobytes() + table.offset.tobytes()), []).append(number)
+    shapes: dict[tuple[int, int], list[list[int]]] = {}
+    for (variables, _), columns in heads.items():
+        shapes.setdefault((len(variables), len(columns)), []).append(columns)
+    banks: list[TableBank | GateBank] = [
+        _table_bank(reduced, allocation, names, groups, tables, grid) for groups in shapes.values()
+    ]
+    return [*banks, *([_gate_bank(reduced, allocation, names, gates, tables, grid)] if gates else [])]
+
+
+def _table_bank(
+    reduced: Reduced, allocation: Allocation, names: dict[int, str], groups: list[list[int]], tables: Tables, grid: int
+) -> TableBank:
+    """Every group of expressions is as many heads as it has components, each expression a column of these."""
+    nodes = reduced.graph.nodes
+    variables, columns = len(arguments(nodes[groups[0][0]])), len(groups[0])
+    claims: list[int] = []
+    components: list[int] = []
+    read: list[Link] = []
+    slope: list[Array] = []
+    offset: list[Array] = []
+    values: list[Array] = []
+    outputs: dict[int, int] = {}
+    spread: dict[int, int] = {}
+    for group in groups:
+        head, size = len(slope), nodes[group[0]].size
+        for variable in range(variables):
+            read.extend(_rows(allocation, names, group[0], variable, variables, head * variables))
+        for column, number in enumerate(group):
+            outputs[number], spread[number] = head * columns + column, columns
+        for component in range(size):
+            originals = [reduced.origin[number] for number in group]
+            members = [_table(tables[original, int(parts[component])]) for original, parts in originals]
+            claims.extend(original for original, _ in originals)
+            components.extend(int(parts[component]) for _, parts in originals)
+            padded = [_padded(member, grid) for member in members]
+            slope.append(padded[0].slope)
+            offset.append(padded[0].offset)
+            values.append(np.stack([each.values for each in padded], axis=1))
+    return TableBank(
+        node=np.array(claims),
+        component=np.array(components),
+        read=tuple(read),
+        write=tuple(_spread(link, spread[source]) for source, link in sourced(allocation, names, outputs)),
+        slope=np.array(slope),
+        offset=np.array(offset),
+        values=np.array(values),
+        gain=1.0,
+        keep_gain=1.0,
+    )
+
+
+def _gate_bank(
+    reduced: Reduced, allocation: Allocation, names: dict[int, str], numbers: list[int], tables: Tables, grid: int
+) -> GateBank:
+    """One head for each component of the expressions, one after the other."""
+    claims: list[int] = []
+    components: list[int] = []
+    read: list[Link] = []
+    padded: list[Table] = []
+    outputs: dict[int, int] = {}
+    for number in numbers:
+        size, (original, parts) = reduced.graph.nodes[number].size, reduced.origin[number]
+        outputs[number] = len(claims)
+        for variable in range(2):
+            read.extend(_rows(allocation, names, number, variable, 2, 2 * len(claims)))
+        for component in range(size):
+            gate = tables[original, int(parts[component])]
+            assert isinstance(gate, Gate)
+            padded.append(_padded(Table(gate.slope[:, None], gate.offset, 0.0 * gate.offset), grid))
+            claims.append(original)
+            components.append(int(parts[component]))
+    return GateBank(
+        node=np.array(claims),
+        component=np.array(components),
+        read=tuple(read),
+        write=tuple(link for _, link in sourced(allocation, names, outputs)),
+        slope=np.array([table.slope[:, 0] for table in padded]),
+        offset=np.array([table.offset for table in padded]),
+        position_gain=1.0,
+        keep_gain=1.0,
+    )
+
+
+def _rows(
+    allocation: Allocation, names: dict[int, str], number: int, variable: int, variables: int, first: int
+) -> list[Link]:
+    """Reads of argument `variable`: that of component c is row first + c * variables + variable."""
+    combination = allocation.reads[number, variable]
+    shift = constant(allocation, combination)
+    size = len(shift)
+    rows = np.zeros((size * variables, size))
+    rows[np.arange(size) * variables + variable, np.arange(size)] = 1.0
+    read = [
+        Link(link.register, product(rows, link.weights), first) for link in links(allocation, names, combination, 0)
+    ]
+    return [*read, Link(DATA, (rows @ shift)[:, None], first)] if shift.any() else read
+
+
+def _table(table: Table | Gate) -> Table:
+    assert isinstance(table, Table)
+    return table
+
+
+def _padded(table: Table, tokens: int) -> Table:
+    """The same table with more tokens: its last one is shared out evenly, e^c = n e^(c - ln n)."""
+    missing = tokens - len(table.offset)
+    if missing == 0:
+        return table
+    offset = np.concatenate([table.offset, np.full(missing, table.offset[-1])])
+    offset[-missing - 1 :] -= math.log(missing + 1)
+    slope = np.concatenate([table.slope, np.repeat(table.slope[-1:], missing, axis=0)])
+    return Table(slope, offset, np.concatenate([table.values, np.full(missing, table.values[-1])]))
+
+
+def _spread(link: Link, step: int) -> Link:
+    """Weights from outputs first, first + step, first + 2 step, ...: those of one column of consecutive heads."""
+    if step == 1:
+        return link
+    dense = np.diag(link.weights) if link.weights.ndim == 1 else link.weights
+    wide = np.zeros((dense.shape[0], (dense.shape[1] - 1) * step + 1))
+    wide[:, ::step] = dense
+    return Link(link.register, wide, link.first)

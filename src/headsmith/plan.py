@@ -1,0 +1,177 @@
+"""What a target costs at several errors: every recipe certified, side by side, and which of them nothing beats.
+
+    rows = hs.plan("1/x", {"x": (0.1, 1)}, errors=[1e-2, 1e-4, 1e-6])
+    rows[0].recipe, rows[0].error, rows[0].certified, rows[0].bill, rows[0].pareto, rows[0].ratio
+
+Rows of one error are sorted by cost, the cheapest first. The published route (recipe "relu") is always among them, and
+`ratio` says how many times its heads x layers are those of the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from headsmith.compile import Compiled, Target, as_request
+from headsmith.core.errors import HeadsmithError, TargetError
+from headsmith.core.rounding import Dtype
+from headsmith.heads.table import TableBank
+from headsmith.lower.meet import Met, Request, meet_with_gates, meet_with_tables
+from headsmith.lower.recipes import Cost, as_cost, variants
+from headsmith.source.fuse import Fusion, fuse
+from headsmith.source.graph import Approximated, program_of
+from headsmith.transformer.bill import Bill, bill
+
+VALUE_LIMITS = (np.inf, 1e3, 30.0)
+"""How large values of tables may be: smaller ones take more reference tokens."""
+
+COUNTS = {1: "one variable", 2: "two variables"}
+
+MEASURES = ("layers", "heads", "reference_tokens", "max_weight")
+
+Report = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One certified model. `ratio` is heads x layers of the published route over those of this row (None without it);
+    `pareto` tells that no other row of the same error is as good in every measure and better in one."""
+
+    recipe: str
+    variant: str
+    error: float
+    compiled: Compiled
+    pareto: bool = False
+    ratio: float | None = None
+
+    @property
+    def certified(self) -> float:
+        return self.compiled.certificate.error
+
+    @property
+    def bill(self) -> Bill:
+        return self.compiled.bill
+
+
+def plan(
+    target: Target,
+    domain: Any = None,
+    errors: Sequence[float] = (1e-2, 1e-4, 1e-6),
+    *,
+    tokens: int = 1,
+    dtype: Dtype = "float64",
+    cost: Mapping[str, float] | None = None,
+    progress: Report | None = None,
+) -> list[Row]:
+    """Certified models of `target` for each error: the published route, and table heads in several variants.
+
+    `cost` weighs layers, heads, reference_tokens, max_weight (default: in that order). `progress` is told what is under
+    way and how much is done, from 0 to 1. Raises the last refusal if no recipe reaches an error.
+    """
+    if not errors:
+        raise TargetError("give at least one error")
+    order, rows = as_cost(cost), []
+    for number, error in enumerate(errors):
+        request = as_request(target, domain, error, tokens, dtype)
+        found: list[Row] = []
+        refusal: HeadsmithError | None = None
+        attempts = _attempts(request)
+        values: dict[str, float] = {}
+        for step, attempt in enumerate(attempts):
+            if progress is not None:
+                text = f"error {error:g}: {attempt.recipe}, {attempt.variant}"
+                progress(text, (number + step / len(attempts)) / len(errors))
+            if attempt.heads in values and values[attempt.heads] <= attempt.limit:
+                continue  # a model with values as small as that is there already
+            try:
+                with np.errstate(over="ignore", invalid="ignore"):
+                    met = attempt.run()
+            except HeadsmithError as problem:
+                refusal = problem
+            else:
+                found.append(Row(attempt.recipe, attempt.variant, error, _compiled(request, met)))
+                values[attempt.heads] = min(values.get(attempt.heads, np.inf), _largest_value(met))
+        if not found:
+            assert refusal is not None
+            raise refusal
+        rows.extend(_marked(found, order))
+    if progress is not None:
+        progress("done", 1.0)
+    return rows
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """One way to a model: what its heads stand for, how large values of tables may be, and the way itself."""
+
+    recipe: str
+    heads: str
+    limit: float
+    run: Callable[[], Met]
+
+    @property
+    def variant(self) -> str:
+        limited = self.recipe == "native" and np.isfinite(self.limit)
+        return f"{self.heads}, values to {self.limit:g}" if limited else self.heads
+
+
+def _attempts(request: Request) -> list[Attempt]:
+    attempts = []
+    if any(isinstance(node, Approximated) for node in request.graph.nodes):
+        for fusion, _ in variants(request.graph, request.found):
+            for limit in VALUE_LIMITS:
+                run = partial(meet_with_tables, replace(request, value_limit=limit), fusion)
+                attempts.append(Attempt("native", _heads(request, fusion), limit, run))
+    return [*attempts, Attempt("relu", "one head a gate", np.inf, partial(meet_with_gates, request))]
+
+
+def _heads(request: Request, fusion: Fusion | None) -> str:
+    """What the heads of a variant stand for."""
+    if fusion is None:
+        return "a head for each node"
+    nodes = [node for node in fuse(request.graph, fusion).nodes if isinstance(node, Approximated)]
+    most = max((len(program_of(node)[1]) for node in nodes), default=1)
+    return f"expressions of {COUNTS[min(most, fusion.variables)]}"
+
+
+def _largest_value(met: Met) -> float:
+    """The largest value that a token of a table holds."""
+    banks = (bank for layer in met.transformer.layers for bank in layer.banks)
+    return max((float(np.max(np.abs(bank.values))) for bank in banks if isinstance(bank, TableBank)), default=0.0)
+
+
+def _compiled(request: Request, met: Met) -> Compiled:
+    billed = bill(met.transformer, met.certificate.max_score)
+    return Compiled(request.graph, met.choices, request.box, met.transformer, met.certificate, billed, met.fusion)
+
+
+def _marked(found: list[Row], order: Cost) -> list[Row]:
+    """Sorted by cost, without repetitions, Pareto-marked, and compared with the published route."""
+    kept: dict[tuple[float, ...], Row] = {}
+    for row in found:
+        kept.setdefault((*_measures(row), float(row.recipe == "relu")), row)
+    rows = sorted(kept.values(), key=lambda row: order.of_bill(row.bill))
+    published = next((row for row in rows if row.recipe == "relu"), None)
+    return [
+        replace(row, pareto=not _beaten(row, rows), ratio=_ratio(row.bill, published.bill) if published else None)
+        for row in rows
+    ]
+
+
+def _measures(row: Row) -> tuple[float, ...]:
+    return tuple(float(getattr(row.bill, name)) for name in MEASURES)
+
+
+def _beaten(row: Row, rows: Iterable[Row]) -> bool:
+    mine = np.array(_measures(row))
+    others = [np.array(_measures(other)) for other in rows if other is not row]
+    return any(np.all(other <= mine) and np.any(other < mine) for other in others)
+
+
+def _ratio(mine: Bill, published: Bill) -> float:
+    size = mine.heads * mine.layers
+    return published.heads * published.layers / size if size else (1.0 if published.heads == 0 else float("inf"))

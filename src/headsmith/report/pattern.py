@@ -1,0 +1,52 @@
+"""The attention pattern of one head, by its name: who looks at whom on one sequence."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headsmith.compile import Compiled
+from headsmith.core.arrays import Array
+from headsmith.core.errors import DomainError
+from headsmith.intermediates import PATTERN
+from headsmith.report.plots import figure_class, save_figure
+
+LABELS = 40
+"""Up to this many tokens each is named."""
+
+
+def plot_pattern(compiled: Compiled, array: Any, name: str, path: str | os.PathLike[str], **options: Any) -> Array:
+    """Draw where the head `name` ("layer 1 / move head 0") looks on one sequence, into a .png, .svg or .pdf; return
+    its weights (query token, key token). `options` are those of `run`."""
+    found = compiled.run(array, cache=True, **options)[1]
+    names = [key.removesuffix(f" / {PATTERN}") for key in found if key.endswith(PATTERN)]
+    head = name.removesuffix(f" / {PATTERN}")
+    if head not in names:
+        raise DomainError(f"there is no head named {head!r}; there are {', '.join(names[:8]) or 'no heads'}, ...")
+    weights: Array = found[f"{head} / {PATTERN}"]
+    save_figure(_draw(weights, head, compiled.transformer.reference_tokens), Path(path))
+    return weights
+
+
+def _draw(weights: Array, head: str, references: int) -> Any:
+    """Query tokens down, key tokens across; a line parts reference tokens from data tokens."""
+    size = len(weights)
+    side = min(max(4.0, 1.6 + 0.28 * size), 11.0)
+    figure = figure_class()(figsize=(side + 1.2, side), layout="constrained", dpi=120)
+    axes = figure.subplots()
+    image = axes.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0, interpolation="nearest")
+    if references:
+        for line in (axes.axhline, axes.axvline):
+            line(references - 0.5, color="#d94801", linewidth=0.8)
+    names = [f"ref {i}" for i in range(references)] + [f"token {i}" for i in range(size - references)]
+    places = np.arange(0, size, -(-size // LABELS))
+    axes.set_xticks(places, [names[i] for i in places], rotation=90, fontsize=8)
+    axes.set_yticks(places, [names[i] for i in places], fontsize=8)
+    axes.set_xlabel("looked at")
+    axes.set_ylabel("looking")
+    axes.set_title(head, fontsize=11)
+    figure.colorbar(image, ax=axes, label="attention weight", shrink=0.7)
+    return figure

@@ -1,0 +1,191 @@
+"""Sequence programs, compiled: a function of a table (tokens, features) becomes a certified transformer.
+
+def centred(x):
+    return x - x.mean(axis=0)
+
+model = hs.compile_sequence(centred, tokens=16, features=3, domain=(-1, 1), error=1e-6)
+model(table)                   # (m, 3) -> (m, 3) for any m from 1 to 16
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+
+from headsmith.certify.table_bounds import Progress
+from headsmith.compile import Compiled, compile, load
+from headsmith.core.arrays import Array
+from headsmith.core.errors import DomainError, TargetError
+from headsmith.core.intervals import as_box
+from headsmith.core.rounding import Dtype
+from headsmith.sequence.recorder import SequenceRecorder
+from headsmith.sequence.tokens import over_tokens
+from headsmith.source.columns import Columns
+from headsmith.source.expression import Value, build, combine
+from headsmith.source.graph import Graph, Move, Pool, evaluate
+from headsmith.source.trace import Traced, outputs_of
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledSequence(Compiled):
+    """A transformer for sequences, with its target, its certificate and its bill. Call it with an array
+    (..., tokens, features)."""
+
+    causal: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens a sequence may have."""
+        return self.transformer.tokens
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The numbers of tokens that the program takes: those at which no token fetches from one that is not there."""
+        return lengths(self.graph, self.tokens)
+
+    def __call__(
+        self,
+        *arrays: Any,
+        outside: Literal["refuse", "allow"] = "refuse",
+        causal: bool | None = None,
+        hardmax: bool = False,
+        **named: Any,
+    ) -> Array:
+        """Run the model: (..., m, features) gives (..., m, outputs); for one feature, (m,) will do as well."""
+        if named or len(arrays) != 1:
+            what = f"the argument {next(iter(named))!r}" if named else f"{len(arrays)} arrays"
+            raise DomainError(
+                f"a sequence model takes one array (..., m, {self.box.size}), not {what}. There is no padding and no "
+                f"mask: run sequences of different lengths one by one"
+            )
+        if causal not in (None, self.causal):
+            raise DomainError(f"this program was compiled with causal={self.causal}: another mask computes another one")
+        inputs = self.table(arrays[0])
+        return super().__call__(inputs, outside=outside, causal=self.causal, hardmax=hardmax)
+
+    def run(self, array: Any, *, cache: bool = False, causal: bool | None = None) -> Any:
+        """Run the model. With `cache`, on one sequence (m, features), and return also every intermediate by its name:
+        "layer 1 / move head 0 / pattern", "layer 2 / register z2" (see intermediates.py)."""
+        if not cache:
+            return self(array, causal=causal)
+        return super().run(self.table(array), cache=True, causal=self.causal)
+
+    def table(self, array: Any) -> Array:
+        """The input as (..., m, features), refused where the program does not take it."""
+        inputs = np.asarray(array, dtype=np.float64)
+        if inputs.ndim == 1 and self.box.size == 1:
+            inputs = inputs[:, None]
+        if inputs.ndim < 2 or inputs.shape[-1] != self.box.size:
+            raise DomainError(f"expected an array (..., m, {self.box.size}) of m tokens; got shape {inputs.shape}")
+        length, allowed = inputs.shape[-2], self.lengths
+        if length not in allowed:
+            raise DomainError(f"a sequence of {length} tokens; this program takes {_text(allowed)}")
+        return inputs
+
+    def target(self, array: Any, dtype: Any = np.float64) -> Any:
+        """What the program should return, in floating point of `dtype`: the target itself, not the model."""
+        return evaluate(self.graph, self.table(array), dtype)
+
+
+def compile_sequence(
+    function: Callable[[Any], Any],
+    *,
+    tokens: int,
+    features: int = 1,
+    domain: Any = None,
+    error: float = 1e-6,
+    causal: bool = False,
+    recipe: str = "auto",
+    dtype: Dtype = "float64",
+    max_layers: int | None = None,
+    cost: Mapping[str, float] | None = None,
+    progress: Progress | None = None,
+) -> CompiledSequence:
+    """Compile `function`, which maps a table (m, features) to a table (m, outputs), for up to `tokens` tokens.
+
+    `function` is traced: it gets a stand-in for the table, x, of which x[:, j] is a value that every token has. What it
+    computes token by token is written as ever (x[:, 0] * x[:, 1], hs.exp, hs.maximum); what a token takes from others
+    with `hs.tokens` (mean, max, sum, shift, sort, ...) or x.mean(axis=0). It returns one such value, a list of them
+    (the columns of the output) or a table. With `causal`, tokens see the tokens so far alone. `domain` is (low, high)
+    for every feature, or a pair for each.
+
+    Guarantee: |model - function| <= certificate.error at every token of every sequence of a length in `lengths` whose
+    tokens lie in the domain.
+    """
+    graph = sequence_graph(function, tokens, features, domain, causal)
+    compiled = compile(
+        graph,
+        as_box(domain, graph.input.names),
+        error,
+        recipe=recipe,
+        tokens=tokens,
+        dtype=dtype,
+        max_layers=max_layers,
+        cost=cost,
+        progress=progress,
+    )
+    return _as_sequence(compiled, causal)
+
+
+def load_sequence(path: str | os.PathLike[str]) -> CompiledSequence:
+    """Read a saved sequence model back, bit for bit. Its certificate is the stored one: `verify` re-derives it."""
+    compiled = load(path)
+    return _as_sequence(compiled, any(isinstance(node, Pool) and node.causal for node in compiled.graph.nodes))
+
+
+def sequence_graph(function: Callable[[Any], Any], tokens: int, features: int, domain: Any, causal: bool) -> Graph:
+    """The source graph of a sequence program."""
+    for name, number in (("tokens", tokens), ("features", features)):
+        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
+            raise TargetError(f"{name} is {number!r}; it must be a positive integer")
+    if not callable(function):
+        raise TargetError(f"a sequence program is a function of a table (tokens, features); got {function!r}")
+    names = tuple(f"x[:, {index}]" for index in range(int(features)))
+    recorder = SequenceRecorder(int(tokens), bool(causal), as_box(domain, names))
+    columns = Columns([Traced(recorder, recorder.variable(name)) for name in names], over_tokens)
+    try:
+        result = function(columns)
+    except TypeError as problem:
+        raise TargetError(f"the function cannot be traced: {problem}") from problem
+    outputs = [output.value for output in outputs_of(_flat(result), recorder)]
+    graph = build(recorder, outputs, names)
+    if recorder.full_length and lengths(graph, recorder.tokens) != (recorder.tokens,):
+        outputs[0] = _guarded(recorder, outputs[0])
+        graph = build(recorder, outputs, names)
+    return graph
+
+
+def lengths(graph: Graph, tokens: int) -> tuple[int, ...]:
+    """The lengths of sequences at which no token fetches from a token that is not there."""
+    moves = [np.array(node.targets) for node in graph.nodes if isinstance(node, Move)]
+    furthest = np.max([np.maximum.accumulate(targets) for targets in moves], axis=0) if moves else np.zeros(tokens)
+    return tuple(length for length in range(1, tokens + 1) if furthest[length - 1] < length)
+
+
+def _guarded(recorder: SequenceRecorder, output: Value) -> Value:
+    """The output plus a zero that is fetched from the last token. A sum is n times a mean, which is right for n tokens
+    alone: with this the model itself, saved or exported, refuses any other number."""
+    return combine(output, Fraction(1), recorder.guard())
+
+
+def _flat(result: Any) -> Any:
+    if isinstance(result, Columns):
+        return list(result.values)
+    return [_flat(item) for item in result] if isinstance(result, list | tuple) else result
+
+
+def _text(allowed: tuple[int, ...]) -> str:
+    if len(allowed) == 1:
+        return f"exactly {allowed[0]} (a sum, a sort or a look ahead needs them all)" if allowed[0] > 1 else "one"
+    if allowed == tuple(range(allowed[0], allowed[-1] + 1)):
+        return f"{allowed[0]} to {allowed[-1]}"
+    return ", ".join(map(str, allowed))
+
+
+def _as_sequence(compiled: Compiled, causal: bool) -> CompiledSequence:
+    return CompiledSequence(**{field.name: getattr(compiled, field.name) for field in fields(compiled)}, causal=causal)

@@ -1,0 +1,162 @@
+"""Gradient descent on the examples of a context, as a source graph over tokens, and in plain arithmetic.
+
+Token i holds an example (x_i, y_i) and a query q_i of its own. All tokens share the weights w, which start at 0:
+
+    r = w . x - y   (squared)     r = sigmoid(w . x) - y   (logistic)     token by token
+    G = mean of r x over the tokens that are there                        one head
+    w <- (1 - rate decay) w - rate G                                      a linear map
+    w <- sign(w) max(|w| - rate threshold, 0)                             two gates a weight, if threshold > 0
+
+A step takes three layers (products, products, mean; logistic: a fourth for the sigmoid, thresholds: one for the gates),
+and the prediction w . q one more. It minimises mean loss(w . x_i, y_i) + decay/2 |w|^2 + threshold |w|_1, whose smooth
+part has a Hessian between 0 and
+
+    L = c max|x|^2 + decay,      c = 1 (squared) or 1/4 (logistic),
+
+so that a step of a rate of at most 2/L does not move two weights further apart: errors add up, they do not multiply.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+
+from headsmith.core.arrays import Array
+from headsmith.core.errors import TargetError
+from headsmith.source.contraction import CURVATURE
+from headsmith.source.graph import Affine, Builder, Graph, Pool, Relu, Term, evaluate
+
+Loss = Literal["squared", "logistic"]
+LOSSES: tuple[Loss, ...] = ("squared", "logistic")
+
+
+@dataclass(frozen=True)
+class Descent:
+    """What is run. `kept` (1 - rate decay) and `cut` (rate threshold) are the doubles that graph and arithmetic
+    share."""
+
+    loss: Loss
+    steps: int
+    features: int
+    rate: float
+    kept: float = 1.0
+    cut: float = 0.0
+
+
+def smoothness(loss: Loss, largest: Array, decay: float = 0.0) -> float:
+    """L: the largest curvature of the loss if |x_k| <= largest_k."""
+    return CURVATURE[loss] * float(np.sum(np.square(largest))) + decay
+
+
+def largest_rate(loss: Loss, largest: Array, decay: float = 0.0) -> float:
+    """The largest rate whose steps do not expand distances on the domain: 2/L, and 1/decay, less some rounding."""
+    steepest = smoothness(loss, largest, decay)
+    limit = 2.0 / steepest if steepest > 0.0 else np.inf
+    return float(min(limit, 1.0 / decay if decay > 0.0 else np.inf)) * (1.0 - 1e-12)
+
+
+def input_names(features: int) -> list[str]:
+    """The inputs of a token: its example's features and label, and its query."""
+    return [*(f"x{k}" for k in range(features)), "y", *(f"q{k}" for k in range(features))]
+
+
+def descent_graph(run: Descent, weights: bool = False) -> Graph:
+    """The whole run as a source graph: at every token, its prediction w . q, and w itself if `weights`."""
+    size = run.features
+    build = Builder(input_names(size))
+    each = np.eye(2 * size + 1)
+    features, labels, queries = (
+        build.affine([(build.input, rows)], np.zeros(len(rows))) for rows in np.split(each, [size, size + 1])
+    )
+    current: int | None = None
+    for _ in range(run.steps):
+        residual = _residual(build, run, current, features, labels)
+        mean = build.pool("mean", build.product(residual, features))
+        terms = [(mean, np.full(size, -run.rate))]
+        if current is not None:
+            terms.insert(0, (current, np.full(size, run.kept)))
+        current = build.affine(terms, np.zeros(size))
+        if run.cut > 0.0:
+            current = _soft_threshold(build, current, run.cut)
+    assert current is not None
+    outputs = [(build.product(current, queries), np.vstack([np.ones((1, size)), np.zeros((size, size))]))]
+    outputs.append((current, np.vstack([np.zeros((1, size)), np.eye(size)])))
+    if weights:
+        return build.graph(build.affine(outputs, np.zeros(size + 1)))
+    return build.graph(build.affine([(outputs[0][0], np.ones((1, size)))], np.zeros(1)))
+
+
+def _residual(build: Builder, run: Descent, weights: int | None, features: int, labels: int) -> int:
+    """loss'(w . x, y), once for each feature; with w = 0 it is -y, or 1/2 - y."""
+    size = run.features
+    repeated = np.ones((size, 1))
+    if weights is None:
+        return build.affine([(labels, -repeated)], np.full(size, 0.0 if run.loss == "squared" else 0.5))
+    product = build.product(weights, features)
+    if run.loss == "squared":
+        return build.affine([(product, np.ones((size, size))), (labels, -repeated)], np.zeros(size))
+    chance = build.function("sigmoid", build.affine([(product, repeated.T)], np.zeros(1)))
+    return build.affine([(chance, repeated), (labels, -repeated)], np.zeros(size))
+
+
+def _soft_threshold(build: Builder, weights: int, cut: float) -> int:
+    """relu(w - cut) - relu(-w - cut)."""
+    size = build.size(weights)
+    one, bias = np.ones(size), np.full(size, -cut)
+    above = build.relu(build.affine([(weights, one)], bias))
+    below = build.relu(build.affine([(weights, -one)], bias))
+    return build.affine([(above, one), (below, -one)], np.zeros(size))
+
+
+def descended(run: Descent, X: Any, y: Any, dtype: Any = np.longdouble) -> Any:
+    """The weights after all steps, in plain arithmetic of `dtype` (dtype object takes fractions, for the squared
+    loss)."""
+    X, y = np.asarray(X, dtype=dtype), np.asarray(y, dtype=dtype)
+    number: Any = Fraction if dtype is object else np.dtype(dtype).type
+    rate, kept, cut = number(run.rate), number(run.kept), number(run.cut)
+    w = np.zeros(run.features, dtype=dtype)
+    for _ in range(run.steps):
+        score = X @ w
+        residual = (score if run.loss == "squared" else _sigmoid(score)) - y
+        w = kept * w - rate * ((residual @ X) / len(X))
+        if run.cut > 0.0:
+            w = np.maximum(w - cut, 0) - np.maximum(-w - cut, 0)
+    return w
+
+
+def _sigmoid(score: Any) -> Any:
+    """1 / (1 + exp(-score)), without overflow."""
+    small = np.exp(-np.abs(score))
+    return np.where(score >= 0, 1, small) / (1 + small)
+
+
+def descent_of(graph: Graph) -> Descent:
+    """What a graph of `descent_graph` runs, read off its nodes. TargetError for any other graph."""
+    features = (graph.input.size - 1) // 2
+    updates = [node for node in graph.nodes if isinstance(node, Affine) and _pools(graph, node)]
+    if not features or list(graph.input.names) != input_names(features) or not updates:
+        raise TargetError("this model does not learn in context: it has no examples, queries and gradient steps")
+    rate = -float(_pools(graph, updates[0])[0].weights.flat[0])
+    kept = float(updates[1].terms[0].weights.flat[0]) if len(updates) > 1 else 1.0
+    gates = [graph.nodes[node.argument] for node in graph.nodes if isinstance(node, Relu)]
+    cut = -float(gates[0].bias[0]) if gates and isinstance(gates[0], Affine) else 0.0
+    for loss in LOSSES:
+        run = Descent(loss, len(updates), features, rate, kept, cut)
+        if _same(graph, descent_graph(run, weights=graph.nodes[graph.output].size > 1)):
+            return run
+    raise TargetError("this model learns in context by other steps than those of gradient descent")
+
+
+def _pools(graph: Graph, node: Affine) -> list[Term]:
+    return [term for term in node.terms if isinstance(graph.nodes[term.node], Pool)]
+
+
+def _same(first: Graph, second: Graph) -> bool:
+    """Whether two graphs compute the same, bit for bit, on a few tokens."""
+    if len(first.nodes) != len(second.nodes) or first.nodes[first.output].size != second.nodes[second.output].size:
+        return False
+    tokens = np.random.default_rng(0).uniform(-1.0, 1.0, (3, first.input.size))
+    return bool(np.array_equal(evaluate(first, tokens), evaluate(second, tokens)))

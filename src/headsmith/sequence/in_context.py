@@ -1,0 +1,308 @@
+"""Learners in context: transformers that fit a model to the examples they are shown, with weights that nobody trained.
+
+    learner = hs.in_context.ridge(decay=2.0, steps=20, features=10, examples=64)
+    learner.predict(X, y, queries)       # X (m, 10), y (m,), m <= 64; queries (k, 10): k predictions
+    learner.certificate.error            # proven: this close to the same steps in exact arithmetic, always
+
+A context is the tokens (x_i, y_i), each with a query of its own. Penalties are those of the mean of the losses:
+
+    mean loss(w . x_i, y_i) + decay/2 |w|^2 + threshold |w|_1,       squared loss 1/2 (w . x - y)^2
+
+so that `decay` is scikit-learn's Ridge alpha / m and 1 / (C m) of its LogisticRegression, and `threshold` its Lasso
+alpha. There is no intercept: centre the data, or give a constant feature.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headsmith.certify.certificate import Certificate
+from headsmith.certify.table_bounds import Progress
+from headsmith.compile import Compiled, as_request, verify
+from headsmith.compile import load as load_compiled
+from headsmith.core.arrays import Array, frozen
+from headsmith.core.errors import DomainError, TargetError
+from headsmith.core.intervals import as_box
+from headsmith.core.rounding import Dtype
+from headsmith.lower.meet import Request, meet_with_tables
+from headsmith.sequence.descent import (
+    LOSSES,
+    Descent,
+    Loss,
+    descended,
+    descent_graph,
+    descent_of,
+    input_names,
+    largest_rate,
+    smoothness,
+)
+from headsmith.transformer.bill import Bill, bill
+
+BATCH = 32
+"""How many sequences run at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Learner:
+    """A transformer that runs gradient descent on its context. `preconditioner`, if any, is the matrix P by which
+    features and queries are multiplied before they are embedded: domain and certificate are about P x."""
+
+    model: Compiled
+    run: Descent
+    preconditioner: Array | None = None
+
+    @property
+    def certificate(self) -> Certificate:
+        """How far predictions can be from the same steps in exact arithmetic."""
+        return self.model.certificate
+
+    @property
+    def bill(self) -> Bill:
+        """What the transformer costs."""
+        return self.model.bill
+
+    @property
+    def features(self) -> int:
+        """How many features an example has."""
+        return self.run.features
+
+    @property
+    def examples(self) -> int:
+        """How many examples a context may hold."""
+        return self.model.transformer.tokens
+
+    def predict(self, X: Any, y: Any, queries: Any) -> Array:
+        """w . q for each row q of `queries`, w fitted in context to the examples (X, y): (k,). For the logistic loss
+        that is the score, whose sign is the class.
+
+        Guarantee: within certificate.error of `exact`, for examples, labels and queries in the domain.
+        """
+        X, y, queries = self._context(X, y, queries)
+        return self._run(X, y, queries)[:, 0]
+
+    def weights(self, X: Any, y: Any) -> Array:
+        """The weights fitted in context, of a learner that was made with weights=True. They are those of P x, where
+        there is a preconditioner.
+
+        Guarantee: each within certificate.error of the exact one.
+        """
+        if self.model.transformer.outputs == 1:
+            raise TargetError("this learner returns predictions alone; make it with weights=True")
+        X, y, _ = self._context(X, y, np.zeros((0, self.features)))
+        low, high = self.model.box.low, self.model.box.high
+        nearest_to_zero = np.clip(0.0, low, high)[self.features + 1 :]
+        return np.asarray(self._run(X, y, nearest_to_zero[None])[0, 1:])
+
+    def exact(self, X: Any, y: Any, queries: Any, dtype: Any = np.longdouble) -> Any:
+        """What `predict` approximates: the same steps in plain arithmetic, of extended precision."""
+        X, y, queries = self._context(X, y, queries)
+        return np.asarray(queries, dtype=dtype) @ descended(self.run, X, y, dtype)
+
+    def tokens(self, X: Any, y: Any, queries: Any) -> Array:
+        """The sequences (s, m, inputs) that the model is run on: m queries in each, the last filled up by repeating."""
+        X, y, queries = self._context(X, y, queries)
+        return self._tokens(X, y, queries)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to one file. A preconditioner is not part of it: give it to `load` again."""
+        self.model.save(path)
+
+    def verify(self) -> Certificate:
+        """Re-derive the certificate from the weights."""
+        return verify(self.model)
+
+    def _run(self, X: Array, y: Array, queries: Array) -> Array:
+        """All outputs at every query: (k, outputs)."""
+        if self.examples == 1:
+            return self.model(self._tokens(X, y, queries)[:, 0])
+        sequences = self._tokens(X, y, queries)
+        parts = [self.model(sequences[start : start + BATCH]) for start in range(0, len(sequences), BATCH)]
+        found = np.concatenate(parts) if parts else np.zeros((0, len(X), self.model.transformer.outputs))
+        return np.asarray(found.reshape(-1, self.model.transformer.outputs)[: len(queries)])
+
+    def _tokens(self, X: Array, y: Array, queries: Array) -> Array:
+        count, length = len(queries), len(X)
+        number = math.ceil(count / length)
+        places = np.minimum(np.arange(number * length), count - 1)
+        asked = queries[places].reshape(number, length, self.features)
+        shown = np.broadcast_to(np.column_stack([X, y]), (number, length, self.features + 1))
+        return np.concatenate([shown, asked], axis=-1)
+
+    def _context(self, X: Any, y: Any, queries: Any) -> tuple[Array, Array, Array]:
+        """Arrays of the right shapes, in the domain; with the preconditioner applied."""
+        X, y, queries = (np.asarray(each, dtype=np.float64) for each in (X, y, queries))
+        size = self.features if self.preconditioner is None else self.preconditioner.shape[1]
+        for name, rows in (("X", X), ("queries", queries)):
+            if rows.ndim != 2 or rows.shape[1] != size:
+                raise DomainError(f"{name} has shape {rows.shape}; this learner takes rows of {size} features")
+        if y.shape != (len(X),):
+            raise DomainError(f"y has shape {y.shape}; there are {len(X)} examples, so it should be ({len(X)},)")
+        if not 1 <= len(X) <= self.examples:
+            raise DomainError(
+                f"a context of {len(X)} examples; this learner was compiled for 1 to {self.examples}: take fewer, or "
+                f"compile it with examples={len(X)}"
+            )
+        if self.preconditioner is not None:
+            X, queries = X @ self.preconditioner.T, queries @ self.preconditioner.T
+        return self._inside(X, y, queries)
+
+    def _inside(self, X: Array, y: Array, queries: Array) -> tuple[Array, Array, Array]:
+        box, size = self.model.box, self.features
+        for name, rows, place in (("X", X, 0), ("y", y[:, None], size), ("queries", queries, size + 1)):
+            low, high = box.low[place : place + rows.shape[1]], box.high[place : place + rows.shape[1]]
+            wrong = np.argwhere(~((rows >= low) & (rows <= high)))
+            if len(wrong):
+                row, column = map(int, wrong[0])
+                shown = f"{name}[{row}]" if name == "y" else f"{name}[{row}, {column}]"
+                image = " (after the preconditioner)" if self.preconditioner is not None and name != "y" else ""
+                raise DomainError(
+                    f"{shown} = {float(rows[row, column])!r}{image} lies outside its domain "
+                    f"[{float(low[column])!r}, {float(high[column])!r}], where alone the certificate holds: scale the "
+                    "data, or compile for a larger domain"
+                )
+        return X, y, queries
+
+
+def gradient_descent(
+    loss: Loss,
+    steps: int,
+    rate: float | None,
+    features: int,
+    examples: int,
+    *,
+    domain: Any = (-1.0, 1.0),
+    labels: Any = None,
+    queries: Any = None,
+    error: float = 1e-6,
+    decay: float = 0.0,
+    threshold: float = 0.0,
+    preconditioner: Any = None,
+    weights: bool = False,
+    dtype: Dtype = "float64",
+    progress: Progress | None = None,
+) -> Learner:
+    """A transformer that takes `steps` steps of gradient descent, from w = 0, on up to `examples` examples.
+
+    `domain` is (low, high) for all features, or a pair for each; `labels` the interval of the labels (default (-1, 1),
+    for the logistic loss (0, 1)); `queries` that of the queries (default: as the features). `rate` None takes 1/L, L =
+    c * sum of max|x_k|^2 + decay with c = 1 (squared) or 1/4 (logistic); up to 2/L is allowed, and converges faster
+    where `decay` is what makes the loss strongly convex. `preconditioner` is a matrix P: the steps are on P x, and
+    `domain` and `queries` are about P x (a whitening P needs far fewer steps). With `weights`, w is certified too.
+
+    Guarantee: |predict - exact| <= certificate.error <= error for every context and query in the domain. The error is
+    linear in the number of steps.
+    """
+    _check_numbers(loss, steps, features, examples, decay, threshold)
+    names = input_names(features)
+    shown = as_box(domain, names[:features])
+    asked = shown if queries is None else as_box(queries, names[features + 1 :])
+    label = as_box(
+        (0.0, 1.0) if labels is None and loss == "logistic" else (-1.0, 1.0) if labels is None else labels, "y"
+    )
+    largest = np.maximum(np.abs(shown.low), np.abs(shown.high))
+    chosen = _checked_rate(loss, rate, largest, decay)
+    run = Descent(loss, int(steps), int(features), chosen, 1.0 - chosen * decay, chosen * threshold)
+    matrix = _checked_matrix(preconditioner, features)
+    pairs = [pair for box in (shown, label, asked) for pair in zip(box.low, box.high, strict=True)]
+    graph = descent_graph(run, weights)
+    request = as_request(graph, pairs, error, int(examples), dtype, progress=progress)
+    return Learner(_compiled(request), run, matrix)
+
+
+def _compiled(request: Request) -> Compiled:
+    """Table and gate heads for the graph as it is: fused, its nodes are no longer the steps that the kernel knows not
+    to expand."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        met = meet_with_tables(request, None)
+    billed = bill(met.transformer, met.certificate.max_score)
+    return Compiled(request.graph, met.choices, request.box, met.transformer, met.certificate, billed, met.fusion)
+
+
+def least_squares(steps: int, features: int, examples: int, *, rate: float | None = None, **options: Any) -> Learner:
+    """Gradient descent on the mean of 1/2 (w . x - y)^2."""
+    return gradient_descent("squared", steps, rate, features, examples, **options)
+
+
+def ridge(
+    decay: float, steps: int, features: int, examples: int, *, rate: float | None = None, **options: Any
+) -> Learner:
+    """Least squares with decay/2 |w|^2: for m examples, what scikit-learn's Ridge(alpha = m decay) minimises. Steps are
+    of the largest rate by default: with a decay they converge nearly twice as fast as those of 1/L."""
+    return gradient_descent(
+        "squared", steps, _fast(rate, "squared", features, decay, options), features, examples, decay=decay, **options
+    )
+
+
+def lasso(
+    alpha: float, steps: int, features: int, examples: int, *, rate: float | None = None, **options: Any
+) -> Learner:
+    """Least squares with alpha |w|_1, by proximal steps (soft thresholds): scikit-learn's Lasso(alpha)."""
+    return gradient_descent("squared", steps, rate, features, examples, threshold=alpha, **options)
+
+
+def logistic(
+    steps: int, features: int, examples: int, *, decay: float = 0.0, rate: float | None = None, **options: Any
+) -> Learner:
+    """Logistic regression, labels in [0, 1], with decay/2 |w|^2: LogisticRegression(C = 1 / (m decay)).
+    The default rate is that of `ridge`."""
+    chosen = _fast(rate, "logistic", features, decay, options)
+    return gradient_descent("logistic", steps, chosen, features, examples, decay=decay, **options)
+
+
+def load(path: str | os.PathLike[str], preconditioner: Any = None) -> Learner:
+    """Read a saved learner back. Its certificate is the stored one: `verify` re-derives it."""
+    model = load_compiled(path)
+    run = descent_of(model.graph)
+    return Learner(model, run, _checked_matrix(preconditioner, run.features))
+
+
+def _fast(rate: float | None, loss: Loss, features: int, decay: float, options: dict[str, Any]) -> float | None:
+    """The largest rate, unless one is given."""
+    if rate is not None or not decay > 0.0:
+        return rate
+    shown = as_box(options.get("domain", (-1.0, 1.0)), input_names(features)[:features])
+    return largest_rate(loss, np.maximum(np.abs(shown.low), np.abs(shown.high)), decay)
+
+
+def _checked_rate(loss: Loss, rate: float | None, largest: Array, decay: float) -> float:
+    steepest, limit = smoothness(loss, largest, decay), largest_rate(loss, largest, decay)
+    if rate is None:
+        return min(1.0 / steepest, limit) if steepest > 0.0 else 1.0
+    if not (math.isfinite(rate) and rate > 0.0):
+        raise TargetError(
+            f"rate is {rate!r}; it must be a positive finite number, or None for 1/L = {1 / steepest:.6g}"
+        )
+    if rate > limit * (1.0 + 4e-12):
+        raise TargetError(
+            f"a rate of {rate:.6g} may expand distances: on this domain the curvature of the {loss} loss is up to L = "
+            f"{steepest:.6g}, and the rate must be at most {limit:.6g} (2/L, and 1/decay); take a smaller rate, or a "
+            "smaller domain"
+        )
+    return min(float(rate), limit)
+
+
+def _checked_matrix(matrix: Any, features: int) -> Array | None:
+    if matrix is None:
+        return None
+    found = np.array(matrix, dtype=np.float64)
+    if found.ndim != 2 or found.shape[0] != features or not np.isfinite(found).all():
+        raise TargetError(
+            f"the preconditioner has shape {found.shape}; it must be a finite matrix with {features} rows"
+        )
+    return frozen(found)
+
+
+def _check_numbers(loss: str, steps: Any, features: Any, examples: Any, decay: Any, threshold: Any) -> None:
+    if loss not in LOSSES:
+        raise TargetError(f"unknown loss {loss!r}; choose one of {', '.join(LOSSES)}")
+    for name, number in (("steps", steps), ("features", features), ("examples", examples)):
+        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
+            raise TargetError(f"{name} is {number!r}; it must be a positive integer")
+    for name, number in (("decay", decay), ("threshold", threshold)):
+        if not (math.isfinite(number) and number >= 0.0):
+            raise TargetError(f"{name} is {number!r}; it must be a finite number, not negative")

@@ -1,0 +1,193 @@
+"""Theorem: |run(model, x) - target(x)| <= certificate for every x, for models of table, gate and ramp heads.
+
+The oracle has fifty digits. Inputs are random, at corners and ends, and climb towards the largest error; both the
+runner and a textbook run, in float64 and float32, and in an arithmetic that rounds every operation the wrong way.
+Targets are what might break a proof: singularities beside the domain, domains that are points, tiny or enormous,
+coefficients over many orders of magnitude, two and three layers, vectors, columns that share a head, equal nodes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from attack import starts, worst_ratio
+from dense_reference import Rounded, run_dense
+from precise import Grower, error_at, precise
+
+import headsmith as hs
+from headsmith.core.rounding import EXP_ULPS
+from headsmith.source.graph import Builder, Expression, Graph
+from headsmith.transformer.dense import dense
+
+
+def tightness(model: hs.Compiled, rng: np.random.Generator, **options: Any) -> float:
+    """found / certified, and it is at most 1."""
+    ratio = worst_ratio(model, model.certificate.outputs, rng, **options)
+    assert ratio <= 1.0, f"found {ratio:.6g} times what is certified"
+    assert hs.verify(model).error <= model.certificate.error * (1.0 + 1e-9)
+    return ratio
+
+
+# Formulas, by what is awkward about them -----------------------------------------------------------------------------
+
+FORMULAS: dict[str, tuple[Any, Any, float]] = {
+    "pole beside the domain": ("1/x", {"x": (0.01, 1)}, 1e-3),
+    "logarithm near zero": ("log(x)*x", {"x": (1e-3, 1)}, 1e-4),
+    "root near zero": ("sqrt(x + 1/1000)", {"x": (0, 1)}, 1e-3),
+    "complex poles": ("1/(1 + 100*x*x)", {"x": (-1, 1)}, 1e-4),
+    "essential singularity": ("exp(-1/x)", {"x": (0.05, 1)}, 1e-5),
+    "steep": ("tanh(50*x) + x*x", {"x": (-1, 1)}, 1e-3),
+    "tiny domain": ("sin(x)*exp(x)", {"x": (0.7 - 1e-8, 0.7 + 1e-8)}, 1e-10),
+    "huge domain": ("sqrt(1 + x*x)", {"x": (-1e6, 1e6)}, 1e3),
+    "far away": ("1/x", {"x": (1e6, 3e6)}, 1e-9),
+    "small inputs": ("sin(1e8*x)", {"x": (0, 3e-8)}, 1e-5),
+    "coefficients": ("1e6*sin(x) + 0.001*exp(5*x)", {"x": (-1, 1)}, 1.0),
+    "a point": ("sin(x)*exp(y)", {"x": (0.3, 0.3), "y": (0.1, 0.1)}, 1e-6),
+    "half a point": ("sin(x)*y", {"x": (0.3, 0.3), "y": (-1, 1)}, 1e-6),
+    "one point for a pole": ("y/x", {"x": (0.3, 0.3), "y": (-1, 1)}, 1e-5),
+    "at the rounding": ("sin(3*x)", {"x": (-1, 1)}, 3e-13),
+    "a constant": ("sin(x) - sin(x) + 1/3", {"x": (-1, 1)}, 1e-6),
+    "quotient of equals": ("exp(x)/(exp(x) + exp(y))", {"x": (-2, 2), "y": (-2, 2)}, 1e-4),
+    "surface": ("x*y*(x + y)/(3 + x - y)", {"x": (-1, 1), "y": (-1, 1)}, 1e-4),
+    "two layers": ("exp(sin(x + y)*z)", (-1, 1), 1e-3),
+    "three layers": ("tanh(exp(x*y)*z)*sin(z*w)", (-1, 1), 1e-2),
+    "gates between": ("max(sin(x), y)*abs(x - y)", (-1, 1), 1e-2),
+    "columns": (["sin(x)", "cos(x)", "1e-3*x**3", "1e3/(x + 2)", "3"], {"x": (-1, 1)}, 1e-4),
+    "parallel forms": ("sin(0.1*x + 0.2*y)*exp(0.2*x + 0.4*y) + (x + 2*y)**3", (-1, 1), 1e-4),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_awkward_formulas(name: str, rng: np.random.Generator) -> None:
+    formula, domain, error = FORMULAS[name]
+    model = hs.compile(formula, domain, error=error, recipe="native" if name != "a constant" else "auto")
+    assert model.certificate.error <= error
+    tightness(model, rng, count=120)
+
+
+SINGLE = {name: FORMULAS[name] for name in ("steep", "two layers", "columns", "gates between", "pole beside the domain")}
+
+
+@pytest.mark.parametrize("push", ["float32", "up", "down", "out", "in", "random"])
+@pytest.mark.parametrize("name", ["steep", "two layers", "gates between", "columns"])
+def test_single_precision(name: str, push: str, rng: np.random.Generator) -> None:
+    """Errors near what float32 can do, where rounding is most of the bound; then rounding at its worst."""
+    formula, domain, error = FORMULAS[name]
+    model = hs.compile(formula, domain, error=max(error, 2e-3), recipe="native", dtype="float32")
+    if push == "float32":
+        tightness(model, rng, count=60)
+        return
+    written = dense(model.transformer)
+    for point in starts(model, rng, 3, 1):
+        got = run_dense(written, point, Rounded(2.0**-24, 2 * EXP_ULPS, push, rng))
+        assert np.all(error_at(got, precise(model.graph, point)) <= model.certificate.outputs)
+
+
+@pytest.mark.parametrize("recipe", ["native", "ramp", "auto"])
+def test_several_tokens_are_apart(recipe: str, rng: np.random.Generator) -> None:
+    """A token-wise target: other tokens leak in, and no more than the bound says."""
+    for dtype in ("float64", "float32"):
+        model = hs.compile("max(x, y/2)*0.7 + abs(x)", (-1, 1), error=0.03, tokens=5, recipe=recipe, dtype=dtype)
+        tightness(model, rng, count=60, steps=2)
+
+
+# Graphs that no formula makes -----------------------------------------------------------------------------------------
+
+
+def vector_functions() -> Graph:
+    """Vectors through functions: each component has a head, each pair of functions shares it."""
+    b = Builder(["x", "y", "z"])
+    wide = b.affine([(0, [[1.0, 0.1, 0.0], [0.0, 1.0, 0.3], [-0.7, 0.0, 1.0]])], [0.1, 0.0, -0.2])
+    sine, bell = b.function("sin", wide), b.function("gaussian", wide)
+    product = b.product(sine, b.affine([(bell, np.ones(3)), (wide, np.full(3, 0.1))], np.zeros(3)))
+    return b.graph(b.affine([(product, [[1.0, 1.0, 1.0], [0.1, -3.0, 0.0]])], [0.0, 1.0]))
+
+
+def equal_nodes() -> Graph:
+    """The same expression several times, and affine maps of affine maps with constants."""
+    b = Builder(["x"])
+    squares = [b.product(0, 0) for _ in range(3)]
+    inner = b.affine([(square, [[weight]]) for square, weight in zip(squares, (0.1, 0.2, 1.0), strict=True)], [0.3])
+    outer = b.affine([(inner, [[2.0]]), (b.function("sin", inner), [[1.0]])], [0.7])
+    return b.graph(b.affine([(outer, [[3.0]]), (inner, [[-1.0]])], [0.1]))
+
+
+def chain() -> Graph:
+    """Five layers of vectors: the error of the first goes through all others."""
+    b = Builder(["x", "y"])
+    value = b.affine([(0, [[1.0, 0.5], [-0.5, 1.0]])], [0.0, 0.1])
+    for name in ("sin", "tanh", "gelu", "softplus", "cos"):
+        value = b.affine([(b.function(name, value), [[1.0, 0.3], [0.2, -1.0]])], [0.1, 0.0])
+    return b.graph(value)
+
+
+@pytest.mark.parametrize("make", [vector_functions, equal_nodes, chain])
+@pytest.mark.parametrize("error", [1e-2, 1e-5])
+def test_graphs(make: Any, error: float, rng: np.random.Generator) -> None:
+    model = hs.compile(make(), (-1, 1), error=error, recipe="native")
+    tightness(model, rng, count=100)
+
+
+KINDS = ("affine", "affine", "function", "product", "square", "quotient", "relu", "extreme", "singular")
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_random_graphs(seed: int) -> None:
+    """Anything; certified models are true, and a refusal is one of this project's own."""
+    rng = np.random.default_rng([seed, 5])
+    grower = Grower(rng, int(rng.integers(1, 3)))
+    for _ in range(int(rng.integers(1, 4))):
+        grower.grow(KINDS, int(rng.choice([1, 1, 2])))
+    graph = grower.graph(int(rng.choice([1, 2])))
+    width = 10.0 ** rng.choice([-6.0, -2.0, -0.3, 0.0])
+    dtype = "float32" if seed % 4 == 3 else "float64"
+    error = 10.0 ** -float(rng.integers(2, 4 if dtype == "float32" else 6))
+    try:
+        model = hs.compile(graph, (0.3 - width, 0.3 + width), error=error, dtype=dtype)
+    except hs.HeadsmithError:
+        return
+    tightness(model, rng, count=60, steps=3)
+
+
+# What must be refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("formula", ["sqrt(x*x)", "sqrt(x)", "x**0.5*x**1.5", "log(x*x + 1e-300)", "abs(x)**1.5"])
+def test_no_table_stands_for_a_kink(formula: str) -> None:
+    """Where an expression has no Taylor series, no head is proven to be it: circuits do it, or nobody."""
+    low = -1.0 if "x*x" in formula or "abs" in formula else 0.0
+    try:
+        model = hs.compile(formula, {"x": (low, 1.0)}, error=0.03)
+    except hs.HeadsmithError:
+        return
+    points = np.concatenate([np.linspace(low, 1.0, 4001), [0.0], 10.0 ** -np.arange(1.0, 300.0, 7.0)])[:, None]
+    wanted = [precise(model.graph, point)[0] for point in points[:: 1 if len(points) < 500 else 9]]
+    got = model(points[:: 1 if len(points) < 500 else 9])
+    assert np.all(error_at(got, wanted) <= model.certificate.error)
+
+
+def test_unknown_functions_are_refused() -> None:
+    """A stored target whose function nobody knows, on its own or inside an expression."""
+    model = hs.compile("exp(sin(x)*y)", (-1, 1), error=1e-2, recipe="native")
+    from dataclasses import replace
+
+    import mutation
+
+    for number, node in enumerate(model.graph.nodes):
+        if hasattr(node, "name"):
+            graph = mutation.put(model.graph, ("nodes", number, "name"), "nobody")
+            with pytest.raises(hs.HeadsmithError):
+                hs.verify(replace(model, graph=graph))
+
+
+def test_expressions_are_only_computed_by_heads() -> None:
+    """What was fused is not believed to be a circuit."""
+    model = hs.compile("sin(x)*exp(y)", (-1, 1), error=1e-3, recipe="native")
+    assert any(isinstance(node, Expression) for node in model.fused.nodes)
+    from dataclasses import replace
+
+    choices = {number: replace(choice, family="square") for number, choice in model.choices.items()}
+    with pytest.raises(hs.HeadsmithError):
+        hs.verify(replace(model, choices=choices))

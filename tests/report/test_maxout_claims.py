@@ -1,0 +1,72 @@
+"""Claims M1 and M2 hold with the stated constants, and would fail without them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headsmith.report import maxout_claims
+from headsmith.report.maxout_claims import comparable_size, piecewise_linear_functions
+
+
+def ideal(widths: list[int], rank: int) -> dict[str, Any]:
+    """The row of a compiler that wastes nothing."""
+    depth, units, parameters = len(widths) - 2, sum(widths[1:-1]), rank * sum(widths) ** 2
+    return {
+        "rank": rank,
+        "depth": depth,
+        "network_parameters": parameters,
+        "nonzeros": parameters,
+        "nonzeros_ratio": 1.0,
+        "dense_ratio": 5.0,
+        "comparisons": (rank - 1) * units,
+        "heads": (rank - 1) * units,
+        "tree_depth": (rank - 1).bit_length() * depth,
+        "layers": (rank - 1).bit_length() * depth,
+        "pieces_nonzeros": parameters,
+        "pieces_nonzeros_ratio": 1.0,
+        "pieces_dense_ratio": 5.0,
+        "pieces_layers": 2 * depth - 1,
+    }
+
+
+@pytest.mark.slow
+def test_maxout_networks_keep_their_size() -> None:
+    found = comparable_size()
+    assert found.holds
+    assert found.figure["heads_per_comparison"] == 1.0
+    assert found.figure["layers_per_tree_level"] == 1.0
+    assert found.figure["token_by_token_largest_at_depth_two"] <= 3.0
+    assert found.figure["largest_nonzeros_per_parameter"] <= 1.5
+
+
+@pytest.mark.parametrize(
+    ("waste", "holds"),
+    [
+        ({}, True),
+        ({"heads": 10**6}, False),
+        ({"layers": 10**6}, False),
+        ({"nonzeros_ratio": 4.0}, False),
+        ({"pieces_nonzeros_ratio": 3.0}, False),
+        ({"pieces_layers": 2}, False),
+    ],
+)
+def test_waste_would_fail(waste: dict[str, Any], holds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maxout_claims, "_size", lambda *given: {**ideal(*given), **waste})
+    assert comparable_size().holds is holds
+
+
+def test_piecewise_linear_functions_are_compiled_from_their_pieces() -> None:
+    found = piecewise_linear_functions()
+    assert found.holds
+    for row in found.figure["rows"]:
+        assert row["found"] <= row["certified"]
+        assert row["heads"] <= row["gates"]
+        assert row["layers"] == 1 or row["recipe"] == "relu"
+
+
+def test_an_error_above_what_was_asked_would_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = maxout_claims._compiled
+    monkeypatch.setattr(maxout_claims, "_compiled", lambda *given: {**honest(*given), "certified": 1.0})
+    assert not piecewise_linear_functions().holds
