@@ -24,6 +24,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/budget.py
 	$(BIN)/python benchmarks/split.py
 	$(BIN)/python benchmarks/catalogue.py
+	$(BIN)/python benchmarks/native.py
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -1,4 +1,4 @@
-"""A Gaussian bump in two variables: two squares, a sum, an exponential."""
+"""A Gaussian bump: two squares, a sum and an exponential are one expression of two variables, and one head."""
 
 import sys
 

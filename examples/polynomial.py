@@ -1,4 +1,4 @@
-"""A polynomial: its powers become squares and products, and the error is divided among them."""
+"""A polynomial of any degree in one variable is one head; by squares and products it would be many."""
 
 from show import show
 

@@ -113,7 +113,12 @@ def worst_ratio(
 
 
 def _climb(
-    model: hs.Compiled, bounds: Any, textbook: DenseTransformer | None, points: Any, rng: np.random.Generator, steps: int
+    model: hs.Compiled,
+    bounds: Any,
+    textbook: DenseTransformer | None,
+    points: Any,
+    rng: np.random.Generator,
+    steps: int,
 ) -> Any:
     """The worst sequence that was met."""
     low, high = model.box.low, model.box.high
@@ -122,7 +127,9 @@ def _climb(
         order = np.argsort(scores)[-8:]
         parents, kept = points[order], scores[order]
         moved = np.repeat(parents, 8, axis=0)
-        near = moved + rng.normal(size=moved.shape) * (high - low) * 10.0 ** rng.uniform(-2 - step, -step, (len(moved), 1, 1))
+        near = moved + rng.normal(size=moved.shape) * (high - low) * 10.0 ** rng.uniform(
+            -2 - step, -step, (len(moved), 1, 1)
+        )
         jump = low + (high - low) * rng.choice([0.0, 1.0, rng.random()], size=moved.shape)
         change = rng.random(moved.shape) < max(0.3, 1.0 / moved[0].size)
         moved = np.clip(np.where(change, np.where(rng.random(moved.shape) < 0.3, jump, near), moved), low, high)

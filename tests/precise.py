@@ -238,7 +238,10 @@ class Grower:
             case "mean":
                 node = builder.pool("mean", self.any(size), self.causal)
             case "move":
-                targets = [int(rng.integers(-1, (token if self.causal else self.tokens - 1) + 1)) for token in range(self.tokens)]
+                targets = [
+                    int(rng.integers(-1, (token if self.causal else self.tokens - 1) + 1))
+                    for token in range(self.tokens)
+                ]
                 node = builder.move(self.any(size), targets)
             case "positional":
                 node = builder.positional(rng.choice(AWKWARD, (self.tokens, size)))

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from headsmith.plan import plan
     from headsmith.regions.enumeration import regions
     from headsmith.regions.result import Region, Regions
-    from headsmith.sequence import tokens
+    from headsmith.sequence import in_context, tokens
     from headsmith.sequence.compiled import CompiledSequence, compile_sequence, load_sequence
+    from headsmith.sequence.universal import Universal, universal
     from headsmith.source.cpwl import difference_of_max_affine, max_min
     from headsmith.source.lattice import from_regions
     from headsmith.source.library import (
@@ -78,6 +79,7 @@ __all__ = [
     "Region",
     "Regions",
     "TargetError",
+    "Universal",
     "UnreachableError",
     "abs",
     "absolute",
@@ -95,6 +97,7 @@ __all__ = [
     "gaussian",
     "gelu",
     "heads",
+    "in_context",
     "inverse",
     "load",
     "load_sequence",
@@ -121,6 +124,7 @@ __all__ = [
     "tanh",
     "tokens",
     "top_k",
+    "universal",
     "verify",
 ]
 
@@ -138,6 +142,7 @@ _HOME = {
     "Region": "regions.result",
     "Regions": "regions.result",
     "TargetError": "core.errors",
+    "Universal": "sequence.universal",
     "UnreachableError": "core.errors",
     "abs": "source.library",
     "absolute": "source.library",
@@ -155,6 +160,7 @@ _HOME = {
     "gaussian": "source.library",
     "gelu": "source.library",
     "heads": "single",
+    "in_context": "sequence.in_context",
     "inverse": "source.library",
     "load": "compile",
     "load_sequence": "sequence.compiled",
@@ -181,6 +187,7 @@ _HOME = {
     "tanh": "source.library",
     "tokens": "sequence.tokens",
     "top_k": "source.library",
+    "universal": "sequence.universal",
     "verify": "compile",
 }
 

@@ -23,7 +23,10 @@ from headsmith.heads.table import TableBank
 from headsmith.lower.meet import Met, Request, meet_with_gates, meet_with_tables
 from headsmith.lower.recipes import Cost, as_cost, variants
 from headsmith.source.fuse import Fusion, fuse
-from headsmith.source.graph import Approximated, program_of
+from headsmith.source.graph import (
+    Approximated,
+)
+from headsmith.source.views import program_of
 from headsmith.transformer.bill import Bill, bill
 
 VALUE_LIMITS = (np.inf, 1e3, 30.0)

@@ -53,9 +53,9 @@ def vectors() -> Graph:
 
 
 MODELS: dict[str, Callable[[], hs.Compiled]] = {
-    "columns": lambda: hs.compile(["sin(x)", "cos(2*x)", "x*x - 1"], {"x": (-2, 2)}, error=1e-5, recipe="native"),
-    "surface": lambda: hs.compile("x*y/(2 + x)", {"x": (-1, 1), "y": (-1, 1)}, error=1e-4, recipe="native"),
-    "deep": lambda: hs.compile("exp(sin(x)*y)*z", (-1, 1), error=1e-3, recipe="native"),
+    "columns": lambda: hs.compile(["sin(x)", "cos(2*x)", "x*x - 1"], {"x": (-2, 2)}, error=1e-4, recipe="native"),
+    "surface": lambda: hs.compile("x*y/(2 + x)", {"x": (-1, 1), "y": (-1, 1)}, error=3e-3, recipe="native"),
+    "deep": lambda: hs.compile("exp(x*y)*z", (-1, 1), error=5e-2, recipe="native"),
     "single": lambda: hs.compile("tanh(2*x) + 1/(x + 3)", {"x": (-1, 1)}, error=1e-3, dtype="float32", recipe="native"),
     "ramp": lambda: hs.compile("max(x, 2*y) - abs(y)", (-1, 1), error=0.05, recipe="ramp"),
     "vectors": lambda: hs.compile(vectors(), (-1, 1), error=1e-2, recipe="native"),
@@ -64,7 +64,6 @@ MODELS: dict[str, Callable[[], hs.Compiled]] = {
     "causal": lambda: hs.compile(pooled("min", True), (-1, 1), error=1e-2, tokens=3, recipe="native", dtype="float32"),
     "moved": lambda: hs.compile(moved(), (-1, 1), error=1e-2, tokens=3, recipe="native"),
 }
-KINDS = {"deep": "two layers", "moved": "sink and grid and moves in one model"}
 
 
 @cache
@@ -128,7 +127,7 @@ def test_one_change(name: str, part: str, rng: np.random.Generator) -> None:
     """Anything, anywhere."""
     model, results = model_of(name), Counter[str]()
     names = [register.name for register in model.transformer.registers] + ["cos", "exp", "square", "max", "mean"]
-    count = {"transformer": 16, "graph": 5, "box": 3}[part]
+    count = {"transformer": 12, "graph": 4, "box": 2}[part]
     for place, value in spread_out(getattr(model, part), rng, count):
         label, new = mutation.mutate(value, rng, model.transformer.dtype == "float32", names)
         if place[-1:] in (("tokens",), ("size",)) or (isinstance(new, int) and abs(new) > 1000):
@@ -157,7 +156,7 @@ def test_gains(name: str, rng: np.random.Generator) -> None:
     fields = ("gain", "keep_gain", "position_gain", "reference_gain")
     present = [f for f in fields if any(hasattr(b, f) for layer in model.transformer.layers for b in layer.banks)]
     for field in present:
-        for value in rng.permutation(GAINS)[:4]:
+        for value in rng.permutation(GAINS)[:3]:
             single = float(np.float32(value))
 
             def change(field: str = field, value: float = single) -> hs.Compiled:
@@ -170,7 +169,7 @@ def test_gains(name: str, rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("name", ["columns", "surface", "deep", "vectors", "several", "moved"])
 def test_tables_of_other_columns(name: str, rng: np.random.Generator) -> None:
-    """Values swapped between columns or heads, claims exchanged, tokens of the grid permuted (which changes nothing)."""
+    """Values swapped between columns, claims exchanged, tokens of the grid permuted (which changes nothing)."""
     model, results = model_of(name), Counter[str]()
 
     def swapped(bank: Any) -> Any:

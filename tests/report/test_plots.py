@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import headsmith as hs
 from headsmith.core.errors import HeadsmithError
 from headsmith.report import plots
 from headsmith.report.attention import head_paths, head_patterns
+from headsmith.report.head_texts import held_by, texts_of_heads
 from headsmith.report.plots import plot
 
 
@@ -91,3 +93,36 @@ def test_paths_say_where_gates_open() -> None:
     assert (path.layer, path.head) == (0, 0)
     deep = hs.compile("x*y", {"x": (-1, 1), "y": (-1, 1)}, 1e-6, recipe="relu")
     assert len(head_paths(deep, np.zeros((3, 2)), 7)) == 7
+
+
+@pytest.mark.parametrize(
+    ("formula", "names", "options"),
+    [
+        ("x*y", "xy", {}),
+        ("sin(x), cos(x)", "x", {}),
+        ("sin(x)*exp(-y) + relu(x - y)", "xy", {}),
+        ("x*y*z", "xyz", {}),
+        ("x*y + exp(x)", "xy", {"tokens": 4}),
+        ("max(x, y, 0.2)", "xy", {"recipe": "maxout"}),
+        ("relu(x)", "x", {"recipe": "ramp"}),
+    ],
+    ids=["gate product", "shared table", "fused and a gate", "two layers", "sequence", "maxout", "ramp"],
+)
+def test_a_picture_for_every_head_kind(formula: str, names: str, options: dict[str, Any], tmp_path: Path) -> None:
+    model = hs.compile(formula, dict.fromkeys(names, (-1.0, 1.0)), 1e-2, **options)
+    assert plot(model, tmp_path / "model.png", effort=100).ratio <= 1.0
+
+
+def test_heads_are_named_after_what_they_compute() -> None:
+    box = {"x": (-1.0, 1.0), "y": (-1.0, 1.0)}
+    assert texts_of_heads(hs.compile("x*y", box, 1e-6)) == [["product: x*y"]]
+    fused = hs.compile("sin(x)*exp(-y) + relu(x - y)", box, 1e-4)
+    (names,) = texts_of_heads(fused)
+    assert "table: sin(x)*exp(-y)" in names
+    assert any(name.startswith("gate ") for name in names)
+    shared = hs.compile(["sin(x)", "cos(x)"], {"x": (-1.0, 1.0)}, 1e-4)
+    assert texts_of_heads(shared) == [["table: sin(x), cos(x)"]]
+    (bank,) = shared.transformer.layers[0].banks
+    (held,) = held_by(bank, shared.transformer.sink_tokens)
+    assert len(held) == shared.transformer.grid_tokens
+    assert all(text.count(",") == 1 for text in held.values())

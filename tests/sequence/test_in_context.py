@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from headsmith.core.errors import CertificateError, DomainError, HeadsmithError, TargetError
+from headsmith.report.context_claims import same_heads
 from headsmith.sequence import in_context
 from headsmith.sequence.descent import descended, descent_of, largest_rate
+from headsmith.source.contraction import contractions
 from headsmith.source.graph import evaluate
 
 LEARNERS: dict[str, Callable[[], in_context.Learner]] = {
@@ -223,3 +225,31 @@ def test_a_preconditioner_is_a_map_of_the_features() -> None:
     with pytest.raises(DomainError, match="after the preconditioner"):
         mapped.predict(9 * X, y, X)
     assert descent_of(plain.model.graph) == plain.run
+
+
+def test_the_proof_knows_the_steps() -> None:
+    """Every step after the first is one that the kernel knows not to expand; fused, none would be."""
+    for name in ("squared", "ridge", "logistic"):
+        model = learner(name)
+        assert len(contractions(model.model.fused)) == model.run.steps - 1
+
+
+def test_with_the_same_heads_errors_do_not_multiply_from_step_to_step() -> None:
+    """Component by component, a step of rate 1/L doubles an error: four more steps would make it sixteenfold."""
+    few, more = (same_heads(steps).certificate.error for steps in (4, 8))
+    assert few < more <= 5.0 * few
+
+
+def test_whitened_features_need_far_fewer_steps() -> None:
+    """Two nearly collinear features: four steps on P x are nearer to least squares than four on x."""
+    random = np.random.default_rng(4)
+    signs = np.where(random.random((32, 2)) < 0.5, -1.0, 1.0)
+    X = np.column_stack([signs[:, 0], 0.9 * signs[:, 0] + 0.1 * signs[:, 1]])
+    y = X @ [0.3, -0.5]
+    whitening = np.linalg.inv(np.linalg.cholesky(X.T @ X / len(X)))
+    plain = in_context.least_squares(4, 2, 32, rate=1.0, error=1e-3)
+    white = in_context.least_squares(4, 2, 32, rate=0.44, domain=(-1.5, 1.5), preconditioner=whitening, error=1e-3)
+    off = [np.abs(model.predict(X, y, X) - y).max() for model in (plain, white)]
+    assert white.bill.layers == plain.bill.layers
+    assert off[1] < 0.2 * off[0]
+    assert np.abs(white.predict(X, y, X) - white.exact(X, y, X)).max() <= white.certificate.error

@@ -47,10 +47,18 @@ from headsmith.heads.move import MoveBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.table import TableBank
 from headsmith.source.fuse import Fusion, fuse
-from headsmith.source.graph import Graph, Move, Pool, Positional, Relu, needed, tokens_of
+from headsmith.source.graph import (
+    Graph,
+    Move,
+    Pool,
+    Positional,
+    Relu,
+    needed,
+)
 from headsmith.source.ranges import ranges
 from headsmith.source.sensitivity import Flow, pushed
 from headsmith.source.steps import SteppedFlow, flow_of
+from headsmith.source.views import tokens_of
 from headsmith.transformer.gains import gains_of_heads
 from headsmith.transformer.ir import Bank, Layer, Transformer
 
@@ -295,9 +303,13 @@ class _Kernel:
                 leak = upper(leak + size @ error.leak, bank.outputs + 2)
                 rounding = upper(rounding + size @ error.rounding, bank.outputs + 2)
         if isinstance(self.flow, SteppedFlow):
+            # Copies differ by what soft gates commit, where there are any, and else by rounding.
+            soft = any(error.sides.magnitude.any() for layer in locals_ for error in layer)
             for number, apart in self.flow.uneven.items():
                 if number in gains:
-                    rounding = upper(rounding + gains[number].magnitude.T @ apart, len(apart) + 2)
+                    moved = upper(gains[number].magnitude.T @ apart, len(apart) + 1)
+                    sides[1] = upper(sides[1] + moved, 1) if soft else sides[1]
+                    rounding = rounding if soft else upper(rounding + moved, 1)
         if 0 in gains:
             rounding = upper(rounding + gains[0].magnitude.T @ self.input_error, len(self.input_error) + 2)
         approximation, softmax = sides.max(axis=1)

@@ -55,8 +55,8 @@ from headsmith.source.graph import (
     Term,
     arguments,
     needed,
-    program_of,
 )
+from headsmith.source.views import program_of
 
 MOST_GATES = 1 << 16
 

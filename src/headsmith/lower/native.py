@@ -47,8 +47,8 @@ from headsmith.source.graph import (
     Relu,
     arguments,
     needed,
-    program_of,
 )
+from headsmith.source.views import program_of
 
 ROUNDS = 6
 MOST_GATE_TOKENS = 4
@@ -58,6 +58,8 @@ GATE_ROUNDING = 60.0
 EASY = 0.01
 """What part of its share a head takes that has tokens to spare."""
 MOST_TOKENS = 160
+LIMITS = (1e3, 30.0)
+"""Limits of the values that are tried besides none."""
 FITTED = 0.985
 """The proof is a little looser than the fit's estimate."""
 
@@ -309,14 +311,21 @@ class _Planner:
         box: list[tuple[float, float]],
         allowed: Mapping[int, float],
     ) -> Fit | None:
-        return fit_program(
-            [programs[n] for n in nodes],
-            box,
-            [allowed[n] for n in nodes],
-            max_tokens=self.max_tokens,
-            value_limit=self.value_limit,
-            precision=self.precision,
-        )
+        # A limit on the values leads the search to other heads: now and then to smaller ones.
+        limits = (self.value_limit, *LIMITS) if len(self.groups) <= 2 and math.isinf(self.value_limit) else ()
+        best: Fit | None = None
+        for limit in limits or (self.value_limit,):
+            found = fit_program(
+                [programs[n] for n in nodes],
+                box,
+                [allowed[n] for n in nodes],
+                max_tokens=self.max_tokens if best is None else best.tokens,
+                value_limit=limit,
+                precision=self.precision,
+            )
+            if found is not None and (best is None or _size(found) < _size(best)):
+                best = found
+        return best
 
     def _margin(self, group: Group, off: Mapping[int, Array]) -> float:
         """Room for what the arguments are expected to be off by, and for rounding."""
@@ -397,6 +406,12 @@ def analytic(target: Graph, found: Sequence[Interval], number: int) -> bool:
         touches = all(a <= 0.0 <= b for a, b in zip(low, high, strict=True))
         return not (type(node).__name__ == "Hypotenuse" and touches)
     return True
+
+
+def _size(fit: Fit) -> tuple[int, float]:
+    """What a table costs: tokens, then the largest of its numbers."""
+    keys = max(float(np.max(np.abs(array))) for array in (fit.alpha, fit.offset))
+    return fit.tokens, max(fit.largest_value, keys)
 
 
 def _half_octave(radius: float) -> float:

@@ -19,6 +19,7 @@ from headsmith.lower.candidates import candidates
 from headsmith.lower.choose import target_gains
 from headsmith.lower.meet import Met, Request, meet_with_gates, meet_with_pieces, meet_with_ramps, meet_with_tables
 from headsmith.lower.native import UnfittableError, analytic
+from headsmith.source.contraction import contractions
 from headsmith.source.fuse import Fusion, fuse, fused_nodes
 from headsmith.source.graph import (
     Affine,
@@ -34,8 +35,8 @@ from headsmith.source.graph import (
     Relu,
     arguments,
     needed,
-    program_of,
 )
+from headsmith.source.views import program_of
 from headsmith.transformer.bill import Bill, bill
 
 COSTS = ("layers", "heads", "reference_tokens", "max_weight")
@@ -135,6 +136,9 @@ def variants(graph: Graph, found: Sequence[Interval]) -> list[tuple[Fusion | Non
         try:
             fused = graph if fusion is None else fuse(graph, fusion)
         except TargetError:
+            continue
+        if len(contractions(fused)) < len(contractions(graph)):
+            # What is known of a step as a whole is worth more than fewer heads.
             continue
         programs = tuple(program_of(node) for node in fused.nodes if isinstance(node, Approximated))
         items.setdefault(programs, (fusion, shape(fused)))

@@ -1,7 +1,8 @@
 """Where the heads look, head by head, with names that lead back to the target.
 
-one data token          a row for each head: where the token looks, along a line through the domain
-several                 a square for each head: who looks at whom, in one random sequence
+one data token, few heads   a panel for each head: how the token's attention is divided, along a line through the domain
+one data token, many        a row for each head: where the token looks, along that line
+several                     a map for each head: whom the data tokens look at, in one random sequence
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from headsmith.circuits.pieces import Pieces, in_blocks
 from headsmith.compile import Compiled
 from headsmith.core.arrays import Array
 from headsmith.heads.sink import SinkBank
+from headsmith.report.head_texts import held_by, texts_of_heads
 from headsmith.run.numpy_runner import patterns
-from headsmith.transformer.ir import Bank
 
 ROWS = 64
 """How many heads are shown when there is one data token."""
@@ -27,7 +29,10 @@ PLACES = 161
 """How many inputs along that line are shown; fewer where there are many heads."""
 
 PANELS = 6
-"""How many heads are shown when there are several."""
+"""How many heads are shown when there are several tokens; up to so many get a panel when there is one."""
+
+NAMED = 10
+"""Up to so many reference tokens each has a colour with its name."""
 
 SEQUENCE = 6
 """How many data tokens are shown at most."""
@@ -35,7 +40,7 @@ SEQUENCE = 6
 
 @dataclass(frozen=True, eq=False)
 class HeadPattern:
-    """Where one head looks: weights[query token, key token]; token 0 is the reference token."""
+    """Where one head looks: weights[query token, key token]; reference tokens come first."""
 
     layer: int
     head: int
@@ -56,24 +61,29 @@ class HeadPath:
 
 def draw_attention(figure: Any, compiled: Compiled, random: np.random.Generator) -> None:
     """Draw where heads look: along a line through the domain, or, with several tokens, in a random sequence."""
+    banks = [bank for layer in compiled.transformer.layers for bank in layer.banks]
     tokens = min(compiled.transformer.tokens, SEQUENCE)
     box = compiled.box
     if not compiled.transformer.layers:
         axes = figure.subplots()
         axes.set_axis_off()
         axes.text(0.5, 0.5, "no heads:\nthe target is affine on this domain", ha="center", va="center", fontsize=12)
+    elif tokens == 1 and compiled.bill.heads <= PANELS and not all(isinstance(bank, SinkBank) for bank in banks):
+        _draw_shares(figure, compiled, _path(compiled))
     elif tokens == 1:
         _draw_paths(figure, compiled, head_paths(compiled, _path(compiled), ROWS))
     else:
         inputs = np.clip(random.uniform(box.low, box.high, (tokens, box.size)), box.low, box.high)
-        _draw_sequence(figure, head_patterns(compiled, inputs, PANELS), compiled.bill.heads)
+        if isinstance(compiled.fusion, Pieces):
+            inputs = in_blocks(inputs[:1], compiled.transformer.tokens)[0]
+        _draw_sequence(figure, compiled, head_patterns(compiled, inputs, PANELS))
 
 
 def head_patterns(compiled: Compiled, inputs: Array, most: int) -> list[HeadPattern]:
     """The patterns of at most `most` heads on `inputs` (tokens, inputs), spread evenly over all heads of all layers."""
     found = [
         HeadPattern(pattern.layer, head, name, weights)
-        for pattern, names in zip(patterns(compiled.transformer, inputs), _all_names(compiled), strict=True)
+        for pattern, names in zip(patterns(compiled.transformer, inputs), texts_of_heads(compiled), strict=True)
         for head, (name, weights) in enumerate(zip(names, pattern.weights, strict=True))
     ]
     return [found[index] for index in _spread(len(found), most)]
@@ -82,7 +92,7 @@ def head_patterns(compiled: Compiled, inputs: Array, most: int) -> list[HeadPatt
 def head_paths(compiled: Compiled, points: Array, most: int) -> list[HeadPath]:
     """Where the data token of each of `points` (points, inputs) looks, for at most `most` heads of all layers."""
     labels = [
-        (layer, head, name) for layer, names in enumerate(_all_names(compiled)) for head, name in enumerate(names)
+        (layer, head, name) for layer, names in enumerate(texts_of_heads(compiled)) for head, name in enumerate(names)
     ]
     chosen = _spread(len(labels), most)
     looks = []
@@ -111,16 +121,58 @@ def _path(compiled: Compiled) -> Array:
     return np.asarray(np.clip(np.linspace(low + first * width, high - last * width, count), low, high))
 
 
-def _all_names(compiled: Compiled) -> list[list[str]]:
-    """What the heads compute, layer by layer."""
-    return [[name for bank in layer.banks for name in _names(bank)] for layer in compiled.transformer.layers]
+def _draw_shares(figure: Any, compiled: Compiled, points: Array) -> None:
+    """One data token, few heads: how its attention is divided among tokens, stacked, head by head."""
+    from matplotlib.patches import Patch
+
+    transformer, box = compiled.transformer, compiled.box
+    weights = np.stack(
+        [np.concatenate([layer.weights[:, -1] for layer in patterns(transformer, point[None])]) for point in points]
+    )
+    labels = [(layer, name) for layer, names in enumerate(texts_of_heads(compiled), 1) for name in names]
+    held = [
+        text for layer in transformer.layers for bank in layer.banks for text in held_by(bank, transformer.sink_tokens)
+    ]
+    one = box.size == 1 and box.low[0] < box.high[0]
+    places = points[:, 0] if one else np.linspace(0.0, 1.0, len(points))
+    grid = figure.subplots(len(labels), 1, sharex=True, squeeze=False)[:, 0]
+    tokens = weights.shape[2]
+    colours = [*_colours(tokens - 1), "#d94801"]
+    for number, (axes, (layer, name)) in enumerate(zip(grid, labels, strict=True)):
+        shares = weights[:, number].T
+        seen = [token for token in range(tokens) if shares[token].max() > 1e-3]
+        axes.stackplot(places, shares[seen], colors=[colours[token] for token in seen], linewidth=0.0)
+        axes.set(xlim=(places[0], places[-1]), ylim=(0.0, 1.0))
+        axes.set_title(f"layer {layer}  {name}", fontsize=9)
+        named = seen if len(seen) <= NAMED else [*seen[: NAMED // 2], *seen[-(NAMED // 2) :]]
+        texts = ["itself" if token == tokens - 1 else f"ref {token}{held[number].get(token, '')}" for token in named]
+        marks = [Patch(color=colours[token], label=text) for token, text in zip(named, texts, strict=True)][::-1]
+        others = int((shares.max(axis=1) > 1e-12).sum()) - len(named)
+        title = ("token: what it holds" if held[number] else "") + (f"\nand {others} more" if others else "")
+        axes.legend(
+            handles=marks,
+            loc="center left",
+            bbox_to_anchor=(1.0, 0.5),
+            fontsize=8,
+            frameon=False,
+            title=title,
+            title_fontsize=8,
+        )
+    grid[-1].set_xlabel(box.names[0] if one else "place on a line from a low to a high corner of the domain")
+    figure.supylabel("attention weight", fontsize=10)
+    figure.suptitle(f"how the data token divides its attention, {_all_of(len(labels))}", fontsize=12)
 
 
-def _names(bank: Bank) -> list[str]:
-    """What each head computes: a gate of the target's circuit, where the bank has one gate a head."""
-    if isinstance(bank, SinkBank):
-        return [f"gate {node}[{component}]" for node, component in zip(bank.node, bank.component, strict=True)]
-    return [bank.kind] * bank.heads
+def _colours(count: int) -> list[Any]:
+    """Neighbouring tokens differ, and far ones do too."""
+    from matplotlib import colormaps
+
+    shades = colormaps["YlGnBu"](np.linspace(0.25, 0.95, max(count, 2)))
+    return [shades[token] for token in range(count)]
+
+
+def _all_of(heads: int) -> str:
+    return "the only head" if heads == 1 else f"all {heads} heads"
 
 
 def _draw_paths(figure: Any, compiled: Compiled, shown: list[HeadPath]) -> None:
@@ -142,31 +194,41 @@ def _draw_paths(figure: Any, compiled: Compiled, shown: list[HeadPath]) -> None:
         axes.axhline(row - 0.5, color="white", linewidth=1.6)
         axes.axhline(row - 0.5, color="black", linewidth=0.5)
     if len(shown) <= LABELS:
-        axes.set_yticks(range(len(shown)), [f"layer {path.layer}  {path.gate}" for path in shown], fontsize=8)
+        axes.set_yticks(range(len(shown)), [f"layer {path.layer + 1}  {path.gate}" for path in shown], fontsize=8)
     else:
         named = first[:: -(-len(first) // LABELS)]
-        axes.set_yticks(named, [f"layer {shown[row].layer}" for row in named], fontsize=8)
+        axes.set_yticks(named, [f"layer {shown[row].layer + 1}" for row in named], fontsize=8)
     axes.set_xlabel(box.names[0] if box.size == 1 else "place on a line from a low to a high corner of the domain")
-    which = f"all {heads} heads" if heads == len(shown) else f"{len(shown)} of {heads} heads"
+    which = _all_of(heads) if heads == len(shown) else f"{len(shown)} of {heads} heads"
     axes.set_title(f"where the data token looks, {which}")
     bar = figure.colorbar(image, ax=axes, shrink=0.6, ticks=[0.0, 1.0])
-    bar.ax.set_yticklabels(["reference\n(gate closed)", "itself\n(gate open)"], fontsize=8)
+    labels = ["reference\n(gate closed)", "itself\n(gate open)"]
+    if compiled.transformer.grid_tokens:
+        labels = ["first\nreference", "last, or\nitself"]
+    bar.ax.set_yticklabels(labels, fontsize=8)
 
 
-def _draw_sequence(figure: Any, shown: list[HeadPattern], heads: int) -> None:
-    """Several data tokens: a square for each head, query tokens down and key tokens across."""
+def _draw_sequence(figure: Any, compiled: Compiled, shown: list[HeadPattern]) -> None:
+    """Several data tokens: a map for each head, data tokens down and all tokens across."""
     columns = min(3, len(shown))
     grid = figure.subplots(-(-len(shown) // columns), columns, squeeze=False)
-    names = ["ref", *(f"t{number}" for number in range(len(shown[0].weights) - 1))]
+    references, heads = compiled.transformer.reference_tokens, compiled.bill.heads
+    data = len(shown[0].weights) - references
+    rows = [f"t{number}" for number in range(data)]
+    across = ["ref" if references == 1 else f"r{number}" for number in range(references)] + rows
+    places = range(0, len(across), -(-len(across) // 20))
     image = None
     for axes in grid.flat[len(shown) :]:
         axes.set_axis_off()
     for axes, pattern in zip(grid.flat, shown, strict=False):
-        image = axes.imshow(pattern.weights, cmap="Blues", vmin=0.0, vmax=1.0)
-        axes.set_title(f"layer {pattern.layer}  head {pattern.head}\n{pattern.gate}", fontsize=9)
-        axes.set_xticks(range(len(names)), names, fontsize=8)
-        axes.set_yticks(range(len(names)), names, fontsize=8)
-    figure.supxlabel("key token", fontsize=10)
-    figure.supylabel("query token", fontsize=10)
-    figure.suptitle(f"attention on one random sequence, {len(shown)} of {heads} heads", fontsize=12)
+        image = axes.imshow(pattern.weights[references:], cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
+        if references:
+            axes.axvline(references - 0.5, color="#d94801", linewidth=0.8)
+        axes.set_title(f"layer {pattern.layer + 1}  head {pattern.head}\n{pattern.gate}", fontsize=9)
+        axes.set_xticks(places, [across[place] for place in places], fontsize=8)
+        axes.set_yticks(range(data), rows, fontsize=8)
+    figure.supxlabel("token that is looked at" + (" (r: reference)" if references > 1 else ""), fontsize=10)
+    figure.supylabel("data token that looks", fontsize=10)
+    which = _all_of(heads) if heads == len(shown) else f"{len(shown)} of {heads} heads"
+    figure.suptitle(f"attention on one random sequence, {which}", fontsize=12)
     figure.colorbar(image, ax=grid, label="attention weight", shrink=0.6)

@@ -25,6 +25,8 @@ ROWS_IN = (
     "headsmith.report.recipe_claims",
     "headsmith.report.formula_claims",
     "headsmith.report.attention_claims",
+    "headsmith.report.context_claims",
+    "headsmith.report.universal_claims",
     "headsmith.report.maxout_claims",
     "headsmith.report.region_claims",
 )

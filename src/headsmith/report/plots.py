@@ -130,7 +130,7 @@ def _draw_curve(figure: Any, compiled: Compiled, found: Found, random: np.random
     above.plot(points[:, 0], target, color=TARGET, linewidth=5.0, label="target", solid_capstyle="round")
     above.plot(points[:, 0], model, color=MODEL, linewidth=1.2, label="transformer")
     above.set_ylabel(_output(compiled, worst))
-    above.legend(frameon=False)
+    above.legend(framealpha=0.85, edgecolor="none")
     above.set_title("target and transformer")
     below.axhspan(-certified, certified, color="#eeeeee", zorder=0)
     below.axhline(certified, color=BOUND, linewidth=0.8, linestyle="--", label=f"certified: {bound(certified)}")

@@ -18,6 +18,7 @@ so that a step of a rate of at most 2/L does not move two weights further apart:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -56,6 +57,24 @@ def largest_rate(loss: Loss, largest: Array, decay: float = 0.0) -> float:
     steepest = smoothness(loss, largest, decay)
     limit = 2.0 / steepest if steepest > 0.0 else np.inf
     return float(min(limit, 1.0 / decay if decay > 0.0 else np.inf)) * (1.0 - 1e-12)
+
+
+def checked_rate(loss: Loss, rate: float | None, largest: Array, decay: float) -> float:
+    """The rate, 1/L if it is None; TargetError if its steps may expand distances on the domain."""
+    steepest, limit = smoothness(loss, largest, decay), largest_rate(loss, largest, decay)
+    if rate is None:
+        return min(1.0 / steepest, limit) if steepest > 0.0 else 1.0
+    if not (math.isfinite(rate) and rate > 0.0):
+        raise TargetError(
+            f"rate is {rate!r}; it must be a positive finite number, or None for 1/L = {1 / steepest:.6g}"
+        )
+    if rate > limit * (1.0 + 4e-12):
+        raise TargetError(
+            f"a rate of {rate:.6g} may expand distances: on this domain the curvature of the {loss} loss is up to L = "
+            f"{steepest:.6g}, and the rate must be at most {limit:.6g} (2/L, and 1/decay); take a smaller rate, or a "
+            "smaller domain"
+        )
+    return min(float(rate), limit)
 
 
 def input_names(features: int) -> list[str]:

@@ -1,6 +1,7 @@
 """A Gaussian kernel on a grid of cell centres: how far away, on average, the nodes are that a softmax looks at.
 
-An interval is cut into p cells of length h. In steps, t = (s - middle)/h, the nodes are g = k - (p-1)/2, and node g weighs
+An interval is cut into p cells of length h. In steps, t = (s - middle)/h, the nodes are g = k - (p-1)/2, k < p, and
+node g weighs
 
     w_g = softmax(-c (t - g)^2) = softmax(2 c t g - c g^2),        |t| <= p/2.
 
@@ -17,7 +18,7 @@ tensor grid coordinate i has a kernel of its own, with distances r_i in steps:
     L times 2-norm      L E sqrt(sum h_i^2 r_i^2)        <= L sqrt(sum h_i^2 second_i)            (Jensen)
     L times largest     L E max h_i r_i                  <= L (max h_i / 2 + sum h_i excess_i)
 
-A function of the distance to one point attains the first at c -> infinity: with this grid no use of the values does better.
+A function of the distance to one point attains the first as c grows: no use of the values on this grid does better.
 """
 
 from __future__ import annotations
@@ -146,9 +147,9 @@ def fewest_cells(stated: Lipschitz, widths: Array, target: float, kernel: float,
             high *= 1.01
         smallest = 1.03 * bound(counts_at(high))
         raise UnreachableError(
-            f"a grid of {' x '.join(f'{count:.0f}' for count in counts)} = {float(np.prod(counts)):.4g} nodes is needed, "
-            f"and at most {most} are allowed: with those an error of {smallest:.3g} can be met; allow more (max_nodes), "
-            f"state a smaller Lipschitz bound if one holds, or take a smaller domain",
+            f"a grid of {' x '.join(f'{count:.0f}' for count in counts)} = {float(np.prod(counts)):.4g} nodes is "
+            f"needed, and at most {most} are allowed: with those an error of {smallest:.3g} can be met; allow more "
+            f"(max_nodes), state a smaller Lipschitz bound if one holds, or take a smaller domain",
             part="approximation",
             smallest=smallest,
         )

@@ -26,20 +26,21 @@ from headsmith.certify.table_bounds import Progress
 from headsmith.compile import Compiled, as_request, verify
 from headsmith.compile import load as load_compiled
 from headsmith.core.arrays import Array, frozen
-from headsmith.core.errors import DomainError, TargetError
+from headsmith.core.errors import DomainError, TargetError, UnreachableError
 from headsmith.core.intervals import as_box
 from headsmith.core.rounding import Dtype
 from headsmith.lower.meet import Request, meet_with_tables
+from headsmith.lower.recipes import meet
 from headsmith.sequence.descent import (
     LOSSES,
     Descent,
     Loss,
+    checked_rate,
     descended,
     descent_graph,
     descent_of,
     input_names,
     largest_rate,
-    smoothness,
 )
 from headsmith.transformer.bill import Bill, bill
 
@@ -205,7 +206,7 @@ def gradient_descent(
         (0.0, 1.0) if labels is None and loss == "logistic" else (-1.0, 1.0) if labels is None else labels, "y"
     )
     largest = np.maximum(np.abs(shown.low), np.abs(shown.high))
-    chosen = _checked_rate(loss, rate, largest, decay)
+    chosen = checked_rate(loss, rate, largest, decay)
     run = Descent(loss, int(steps), int(features), chosen, 1.0 - chosen * decay, chosen * threshold)
     matrix = _checked_matrix(preconditioner, features)
     pairs = [pair for box in (shown, label, asked) for pair in zip(box.low, box.high, strict=True)]
@@ -216,9 +217,13 @@ def gradient_descent(
 
 def _compiled(request: Request) -> Compiled:
     """Table and gate heads for the graph as it is: fused, its nodes are no longer the steps that the kernel knows not
-    to expand."""
+    to expand, and errors multiply from step to step in the proof. That is what is left where it cannot be certified as
+    it is."""
     with np.errstate(over="ignore", invalid="ignore"):
-        met = meet_with_tables(request, None)
+        try:
+            met = meet_with_tables(request, None)
+        except UnreachableError:
+            met = meet(request, "native")
     billed = bill(met.transformer, met.certificate.max_score)
     return Compiled(request.graph, met.choices, request.box, met.transformer, met.certificate, billed, met.fusion)
 
@@ -267,23 +272,6 @@ def _fast(rate: float | None, loss: Loss, features: int, decay: float, options: 
         return rate
     shown = as_box(options.get("domain", (-1.0, 1.0)), input_names(features)[:features])
     return largest_rate(loss, np.maximum(np.abs(shown.low), np.abs(shown.high)), decay)
-
-
-def _checked_rate(loss: Loss, rate: float | None, largest: Array, decay: float) -> float:
-    steepest, limit = smoothness(loss, largest, decay), largest_rate(loss, largest, decay)
-    if rate is None:
-        return min(1.0 / steepest, limit) if steepest > 0.0 else 1.0
-    if not (math.isfinite(rate) and rate > 0.0):
-        raise TargetError(
-            f"rate is {rate!r}; it must be a positive finite number, or None for 1/L = {1 / steepest:.6g}"
-        )
-    if rate > limit * (1.0 + 4e-12):
-        raise TargetError(
-            f"a rate of {rate:.6g} may expand distances: on this domain the curvature of the {loss} loss is up to L = "
-            f"{steepest:.6g}, and the rate must be at most {limit:.6g} (2/L, and 1/decay); take a smaller rate, or a "
-            "smaller domain"
-        )
-    return min(float(rate), limit)
 
 
 def _checked_matrix(matrix: Any, features: int) -> Array | None:

@@ -23,6 +23,7 @@ from headsmith.core.errors import DomainError, TargetError, UnreachableError
 from headsmith.core.intervals import Box
 from headsmith.heads.ramp import WIDTH
 from headsmith.sequence.gaussian_grid import BEYOND, NARROWEST, WIDEST, fewest_cells, kernel_bound
+from headsmith.sequence.universal_inputs import box_of, points_of, run_inside, sample
 from headsmith.sequence.universal_model import (
     Architecture,
     Attention,
@@ -32,7 +33,6 @@ from headsmith.sequence.universal_model import (
     build,
     gathered_error,
     query_error,
-    run,
     score_size,
 )
 from headsmith.source.kuhn import Grid
@@ -74,15 +74,15 @@ class Universal:
 
     @property
     def bill(self) -> Bill:
-        return bill(self.model, score_size(self.lookup, apart=self.model.last is not None))
+        return bill(self.model, score_size(self.lookup))
 
     @property
     def proven(self) -> str:
         """What holds whatever the callable is."""
-        nodes = len(self.lookup.nodes)
         return (
             f"the model is within {self.parts['leak'] + self.parts['rounding']:.6g} of the exact Gaussian mean (c = "
-            f"{self.lookup.width:g}) of the {nodes} sampled answers, at a point within {BEYOND:g} grid steps of the input"
+            f"{self.lookup.width:g}) of the {len(self.lookup.nodes)} sampled answers, at a point within {BEYOND:g} "
+            f"grid steps of the input"
         )
 
     @property
@@ -129,22 +129,29 @@ def universal(
         raise TargetError(f"architecture is {architecture!r}; choose one of {', '.join(get_args(Architecture))}")
     if not WIDEST <= width <= NARROWEST:
         raise TargetError(f"width is {width!r}; it must lie between {WIDEST} and {NARROWEST}")
+    if evaluation is not None and not (math.isfinite(evaluation) and evaluation >= 0.0):
+        raise TargetError(f"evaluation is {evaluation!r}; it must be a finite number, not negative")
     box = box_of(domain, tokens, features)
+    if 3**box.size > max_nodes:
+        raise TargetError(
+            f"{tokens} tokens of {features} features are {box.size} numbers; a grid in so many dimensions has more "
+            f"than {max_nodes} nodes (max_nodes)"
+        )
     numbers = np.asarray(lipschitz, dtype=np.float64) if np.ndim(lipschitz) == 2 else None
     if numbers is not None and numbers.shape != (tokens, features):
-        raise TargetError(f"lipschitz has shape {numbers.shape}; it needs one number, or ({tokens}, {features}) of them")
+        raise TargetError(
+            f"lipschitz has shape {numbers.shape}; it needs one number, or ({tokens}, {features}) of them"
+        )
     stated = as_smoothness(numbers.reshape(-1) if numbers is not None else lipschitz, None, norm, box.size)
     assert isinstance(stated, Lipschitz)
-    counts = _counts(box, stated, error, grid, width, max_nodes)
+    counts = _counts(box, stated, error, grid, width, max_nodes, evaluation or 0.0)
     axes = [_axis(*item) for item in zip(box.names, box.low.tolist(), box.high.tolist(), counts, strict=True)]
-    knots, steps, scale, shift, drift = (list(column) for column in zip(*axes, strict=True))
-    nodes = [np.arange(count) - (count - 1) / 2.0 for count in counts]
+    knots, steps, scale, middle, drift = (list(column) for column in zip(*axes, strict=True))
+    nodes: list[Array] = [np.arange(float(count)) - (count - 1) / 2.0 for count in counts]
     answers = sample(function, points_of(knots), tokens, outputs)
     slack = float(evaluation) if evaluation is not None else 2.0**-50 * float(np.abs(answers).max())
-    if not (math.isfinite(slack) and slack >= 0.0):
-        raise TargetError(f"evaluation is {evaluation!r}; it must be a finite number, not negative")
     _refute(function, box, knots, stated, answers, slack)
-    lookup = Lookup(frozen(scale), frozen(shift), frozen(points_of(nodes)), frozen(answers), float(width))
+    lookup = Lookup(frozen(scale), frozen(middle), frozen(points_of(nodes)), frozen(answers), float(width))
     model = build(lookup, architecture)
     moved = _moved(model, lookup, box) + np.array(drift)
     mean = kernel_bound(stated, np.array(steps), counts, width) + float(stated.distance(moved)) * (1.0 + 1e-9)
@@ -153,7 +160,7 @@ def universal(
     made = Universal(model, lookup, box, counts, stated, architecture, parts)
     if error is not None and made.error > error:
         blocks = max(("evaluation", "leak", "rounding"), key=lambda name: parts[name])
-        smallest = 1000.0 * (made.error - mean)
+        smallest = (evaluation or 0.0) + 1100.0 * (made.error - mean - (evaluation or 0.0))
         raise UnreachableError(
             f"{blocks} takes {parts[blocks]:.3g} of the error {error:.3g}, and a grid of {counts} cells {mean:.3g}: "
             f"ask for {smallest:.3g} or more, or for a wider kernel (width)",
@@ -163,75 +170,17 @@ def universal(
     return made
 
 
-# Reading what is given ----------------------------------------------------------------------------------------------
-
-
-def box_of(domain: Any, tokens: int, features: int) -> Box:
-    """The box of the flattened input, in the order of tokens, then features."""
-    if tokens < 1 or features < 1:
-        raise TargetError(f"{tokens} tokens of {features} features: both must be at least 1")
-    if domain is None:
-        raise DomainError("no domain was given; give one interval for all numbers, e.g. (-1, 1)")
-    try:
-        pairs = np.asarray(domain, dtype=np.float64)
-    except (TypeError, ValueError):
-        pairs = np.zeros(0)
-    if pairs.shape not in ((2,), (features, 2), (tokens, features, 2)):
-        raise DomainError(
-            f"the domain {domain!r} is neither a pair (low, high), nor one for each of {features} features, nor an "
-            f"array ({tokens}, {features}, 2)"
-        )
-    pairs = np.broadcast_to(pairs, (tokens, features, 2)).reshape(-1, 2)
-    names = tuple(f"[{token}, {feature}]" for token in range(tokens) for feature in range(features))
-    return Box(names, pairs[:, 0], pairs[:, 1])
-
-
-def run_inside(model: Attention, box: Box, array: Any) -> Array:
-    """Run a model on (..., tokens, features) inside its box."""
-    inputs = np.asarray(array, dtype=np.float64)
-    shape = (model.tokens, box.size // model.tokens)
-    if inputs.shape[-2:] != shape:
-        raise DomainError(f"the input has shape {inputs.shape}; the model takes (..., {shape[0]}, {shape[1]}): all tokens")
-    flat = inputs.reshape(-1, box.size)
-    inside = (flat >= box.low) & (flat <= box.high)
-    if not inside.all():
-        row, place = np.argwhere(~inside)[0].tolist()
-        raise DomainError(
-            f"token {place // shape[1]}, feature {place % shape[1]} of the input is {float(flat[row, place])!r}, outside "
-            f"its domain [{float(box.low[place])!r}, {float(box.high[place])!r}]; build the model for a larger domain"
-        )
-    found = run(model, flat.reshape(-1, *shape))
-    return found.reshape(*inputs.shape[:-1], found.shape[-1])
-
-
-def sample(function: Callable[[Array], Any], points: Array, tokens: int, outputs: int) -> Array:
-    """The function's values (points, tokens, outputs), point by point; TargetError where they are not finite numbers."""
-    found = np.empty((len(points), tokens, outputs))
-    for row, point in enumerate(points):
-        given = point.reshape(tokens, -1).copy()
-        result = function(given)
-        try:
-            values = np.asarray(result, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise TargetError(f"the function returned {result!r} at {given.tolist()}; numbers are needed") from None
-        if values.shape != (tokens, outputs) and not (outputs == 1 and values.shape == (tokens,)):
-            raise TargetError(f"the function returned an array {values.shape}; it needs ({tokens}, {outputs})")
-        if not np.isfinite(values).all():
-            raise TargetError(f"the function returned {result!r} at {point.reshape(tokens, -1).tolist()}: not finite")
-        found[row] = values.reshape(tokens, outputs)
-    return found
-
-
-def points_of(axes: Sequence[Array]) -> Array:
-    """All points (nodes, D) of a tensor grid, the last coordinate fastest."""
-    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
-
-
 # The grid -----------------------------------------------------------------------------------------------------------
 
 
 def _counts(
-    box: Box, stated: Lipschitz, error: float | None, grid: int | Sequence[int] | None, width: float, most: int
+    box: Box,
+    stated: Lipschitz,
+    error: float | None,
+    grid: int | Sequence[int] | None,
+    width: float,
+    most: int,
+    evaluation: float,
 ) -> tuple[int, ...]:
     """How many cells each coordinate has."""
     if (error is None) == (grid is None):
@@ -240,41 +189,49 @@ def _counts(
     if error is not None:
         if not (isinstance(error, int | float) and math.isfinite(error) and error > 0.0):
             raise TargetError(f"error is {error!r}; it must be a positive finite number")
-        return fewest_cells(stated, wide, SHARE * error, width, most)
+        if error <= evaluation:
+            raise UnreachableError(
+                f"the callable's results are assumed to be within {evaluation:.3g} of the target, which is all of the "
+                f"error {error:.3g}: ask for more than that",
+                part="evaluation",
+                smallest=2.0 * evaluation,
+            )
+        return fewest_cells(stated, wide, SHARE * (error - evaluation), width, most)
     given = np.asarray(grid)
     if given.dtype.kind not in "iu" or given.ndim > 2 or (given.ndim and given.size != box.size) or given.min() < 1:
         raise TargetError(f"grid is {grid!r}; it must be a positive integer, or {box.size} of them")
     counts = np.where(wide > 0.0, np.broadcast_to(given.reshape(-1), box.size), 1)
     if math.prod(counts.tolist()) > most:
-        raise TargetError(f"grid is {grid!r}: {math.prod(counts.tolist())} nodes, and at most {most} (max_nodes) are allowed")
+        raise TargetError(
+            f"grid is {grid!r}: {math.prod(counts.tolist())} nodes, and at most {most} (max_nodes) are allowed"
+        )
     return tuple(counts.tolist())
 
 
 def _axis(name: str, low: float, high: float, count: int) -> tuple[Array, float, float, float, float]:
-    """(knots, step, scale, shift, drift): t = scale * s + shift; `drift` bounds what rounding moves knots by."""
+    """(knots, step, scale, middle, drift): t = scale * (s - middle); `drift` bounds what rounding moves knots by."""
     if low == high:
-        return frozen([low]), 0.0, 0.0, 0.0, 0.0
+        return frozen([low]), 0.0, 0.0, low, 0.0
     start, end = Fraction(low), Fraction(high)
     scale = float(count / (end - start))
-    shift = float(-(start + end) / 2 * Fraction(scale)) if math.isfinite(scale) else math.inf
+    middle = float((start + end) / 2)
     nodes = [Fraction(2 * k - count + 1, 2) for k in range(count)]
-    if not (math.isfinite(scale) and math.isfinite(shift) and scale > 0.0):
+    if not (math.isfinite(scale) and scale > 0.0):
         raise DomainError(f"the domain of {name}, [{low!r}, {high!r}], is too thin or too wide for {count} cells")
-    exact = [(node - Fraction(shift)) / Fraction(scale) for node in nodes]
+    exact = [Fraction(middle) + node / Fraction(scale) for node in nodes]
     knots = np.array([float(min(max(knot, start), end)) for knot in exact])
     drift = max(abs(Fraction(float(knot)) - at) for knot, at in zip(knots, exact, strict=True))
-    beyond = max(abs(Fraction(scale) * at + Fraction(shift)) - Fraction(count, 2) for at in (start, end))
+    beyond = max(abs(Fraction(scale) * (at - Fraction(middle))) - Fraction(count, 2) for at in (start, end))
     if not (np.diff(knots) > 0.0).all() or beyond > BEYOND / 4.0:
         raise DomainError(f"the domain of {name}, [{low!r}, {high!r}], is too thin for {count} cells in doubles")
     step = math.nextafter(float(1 / Fraction(scale)), math.inf)
-    return frozen(knots), step, scale, shift, math.nextafter(float(drift), math.inf)
+    return frozen(knots), step, scale, middle, math.nextafter(float(drift), math.inf)
 
 
 def _moved(model: Attention, lookup: Lookup, box: Box) -> Array:
     """Bound of how far, in each coordinate, the point that is looked up is from the input."""
-    size = np.maximum(np.abs(box.low), np.abs(box.high))
-    gathered = gathered_error(model, size)
-    query = query_error(lookup, size, gathered)
+    gathered = gathered_error(model, lookup, box.low, box.high)
+    query = query_error(lookup, np.maximum(box.high - lookup.middle, lookup.middle - box.low) + gathered)
     steps = lookup.scale * gathered + query
     if not (steps <= BEYOND / 4.0).all():
         worst = int(np.argmax(steps))

@@ -5,19 +5,19 @@ Registers of the stream, of n data tokens and n p^D constant reference tokens (a
     x (d)          the token's features                     data tokens
     data (1)       one                                      data tokens
     position (n)   which token it is, one-hot               data tokens
-    gathered (D)   the features of all tokens               data tokens, written by layer 1
+    gathered (D)   all tokens' features, less the middles   data tokens, written by layer 1
     grid (D + 1)   node g in steps, and -c sum g_i^2        reference tokens
     block (n)      the token that it answers for, one-hot   reference tokens
     answer (e)     f(node) at that token                    reference tokens
     out (e)        the output                               data tokens, written by layer 2
 
-Layer 1, head j:  every token scores GAIN on token j and 0 elsewhere, and copies its x.
-Layer 2, one head: query (t, 1, bonus position), t = (gathered - middle)/h; key (2 c g, -c sum g^2, block), value answer.
+Layer 1, head j:  every token scores GAIN on token j and 0 elsewhere, and copies its x less the middle of its domain.
+Layer 2, one head: query (t, 1, bonus position), t = gathered/h; key (2 c g, -c sum g^2, block); value answer.
 
 All tokens gather the same input and must answer differently. The cheapest legal way is to let the position be one more
 coordinate of the grid: n blocks of reference tokens, and a bonus for one's own. It needs one head and no further layer;
-n heads of which all but one look at a sink cost as many scores and more heads; a mask on n e outputs is a product, which
-is no linear map. Data tokens have key zero, so the bonus silences them as well.
+n heads of which all but one look at a sink cost as many scores and more heads; a mask on n e outputs is a product, and
+no linear map. Data tokens have key zero, so the bonus silences them as well.
 
 Leak.  Other blocks have the same scores but for the bonus: their weight is at most (n - 1) e^{-bonus}. The best node of
 the own block is within 1/2 of t in every coordinate and scores at least bonus - D c/4; n data tokens score 0.
@@ -29,7 +29,6 @@ The other architecture stops after layer 1 and ends in softmax(x W + b) V with t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -81,7 +80,7 @@ class Attention:
     positional: Array
     prefix: Array
     layers: tuple[tuple[Head, ...], ...]
-    readout: Array | None
+    readout: Array
     last: Softmax | None
 
     @property
@@ -95,11 +94,11 @@ class Attention:
 
 @dataclass(frozen=True, eq=False)
 class Lookup:
-    """What the model looks up: t = scale * s + shift is a flat input (D) in steps, `nodes` (p^D, D) are the grid's in
-    steps, `answers` (p^D, n, e) the values there, `width` is c."""
+    """What the model looks up: t = scale * (s - middle) is a flat input (D) in steps, `nodes` (p^D, D) are the grid's
+    in steps, `answers` (p^D, n, e) the values there, `width` is c."""
 
     scale: Array
-    shift: Array
+    middle: Array
     nodes: Array
     answers: Array
     width: float
@@ -132,12 +131,14 @@ def build(lookup: Lookup, architecture: Architecture) -> Attention:
     gather = []
     for token in range(tokens):
         place = np.zeros((features, size))
-        place[:, token * features : (token + 1) * features] = np.eye(features)
+        mine = slice(token * features, (token + 1) * features)
+        place[:, mine] = np.eye(features)
+        centred = matrix(features, "x", np.eye(features)) + matrix(features, "data", -lookup.middle[mine, None])
         gather.append(
             Head(
                 frozen(matrix(1, "data", np.full((1, 1), GAIN)).T),
                 frozen(matrix(1, "position", np.eye(tokens)[token]).T),
-                frozen(matrix(features, "x", np.eye(features)).T),
+                frozen(centred.T),
                 frozen(matrix(features, "gathered", place)),
             )
         )
@@ -145,7 +146,7 @@ def build(lookup: Lookup, architecture: Architecture) -> Attention:
     # W_Q and W_K, transposed: the features t, the offset, the blocks.
     query = np.vstack(
         [
-            matrix(size, "gathered", np.diag(lookup.scale)) + matrix(size, "data", lookup.shift[:, None]),
+            matrix(size, "gathered", np.diag(lookup.scale)),
             matrix(1, "data", np.ones((1, 1))),
             matrix(tokens, "position", lookup.bonus * np.eye(tokens)),
         ]
@@ -158,7 +159,7 @@ def build(lookup: Lookup, architecture: Architecture) -> Attention:
         keys = np.hstack([np.tile(slopes[:-1] * lookup.nodes, (tokens, 1)), np.zeros((tokens * nodes, 1)), blocks])
         last = Softmax(frozen(query.T @ keys.T), frozen(np.tile(grid[:, -1], tokens)), frozen(answers))
         empty = frozen(np.zeros((0, d_model)))
-        return Attention(embedding, frozen(positional), empty, (tuple(gather),), None, last)
+        return Attention(embedding, frozen(positional), empty, (tuple(gather),), empty.T, last)
     prefix = matrix(tokens * nodes, "grid", np.tile(grid, (tokens, 1)))
     prefix += matrix(tokens * nodes, "block", blocks) + matrix(tokens * nodes, "answer", answers)
     key = np.vstack([matrix(size + 1, "grid", np.diag(slopes)), matrix(tokens, "block", np.eye(tokens))])
@@ -209,31 +210,31 @@ def softmax(scores: Array) -> Array:
 # What floating point and silent tokens do ---------------------------------------------------------------------------
 
 
-def gathered_error(model: Attention, size: Array) -> Array:
-    """Bound of |gathered - s| for inputs within +-size (D): leak and rounding of the move heads, rounded up.
+def gathered_error(model: Attention, lookup: Lookup, low: Array, high: Array) -> Array:
+    """Bound of |gathered - (s - middle)| for low <= s <= high (D): leak and rounding of the move heads, rounded up.
 
-    Guarantee: the score of the own token is GAIN and all others' are 0, exactly; n - 1 data tokens hold values within
-    +-size of the same feature, reference tokens hold 0.
+    Guarantee: the score of the own token is GAIN and all others' are 0, exactly; the n data tokens hold x - middle,
+    rounded, and reference tokens 0. `largest` is over all data tokens, seen from the middle that the head takes off.
     """
-    largest = np.tile(size.reshape(model.tokens, -1).max(axis=0), model.tokens)
+    lows, highs, middles = (each.reshape(model.tokens, -1) for each in (low, high, lookup.middle))
+    size = np.maximum(highs.max(axis=0) - middles, middles - lows.min(axis=0)).reshape(-1)
+    taken = np.tile(np.maximum(np.abs(lows), np.abs(highs)).max(axis=0), model.tokens) + np.abs(lookup.middle)
+    offset = upper(FLOAT64.gamma(4) * taken, 3)
+    largest = upper(np.abs(size) + offset, 3)
     others = outside_weight(model.tokens - 1, GAIN, exp_disturbance(FLOAT64))
     references = outside_weight(len(model.prefix), GAIN, exp_disturbance(FLOAT64))
-    leak = (2.0 * others + references) * largest
-    # x passes through the embedding and three products with a one; zeros add nothing.
-    summed = summation_rounding(largest, model.tokens + len(model.prefix), FLOAT64)
-    return np.asarray(upper(leak + summed + FLOAT64.gamma(8) * largest, 8))
+    summed = summation_rounding(largest, model.tokens + len(model.prefix), FLOAT64) + FLOAT64.gamma(4) * largest
+    return np.asarray(upper((2.0 * others + references) * largest + summed + offset, 8))
 
 
-def query_error(lookup: Lookup, size: Array, gathered: Array) -> Array:
-    """Bound of how far the computed t (D) is from scale * gathered + shift, rounded up."""
-    terms = np.abs(lookup.scale) * (size + gathered) + np.abs(lookup.shift)
-    return np.asarray(upper(FLOAT64.gamma(4) * terms + 4.0 * FLOAT64.smallest_normal, 4))
+def query_error(lookup: Lookup, reach: Array) -> Array:
+    """Bound of how far the computed t (D) is from scale * gathered, for |gathered| <= reach, rounded up."""
+    return np.asarray(upper(FLOAT64.gamma(4) * lookup.scale * reach + 4.0 * FLOAT64.smallest_normal, 4))
 
 
-def score_size(lookup: Lookup, apart: bool = False) -> float:
-    """Bound of the sum of the absolute values of a score's products; `apart`: scale * s and shift each meet the key,
-    and |scale s| <= |t| + |shift|."""
-    half = np.abs(lookup.nodes).max(axis=0) + 0.5 + BEYOND + (2.0 * np.abs(lookup.shift) if apart else 0.0)
+def score_size(lookup: Lookup) -> float:
+    """Bound of the sum of the absolute values of a score's products."""
+    half = np.abs(lookup.nodes).max(axis=0) + 0.5 + BEYOND
     slope, offset = 2.0 * lookup.width * (np.abs(lookup.nodes) @ half), lookup.width * (lookup.nodes**2).sum(axis=1)
     return float(upper((slope + offset).max() + lookup.bonus, len(half) + 8))
 
@@ -249,8 +250,10 @@ def answer_error(lookup: Lookup, model: Attention) -> tuple[float, float]:
     spread, largest = float(upper(high - low, 1)), max(high, -low)
     others = outside_weight(tokens - 1, lookup.bonus, 0.0)
     silent = outside_weight(tokens, lookup.bonus - size * lookup.width * (0.25 + 2.0 * BEYOND), 0.0)
-    scores = score_size(lookup, apart=model.last is not None)
-    moved = FLOAT64.gamma(2 * size + tokens + 8) * scores + 4.0 * FLOAT64.unit_roundoff * scores + exp_disturbance(FLOAT64)
+    scores = score_size(lookup)
+    moved = (
+        FLOAT64.gamma(2 * size + tokens + 8) * scores + 4.0 * FLOAT64.unit_roundoff * scores + exp_disturbance(FLOAT64)
+    )
     moved = float(upper(moved + 1e-300, 8))
     rows = lookup.answers.shape[0] * tokens + tokens
     rounding = moved_mean(spread, moved) + summation_rounding(largest, rows, FLOAT64) + FLOAT64.gamma(4) * largest
@@ -284,11 +287,10 @@ def _matrices(model: Attention) -> Iterator[Array]:
     for layer in model.layers:
         for head in layer:
             yield from (head.W_Q, head.W_K, head.W_V, head.W_O)
-    if model.readout is not None:
-        yield model.readout
+    yield model.readout
     if model.last is not None:
         yield from (model.last.W, model.last.b, model.last.V)
 
 
 def _outputs(model: Attention) -> int:
-    return int(model.last.V.shape[1] if model.last is not None else math.prod(np.shape(model.readout)[1:]))
+    return int((model.readout if model.last is None else model.last.V).shape[1])

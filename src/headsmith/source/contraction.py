@@ -116,25 +116,48 @@ def steepness(step: Contraction, size: Array) -> float:
     return float(upper(step.rate * steepest, 2))
 
 
+def shrinkage(step: Contraction, size: Array) -> float:
+    """q with |f(w) - f(v)| <= q |w - v|, for features within `size`; infinite where s > 2.
+
+    The eigenvalues of the step's Jacobian lie between 1 - s and 1 - rate decay, s the steepness: q is the larger size.
+    """
+    if step.kind == "threshold":
+        return 1.0
+    steep = steepness(step, size)
+    if steep > 2.0:
+        return float("inf")
+    # `decay` was rounded up by a few units in the last place.
+    return min(1.0, max(float(upper(1.0 - step.rate * step.decay * (1.0 - 1e-12), 2)), steep - 1.0))
+
+
 def norm(values: Array) -> float:
     """The 2-norm, rounded up."""
     return float(upper(np.sqrt(upper(np.sum(values * values), len(values) + 2)), 2))
 
 
 def reach(step: Contraction, source: float, ranges: Mapping[int, Interval] | Sequence[Interval]) -> float:
-    """A bound of |result| from |source|, 2-norms: |f(w)| <= |w| + |f(0)|, for a step that does not expand.
+    """A bound of |result| from |source|, 2-norms, for a step that does not expand: the smaller of two.
 
-    f(0) = -rate mean(loss'(0) x), at most rate max|loss'(0)| max|x|.
+    Lipschitz    |f(w)| <= q |w| + |f(0)| with q the shrinkage, and
+                 f(0) = -rate mean(loss'(0) x), at most rate max|loss'(0)| max|x|
+    energy       least squares, r = w.x - y: |w'|^2 = |w|^2 - 2 rate mean(r (r + y)) + rate^2 |mean(r x)|^2 and
+                 |mean(r x)|^2 <= max|x|^2 mean r^2, so |w'|^2 <= |w|^2 + rate (2 |r||y| - (2 - s) |r|^2)
+                 <= |w|^2 + rate max y^2 / (2 - s); decay is one more example with y = 0
     """
     if step.kind == "threshold":
         return source
     size = ranges[step.features].magnitude
-    longest = norm(size)
     first = ranges[step.labels].magnitude
     if step.kind == "logistic":
         labels = ranges[step.labels]
         first = np.maximum(np.abs(0.5 - labels.low), np.abs(0.5 - labels.high))
-    return float(upper(source + step.rate * float(np.max(first)) * longest, 6))
+    largest = float(np.max(first))
+    linear = float(upper(shrinkage(step, size) * source + step.rate * largest * norm(size), 6))
+    steep = steepness(step, size)
+    if step.kind != "squared" or not steep < 2.0:
+        return linear
+    energy = float(upper(source * source + step.rate * largest * largest / (2.0 - steep) * (1.0 + 1e-12), 8))
+    return min(linear, float(upper(np.sqrt(energy), 2)))
 
 
 def _closed(step: Contraction, readers: Mapping[int, set[int]], output: int) -> bool:

@@ -38,9 +38,9 @@ from headsmith.source.graph import (
     Relu,
     arguments,
     needed,
-    pruned,
 )
 from headsmith.source.piecewise import Atom, Form, Forms
+from headsmith.source.views import pruned
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,7 @@ neurons is one Affine and one Relu. The semantics is exact real arithmetic on th
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
 import numpy as np
@@ -33,7 +32,7 @@ import numpy as np
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import TargetError
 from headsmith.core.functions import FUNCTIONS
-from headsmith.core.program import Call, Linear, Over, Program, Times, program_values
+from headsmith.core.program import Program, program_values
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,25 +229,6 @@ def arguments(node: Node) -> tuple[int, ...]:
             assert_never(node)
 
 
-def program_of(node: Approximated) -> tuple[Program, tuple[int, ...]]:
-    """What the node computes, as a program, and the nodes that are its variables (each named once)."""
-    match node:
-        case Function():
-            return Program(1, (Call(node.name, 0, node.parameter),)), (node.argument,)
-        case Product():
-            same = node.left == node.right
-            return (Program(1, (Times(0, 0),)), (node.left,)) if same else (Program(2, (Times(0, 1),)), arguments(node))
-        case Quotient():
-            return Program(2, (Over(0, 1),)), (node.numerator, node.denominator)
-        case Hypotenuse():
-            square = (Times(0, 0), Times(1, 1), Linear(((Fraction(1), 2), (Fraction(1), 3))), Call("sqrt", 4))
-            return Program(2, square), (node.left, node.right)
-        case Expression():
-            return node.program, node.arguments
-        case _:
-            assert_never(node)
-
-
 def needed(graph: Graph, number: int, stops: Container[int] = ()) -> list[int]:
     """The node and everything it depends on, in order; what a node in `stops` reads does not count."""
     found, stack = set(), [number]
@@ -434,33 +414,6 @@ def _check_affine(graph: Graph, number: int, node: Affine) -> None:
             raise TargetError(f"node {number}: weight {tuple(map(int, where))} is not a finite number")
 
 
-def pruned(graph: Graph) -> Graph:
-    """The same graph without the nodes that its output does not depend on."""
-    kept = sorted({0, *needed(graph, graph.output)})
-    places = {number: place for place, number in enumerate(kept)}
-    return Graph(tuple(_moved(graph.nodes[number], places) for number in kept), places[graph.output])
-
-
-def _moved(node: Node, places: dict[int, int]) -> Node:
-    match node:
-        case Input():
-            return node
-        case Affine():
-            return replace(node, terms=tuple(replace(term, node=places[term.node]) for term in node.terms))
-        case Positional():
-            return node
-        case Relu() | Function() | Pool() | Move():
-            return replace(node, argument=places[node.argument])
-        case Maximum() | Minimum() | Expression():
-            return replace(node, arguments=tuple(places[argument] for argument in node.arguments))
-        case Product() | Hypotenuse():
-            return replace(node, left=places[node.left], right=places[node.right])
-        case Quotient():
-            return replace(node, numerator=places[node.numerator], denominator=places[node.denominator])
-        case _:
-            assert_never(node)
-
-
 def apply(weights: Any, values: Any) -> Any:
     """weights @ values along the last axis of `values`, for dense or diagonal weights of any dtype."""
     return values * weights if weights.ndim == 1 else values @ weights.T
@@ -530,19 +483,3 @@ def _fetched(node: Move, value: Any) -> Any:
     if np.any(targets >= present):
         raise TargetError(f"a token fetches from token {int(targets.max())}, but the sequence has {present} tokens")
     return np.where(targets[:, None] < 0, 0, value[..., np.maximum(targets, 0), :])
-
-
-def tokens_of(node: Node) -> int | None:
-    """How many tokens a node is made for; None if any number will do."""
-    match node:
-        case Positional():
-            return len(node.values)
-        case Move():
-            return len(node.targets)
-        case _:
-            return None
-
-
-def mixes(graph: Graph) -> bool:
-    """Whether the graph is about sequences of tokens."""
-    return any(isinstance(node, Mixing | Positional) for node in graph.nodes)

@@ -2,7 +2,7 @@
 
 Let w' = f(w) be such a step, computed from a w~ that is off by D in the 2-norm. Compare with f(w~):
 
-    |w~' - w'|  <=  |w~' - f(w~)| + |f(w~) - f(w)|  <=  (what happens inside the step) + |D|.
+    |w~' - w'|  <=  |w~' - f(w~)| + |f(w~) - f(w)|  <=  (what happens inside the step) + q |D|,      q <= 1.
 
 Inside, w~ counts as exact. Every token has its own copy of w~, and f wants one: copies differ by what the mean heads
 commit, each in its own way, and a gradient step turns a difference d of copies into at most rate L d <= 2 d. The other
@@ -20,7 +20,7 @@ from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
 from headsmith.core.intervals import Interval, add
 from headsmith.core.rounding import magnitude_product, upper
-from headsmith.source.contraction import Contraction, norm, shared_nodes, steepness
+from headsmith.source.contraction import Contraction, norm, shared_nodes, shrinkage
 from headsmith.source.graph import Affine, Graph, Pool, Relu, needed
 from headsmith.source.sensitivity import Flow, Shortcut, Slopes
 
@@ -39,9 +39,9 @@ class Step:
     features: int
     size: Array
 
-    def expands(self, off: Array) -> bool:
-        """Whether it may expand distances, with features that are off by `off`."""
-        return self.kind.kind != "threshold" and steepness(self.kind, upper(self.size + off, 1)) > 2.0
+    def shrinkage(self, off: Array) -> float:
+        """By how much it shrinks distances, with features that are off by `off`; infinite if it may expand them."""
+        return shrinkage(self.kind, np.asarray(upper(self.size + off, 1)))
 
 
 def norms(values: Array) -> Array:
@@ -77,6 +77,8 @@ class SteppedFlow(Flow):
         self.gain_norms: dict[int, Array] = {}
         self.distances: dict[int, float] = {}
         self.apart: dict[int, Array] = {}
+        self.factors: dict[int, float] = {}
+        """By how much steps shrink distances, once errors have arrived there; until then they do not expand."""
         self.noise: dict[int, Array] = {}
         """For means, how far their values at two tokens can be apart, where the caller knows better than their own."""
         self.uneven: dict[int, Array] = {}
@@ -88,7 +90,10 @@ class SteppedFlow(Flow):
             total = super()._gain(number, found, outputs)
         else:
             total = self._rest(number, frozenset().union(*(step.region for step in leaving)), found, outputs)
-            carried = sum((self.gain_norms[step.result] for step in leaving), np.zeros(outputs))
+            carried = sum(
+                (self.factors.get(step.result, 1.0) * self.gain_norms[step.result] for step in leaving),
+                np.zeros(outputs),
+            )
             carried = upper(carried, len(leaving) + 1)
             self.gain_norms[number] = upper(carried + norms(total.magnitude), 1)
             wide = np.broadcast_to(carried, total.low.shape)
@@ -120,7 +125,9 @@ class SteppedFlow(Flow):
             self.apart[earlier] = self._copies(earlier, plain, own)
             if earlier in self.steps:
                 step = self.steps[earlier]
-                if step.features >= 0 and step.expands(super().arriving(step.features, deviations, own)):
+                off = super().arriving(step.features, deviations, own) if step.features >= 0 else np.zeros(1)
+                factor = step.shrinkage(off)
+                if not factor <= 1.0:
                     raise CertificateError(
                         f"the step at circuit node {earlier} may expand distances: its features are too far off for "
                         "its rate; choose a smaller rate"
@@ -128,7 +135,9 @@ class SteppedFlow(Flow):
                 before = self.distances.get(step.source, norm(deviations[step.source]))
                 self.uneven[earlier] = np.full(len(plain), 2.0 * norm(self.apart[step.source]))
                 inside = norm(self._inside(step, deviations, own))
-                distance = float(upper(before + inside + float(self.uneven[earlier].max(initial=0.0)), 4))
+                uneven = float(self.uneven[earlier].max(initial=0.0))
+                self.factors[earlier] = factor
+                distance = float(upper(factor * before + inside + uneven, 4))
                 self.distances[earlier] = distance
                 deviations[earlier] = np.minimum(plain, distance)
         return deviations[number]

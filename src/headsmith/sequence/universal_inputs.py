@@ -1,0 +1,77 @@
+"""What a universal model is given: a domain, a callable to sample, inputs to run on; and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from headsmith.core.arrays import Array
+from headsmith.core.errors import DomainError, TargetError
+from headsmith.core.intervals import Box
+from headsmith.sequence.universal_model import Attention, run
+
+
+def box_of(domain: Any, tokens: int, features: int) -> Box:
+    """The box of the flattened input, in the order of tokens, then features."""
+    if tokens < 1 or features < 1:
+        raise TargetError(f"{tokens} tokens of {features} features: both must be at least 1")
+    if domain is None:
+        raise DomainError("no domain was given; give one interval for all numbers, e.g. (-1, 1)")
+    try:
+        pairs = np.asarray(domain, dtype=np.float64)
+    except (TypeError, ValueError):
+        pairs = np.zeros(0)
+    if pairs.shape not in ((2,), (features, 2), (tokens, features, 2)):
+        raise DomainError(
+            f"the domain {domain!r} is neither a pair (low, high), nor one for each of {features} features, nor an "
+            f"array ({tokens}, {features}, 2)"
+        )
+    pairs = np.broadcast_to(pairs, (tokens, features, 2)).reshape(-1, 2)
+    names = tuple(f"[{token}, {feature}]" for token in range(tokens) for feature in range(features))
+    return Box(names, pairs[:, 0], pairs[:, 1])
+
+
+def run_inside(model: Attention, box: Box, array: Any) -> Array:
+    """Run a model on (..., tokens, features) inside its box."""
+    inputs = np.asarray(array, dtype=np.float64)
+    shape = (model.tokens, box.size // model.tokens)
+    if inputs.shape[-2:] != shape:
+        raise DomainError(
+            f"the input has shape {inputs.shape}; the model takes (..., {shape[0]}, {shape[1]}): all tokens"
+        )
+    flat = inputs.reshape(-1, box.size)
+    inside = (flat >= box.low) & (flat <= box.high)
+    if not inside.all():
+        row, place = np.argwhere(~inside)[0].tolist()
+        raise DomainError(
+            f"token {place // shape[1]}, feature {place % shape[1]} of the input is {float(flat[row, place])!r}, "
+            f"outside its domain [{float(box.low[place])!r}, {float(box.high[place])!r}]; build the model for "
+            f"a larger one"
+        )
+    found = run(model, flat.reshape(-1, *shape))
+    return found.reshape(*inputs.shape[:-1], found.shape[-1])
+
+
+def sample(function: Callable[[Array], Any], points: Array, tokens: int, outputs: int) -> Array:
+    """The function's values (points, tokens, outputs), point by point; TargetError where they are not that."""
+    found = np.empty((len(points), tokens, outputs))
+    for row, point in enumerate(points):
+        given = point.reshape(tokens, -1).copy()
+        result = function(given)
+        try:
+            values = np.asarray(result, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise TargetError(f"the function returned {result!r} at {given.tolist()}; numbers are needed") from None
+        if values.shape != (tokens, outputs) and not (outputs == 1 and values.shape == (tokens,)):
+            raise TargetError(f"the function returned an array {values.shape}; it needs ({tokens}, {outputs})")
+        if not np.isfinite(values).all():
+            raise TargetError(f"the function returned {result!r} at {point.reshape(tokens, -1).tolist()}: not finite")
+        found[row] = values.reshape(tokens, outputs)
+    return found
+
+
+def points_of(axes: Sequence[Array]) -> Array:
+    """All points (nodes, D) of a tensor grid, the last coordinate fastest."""
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))

@@ -1,0 +1,92 @@
+"""Other ways to look at a graph and its nodes: as programs, without what is not needed, by the tokens they are for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import assert_never
+
+from headsmith.core.program import Call, Linear, Over, Program, Times
+from headsmith.source.graph import (
+    Affine,
+    Approximated,
+    Expression,
+    Function,
+    Graph,
+    Hypotenuse,
+    Input,
+    Maximum,
+    Minimum,
+    Mixing,
+    Move,
+    Node,
+    Pool,
+    Positional,
+    Product,
+    Quotient,
+    Relu,
+    arguments,
+    needed,
+)
+
+
+def program_of(node: Approximated) -> tuple[Program, tuple[int, ...]]:
+    """What the node computes, as a program, and the nodes that are its variables (each named once)."""
+    match node:
+        case Function():
+            return Program(1, (Call(node.name, 0, node.parameter),)), (node.argument,)
+        case Product():
+            same = node.left == node.right
+            return (Program(1, (Times(0, 0),)), (node.left,)) if same else (Program(2, (Times(0, 1),)), arguments(node))
+        case Quotient():
+            return Program(2, (Over(0, 1),)), (node.numerator, node.denominator)
+        case Hypotenuse():
+            square = (Times(0, 0), Times(1, 1), Linear(((Fraction(1), 2), (Fraction(1), 3))), Call("sqrt", 4))
+            return Program(2, square), (node.left, node.right)
+        case Expression():
+            return node.program, node.arguments
+        case _:
+            assert_never(node)
+
+
+def pruned(graph: Graph) -> Graph:
+    """The same graph without the nodes that its output does not depend on."""
+    kept = sorted({0, *needed(graph, graph.output)})
+    places = {number: place for place, number in enumerate(kept)}
+    return Graph(tuple(_moved(graph.nodes[number], places) for number in kept), places[graph.output])
+
+
+def _moved(node: Node, places: dict[int, int]) -> Node:
+    match node:
+        case Input():
+            return node
+        case Affine():
+            return replace(node, terms=tuple(replace(term, node=places[term.node]) for term in node.terms))
+        case Positional():
+            return node
+        case Relu() | Function() | Pool() | Move():
+            return replace(node, argument=places[node.argument])
+        case Maximum() | Minimum() | Expression():
+            return replace(node, arguments=tuple(places[argument] for argument in node.arguments))
+        case Product() | Hypotenuse():
+            return replace(node, left=places[node.left], right=places[node.right])
+        case Quotient():
+            return replace(node, numerator=places[node.numerator], denominator=places[node.denominator])
+        case _:
+            assert_never(node)
+
+
+def tokens_of(node: Node) -> int | None:
+    """How many tokens a node is made for; None if any number will do."""
+    match node:
+        case Positional():
+            return len(node.values)
+        case Move():
+            return len(node.targets)
+        case _:
+            return None
+
+
+def mixes(graph: Graph) -> bool:
+    """Whether the graph is about sequences of tokens."""
+    return any(isinstance(node, Mixing | Positional) for node in graph.nodes)

@@ -1,0 +1,278 @@
+"""The universal construction: gather, look up. The bound holds wherever one looks, and is attained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headsmith.core.arrays import Array
+from headsmith.core.errors import DomainError, TargetError, UnreachableError
+from headsmith.heads.ramp import WIDTH
+from headsmith.report.recipe_claims import exponent
+from headsmith.report.universal_claims import TARGETS, Target, largest_error
+from headsmith.sequence.gaussian_grid import NARROWEST, WIDEST, Moment, moment
+from headsmith.sequence.universal import Universal, universal
+from headsmith.sequence.universal_fit import fitted
+from headsmith.sequence.universal_inputs import points_of, sample
+from headsmith.sequence.universal_model import Architecture, run
+
+ONE: Architecture = "one layer and a softmax"
+TWO: Architecture = "two layers"
+
+
+def wave(x: Array) -> Array:
+    return np.sin(x + x.mean())
+
+
+def make(target: Target, grid: Any, **options: Any) -> Universal:
+    sizes = (target.tokens, target.features, target.outputs)
+    options = {"lipschitz": target.lipschitz, "norm": target.norm, **options}
+    return universal(target.function, *sizes, (-1.0, 1.0), grid=grid, **options)
+
+
+# The constants of the kernel ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 7, 24, 60])
+@pytest.mark.parametrize("width", [1.0, WIDTH, 10.0, 300.0])
+@pytest.mark.parametrize("which", ["first", "second", "excess"])
+def test_moments_are_bounds_and_attained(nodes: int, width: float, which: Moment) -> None:
+    t = np.linspace(-nodes / 2.0, nodes / 2.0, 40 * nodes * 10 + 1)
+    distance = np.abs(t[:, None] - (np.arange(nodes) - (nodes - 1) / 2.0))
+    weights = np.exp(-width * (distance**2 - distance.min(axis=1, keepdims=True) ** 2))
+    phi = {"first": distance, "second": distance**2, "excess": np.maximum(distance - 0.5, 0.0)}[which]
+    seen = float(((weights * phi).sum(axis=1) / weights.sum(axis=1)).max())
+    assert seen <= moment(nodes, width, which) <= seen + 2e-4
+
+
+def test_no_width_beats_hardmax_and_the_default_is_within_a_hundredth() -> None:
+    constants = [moment(24, width) for width in (1.0, 2.0, WIDTH, 4.0, 10.0, 100.0)]
+    assert constants == sorted(constants, reverse=True)
+    assert constants[-1] >= 0.5
+    assert moment(24, WIDTH) <= 0.505
+
+
+# The bound ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("architecture", [TWO, ONE])
+@pytest.mark.parametrize("width", [1.0, WIDTH, 50.0])
+@pytest.mark.parametrize("target", TARGETS, ids=[target.name for target in TARGETS])
+def test_the_bound_is_never_violated(target: Target, width: float, architecture: Architecture) -> None:
+    for grid in (1, 3, 4):
+        made = make(target, grid, width=width, architecture=architecture)
+        assert largest_error(made, target, effort=200, seed=grid) <= made.error
+
+
+@pytest.mark.parametrize("architecture", [TWO, ONE])
+def test_the_bound_is_attained(architecture: Architecture) -> None:
+    target = next(target for target in TARGETS if target.name == "sum of |x_j|")
+    made = make(target, 6, architecture=architecture)
+    assert 0.9999 * made.error <= largest_error(made, target) <= made.error
+
+
+def test_a_dense_search() -> None:
+    made = universal(wave, 2, domain=(-1.0, 1.0), error=0.3, lipschitz=[[1.5], [1.5]])
+    points = points_of([np.linspace(-1.0, 1.0, 81)] * 2)
+    assert np.abs(made(points.reshape(-1, 2, 1)) - sample(wave, points, 2, 1)).max() <= made.error <= 0.3
+
+
+DOMAINS: list[Any] = [
+    (1e6, 1e6 + 1.0),
+    (-3e-9, 5e-9),
+    [(0.25, 0.25)],
+    [[(-1.0, 1.0)], [(0.5, 0.5)]],
+    [[(0, 9)], [(-1, 0)]],
+]
+
+
+@pytest.mark.parametrize("architecture", [TWO, ONE])
+@pytest.mark.parametrize("domain", DOMAINS, ids=str)
+def test_odd_domains(domain: Any, architecture: Architecture, rng: np.random.Generator) -> None:
+    made = universal(
+        wave, 2, domain=domain, grid=9, lipschitz=[[1.5], [1.5]], evaluation=1e-9, architecture=architecture
+    )
+    points = rng.uniform(made.box.low, made.box.high, (300, 2))
+    points[:4] = points_of([np.array(pair) for pair in zip(made.box.low, made.box.high, strict=True)])
+    assert np.abs(made(points.reshape(-1, 2, 1)) - sample(wave, points, 2, 1)).max() <= made.error
+
+
+def test_unequal_slopes_get_unequal_grids() -> None:
+    def skewed(x: Array) -> Array:
+        return np.full((2, 1), 8.0 * x[0, 0] + x[1, 0])
+
+    made = universal(skewed, 2, domain=(0.0, 1.0), error=0.5, lipschitz=[[8.0], [1.0]])
+    assert made.counts[0] > 4 * made.counts[1]
+    assert made.error <= 0.5
+    ignoring = universal(skewed, 2, domain=[[(0.0, 1.0)], [(0.5, 0.5)]], error=0.5, lipschitz=[[8.0], [0.0]])
+    assert ignoring.counts[1] == 1
+
+
+def test_the_error_says_what_it_is_made_of() -> None:
+    made = make(TARGETS[0], 8)
+    assert set(made.parts) == {"approximation", "evaluation", "leak", "rounding"}
+    assert sum(made.parts.values()) <= made.error
+    assert "64 sampled answers" in made.proven
+    assert "L = [1.5, 1.5]" in made.assumed
+
+
+# The model ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=[target.name for target in TARGETS])
+def test_one_layer_and_a_softmax_is_the_same_function(target: Target, rng: np.random.Generator) -> None:
+    two, one = (make(target, 5, architecture=architecture) for architecture in (TWO, ONE))
+    points = rng.uniform(-1.0, 1.0, (100, target.tokens, target.features))
+    np.testing.assert_allclose(one(points), two(points), rtol=0.0, atol=1e-13)
+    assert (two.bill.layers, two.bill.heads_per_layer) == (2, (target.tokens, 1))
+    assert two.bill.reference_tokens == target.tokens * 5 ** (target.tokens * target.features)
+    assert (one.bill.layers, one.bill.heads, one.bill.reference_tokens) == (1, target.tokens, 0)
+
+
+def test_rows_that_are_left_out_change_nothing(rng: np.random.Generator) -> None:
+    made = make(TARGETS[0], 4)
+    points = rng.uniform(-1.0, 1.0, (10, 2, 1))
+    np.testing.assert_array_equal(run(made.model, points, every_row=True), made(points))
+
+
+@pytest.mark.parametrize("architecture", [TWO, ONE])
+@pytest.mark.parametrize(("width", "grid"), [(1.0, 3), (WIDTH, 40), (900.0, 20)])
+def test_the_run_is_the_kernel_mean(
+    width: float, grid: int, architecture: Architecture, rng: np.random.Generator
+) -> None:
+    """Against the mean in extended precision: within leak and rounding, as is proven whatever the callable is."""
+    made = make(TARGETS[0], grid, width=width, architecture=architecture)
+    points = rng.uniform(-1.0, 1.0, (50, 2))
+    scale, middle, nodes = (
+        each.astype(np.longdouble) for each in (made.lookup.scale, made.lookup.middle, made.lookup.nodes)
+    )
+    scores = -np.longdouble(width) * (((points - middle) * scale)[:, None] - nodes) ** 2
+    powers = np.exp(scores.sum(axis=-1) - scores.sum(axis=-1).max(axis=1, keepdims=True))
+    mean = powers @ made.lookup.answers[:, :, 0].astype(np.longdouble) / powers.sum(axis=1, keepdims=True)
+    apart = float(np.abs(made(points.reshape(-1, 2, 1))[..., 0] - mean).max())
+    assert apart <= made.parts["leak"] + made.parts["rounding"] <= 2e-9
+
+
+def test_the_score_is_bounded(rng: np.random.Generator) -> None:
+    made = make(TARGETS[0], 7)
+    data = rng.uniform(-1.0, 1.0, (50, 2, 1)) @ made.model.embedding + made.model.positional
+    head = made.model.layers[1][0]
+    scores = (data @ head.W_Q) @ (made.model.prefix @ head.W_K).T
+    assert np.abs(scores).max() <= made.bill.max_score
+
+
+def test_a_permuted_input(rng: np.random.Generator) -> None:
+    """Equivariant targets give equivariant models, and sorting does not see the order."""
+    points = rng.uniform(-1.0, 1.0, (100, 2, 1))
+    swapped = points[:, ::-1]
+    equivariant, sorting = make(TARGETS[0], 6), make(next(t for t in TARGETS if t.name == "sorted pair"), 6)
+    np.testing.assert_allclose(equivariant(swapped), equivariant(points)[:, ::-1], atol=1e-13)
+    np.testing.assert_allclose(sorting(swapped), sorting(points), atol=1e-13)
+    assert (np.abs(points[:, 0] - points[:, 1]) > 0.5).any()
+
+
+def test_shapes_of_batches() -> None:
+    made = make(TARGETS[0], 3)
+    assert made(np.zeros((2, 1))).shape == (2, 1)
+    assert made(np.zeros((4, 3, 2, 1))).shape == (4, 3, 2, 1)
+    assert made(np.zeros((0, 2, 1))).shape == (0, 2, 1)
+
+
+def test_the_rate_is_one_over_p() -> None:
+    target = next(target for target in TARGETS if target.name == "sum of |x_j|")
+    cells = [4, 8, 16, 32]
+    models = [make(target, p) for p in cells]
+    assert exponent(cells, [made.error for made in models]) == pytest.approx(-1.0, abs=0.01)
+    found = [largest_error(made, target, effort=50) for made in models]
+    assert exponent(cells, found) == pytest.approx(-1.0, abs=0.02)
+
+
+def test_fitted_answers_do_far_better_where_the_target_is_smooth() -> None:
+    fits = [fitted(wave, 2, domain=(-1.0, 1.0), grid=p) for p in (4, 8, 12)]
+    assert fits[0].estimate > 100.0 * fits[1].estimate > 1e4 * fits[2].estimate / 100.0
+    assert fits[2].estimate < 1e-7
+    assert largest_error(fits[2], TARGETS[0], effort=200) < 1e-6
+    with pytest.raises(TargetError, match="two nodes or more"):
+        fitted(wave, 2, domain=(-1.0, 1.0), grid=1)
+
+
+# What is refused ----------------------------------------------------------------------------------------------------
+
+
+def test_inputs_that_are_refused() -> None:
+    made = make(TARGETS[0], 3)
+    with pytest.raises(
+        DomainError, match=r"token 1, feature 0 of the input is 1\.5, outside its domain \[-1\.0, 1\.0\]"
+    ):
+        made([[0.0], [1.5]])
+    with pytest.raises(DomainError, match="token 0, feature 0 of the input is nan"):
+        made([[np.nan], [0.0]])
+    with pytest.raises(DomainError, match=r"shape \(3, 1\); the model takes \(\.\.\., 2, 1\)"):
+        made(np.zeros((3, 1)))
+
+
+def steep_end(x: Array) -> Array:
+    return np.where(x > 0.95, 10.0, 0.0)
+
+
+Refusal = tuple[Callable[[Array], Any], dict[str, Any], type[Exception], str]
+REFUSED: dict[str, Refusal] = {
+    "false bound": (wave, {"lipschitz": 1.0}, TargetError, "the stated Lipschitz bound is false: f"),
+    "false at the ends": (steep_end, {"grid": 4, "lipschitz": 1.0}, TargetError, "Lipschitz bound is false"),
+    "no bound": (wave, {"lipschitz": None}, TargetError, "exactly one of lipschitz"),
+    "bound's shape": (wave, {"lipschitz": [[1.0, 1.0]]}, TargetError, r"needs one number, or \(2, 1\)"),
+    "no domain": (wave, {"domain": None}, DomainError, "no domain was given"),
+    "domain's shape": (wave, {"domain": [(0, 1)] * 3}, DomainError, "neither a pair"),
+    "no number": (wave, {"domain": "wide"}, DomainError, "neither a pair"),
+    "reversed": (wave, {"domain": (1.0, -1.0)}, DomainError, "reversed"),
+    "infinite": (wave, {"domain": (0.0, np.inf)}, DomainError, "finite"),
+    "too thin": (wave, {"domain": (1.0, 1.0 + 1e-15)}, DomainError, "too thin"),
+    "too far away": (wave, {"domain": (1e12, 1e12 + 1e-3)}, DomainError, "too thin"),
+    "grid and error": (wave, {"error": 0.1}, TargetError, "either the error or the number"),
+    "neither": (wave, {"grid": None}, TargetError, "either the error or the number"),
+    "no cells": (wave, {"grid": 0}, TargetError, "positive integer"),
+    "half cells": (wave, {"grid": 2.5}, TargetError, "positive integer"),
+    "too many cells": (wave, {"grid": 1000}, TargetError, "1000000 nodes, and at most 100000"),
+    "bad error": (wave, {"grid": None, "error": -1.0}, TargetError, "positive finite"),
+    "small error": (wave, {"grid": None, "error": 1e-4}, UnreachableError, "nodes is needed, and at most 100000"),
+    "evaluation": (wave, {"evaluation": -1.0}, TargetError, "evaluation is -1.0"),
+    "architecture": (wave, {"architecture": "three layers"}, TargetError, "choose one of two layers"),
+    "narrow": (wave, {"width": 2.0 * NARROWEST}, TargetError, "width is"),
+    "wide": (wave, {"width": WIDEST / 2.0}, TargetError, "width is"),
+    "dimensions": (wave, {"tokens": 11, "lipschitz": 1.0}, TargetError, "so many dimensions"),
+    "tokens": (wave, {"tokens": 0}, TargetError, "at least 1"),
+    "outputs": (wave, {"outputs": 2}, TargetError, r"returned an array \(2, 1\); it needs \(2, 2\)"),
+    "words": (lambda x: "many", {}, TargetError, "numbers are needed"),
+    "infinities": (lambda x: x / 0.0 * np.inf, {}, TargetError, "not finite"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", REFUSED)
+def test_targets_that_are_refused(name: str) -> None:
+    function, options, kind, message = REFUSED[name]
+    with pytest.raises(kind, match=message):
+        universal(function, **{"tokens": 2, "domain": (-1.0, 1.0), "grid": 4, "lipschitz": [[1.5], [1.5]], **options})
+
+
+def test_an_error_below_the_evaluation_is_refused_with_what_blocks() -> None:
+    options: dict[str, Any] = {"domain": (-1.0, 1.0), "lipschitz": [[1.5], [1.5]], "evaluation": 0.2}
+    with pytest.raises(UnreachableError, match="which is all of the error") as refused:
+        universal(wave, 2, error=0.1, **options)
+    assert refused.value.part == "evaluation"
+    made = universal(wave, 2, error=0.3, **options)
+    assert 0.2 < made.error <= 0.3
+
+
+def test_an_error_that_rounding_takes_is_refused_with_one_that_can_be_met() -> None:
+    def level(x: Array) -> Array:
+        return 1e6 + 1e-9 * x
+
+    options: dict[str, Any] = {"domain": (-1.0, 1.0), "lipschitz": [[1e-9]], "evaluation": 1e-9}
+    with pytest.raises(UnreachableError, match="rounding takes") as refused:
+        universal(level, 1, error=1.5e-9, **options)
+    assert refused.value.part == "rounding"
+    assert universal(level, 1, error=refused.value.smallest, **options).error <= refused.value.smallest
