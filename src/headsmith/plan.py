@@ -29,7 +29,7 @@ from headsmith.source.graph import (
 from headsmith.source.views import program_of
 from headsmith.transformer.bill import Bill, bill
 
-VALUE_LIMITS = (np.inf, 1e3, 30.0)
+VALUE_LIMITS = (np.inf, 30.0)
 """How large values of tables may be: smaller ones take more reference tokens."""
 
 COUNTS = {1: "one variable", 2: "two variables"}
