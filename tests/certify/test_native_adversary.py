@@ -20,6 +20,7 @@ from dense_reference import Rounded, run_dense
 from precise import Grower, error_at, precise
 
 import headsmith as hs
+from headsmith.certify.ramps import ramp_bounds
 from headsmith.core.rounding import EXP_ULPS
 from headsmith.source.graph import Builder, Expression, Graph
 from headsmith.transformer.dense import dense
@@ -174,6 +175,14 @@ def test_no_table_stands_for_a_kink(formula: str) -> None:
     wanted = [precise(model.graph, point)[0] for point in points]
     got = model(points)
     assert np.all(error_at(got, wanted) <= model.certificate.error)
+
+
+@pytest.mark.parametrize("ends", [(np.nan, np.nan), (0.0, np.nan), (-np.inf, 1.0), (1.0, np.inf)])
+def test_a_ramp_on_no_interval_is_refused(ends: tuple[float, float]) -> None:
+    """Bounds that overflowed are not certified, and nothing else is raised."""
+    steps = np.array([0.0, 1.0])
+    with pytest.raises(hs.CertificateError):
+        ramp_bounds(steps, np.zeros(2), steps, *ends)
 
 
 def test_unknown_functions_are_refused() -> None:

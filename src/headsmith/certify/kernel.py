@@ -279,7 +279,7 @@ class _Kernel:
             if isinstance(self.flow, SteppedFlow) and local.apart is not None:
                 self.flow.noise[number] = np.zeros(len(own))
                 self.flow.noise[number][components] = local.apart[mine]
-            off = self.flow.arriving(number, self.deviations, self.own)
+            off = self._arriving(number)
             magnitude[mine] = upper(np.minimum(local.largest[mine] + off[components], local.reach[mine]), 1)
             values = np.zeros(len(own))
             values[components] = magnitude[mine]

@@ -27,8 +27,10 @@ HELD = 1 << 22
 def ramp_bounds(slope: Array, offset: Array, values: Array, low: float, high: float) -> tuple[float, float]:
     """(lower, upper): head - relu lies between, for every argument in [low, high]; arrays are (tokens,).
 
-    Raises CertificateError unless values rise with slopes.
+    Raises CertificateError unless values rise with slopes and the interval is bounded.
     """
+    if not (np.isfinite(low) and np.isfinite(high) and low <= high):
+        raise CertificateError(f"what a ramp head reads ranges over [{low}, {high}], which is no bounded interval")
     return _bounds(slope.tobytes(), offset.tobytes(), values.tobytes(), float(low), float(high))
 
 

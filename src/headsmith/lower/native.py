@@ -312,7 +312,7 @@ class _Planner:
         allowed: Mapping[int, float],
     ) -> Fit | None:
         # A limit on the values leads the search to other heads: now and then to smaller ones.
-        limits = (self.value_limit, *LIMITS) if len(self.groups) <= 2 and math.isinf(self.value_limit) else ()
+        limits = (self.value_limit, *LIMITS) if len(self.groups) == 1 and math.isinf(self.value_limit) else ()
         best: Fit | None = None
         for limit in limits or (self.value_limit,):
             found = fit_program(
