@@ -138,7 +138,7 @@ def ramp(
     """
     slope, offset, values = (_stored(array, dtype) for array in ramp_table(low, high, grid, heads, width))
     # In the middle of an even grid the best score is -width / 4.
-    gain, own, place = GAINS[dtype] + width / 4.0, tokens is None, PLACE if tokens is None else GRID
+    gain, own, place = GAINS[dtype] + float(np.ceil(width / 4.0)), tokens is None, PLACE if tokens is None else GRID
     read, write = (Link("x", np.ones((heads, 1))),), (Link("out", np.ones((1, heads))),)
     bank = TableBank(_unnamed(heads), np.arange(heads), read, write, slope, offset, values, gain, gain, grid=place)
     if own:
