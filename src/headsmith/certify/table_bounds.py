@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -50,11 +49,6 @@ class Gate:
 
 Tables = Mapping[tuple[int, int], Table | Gate]
 """By circuit node and component."""
-
-
-def gate_program(intercept: float, incline: float) -> Program:
-    """(x, y) -> y (intercept + incline x): what a gate head stands for."""
-    return Program(2, (Linear(((Fraction(incline), 0),), Fraction(intercept)), Times(1, 2)))
 
 
 def gate_weight(program: Program) -> Program:

@@ -25,7 +25,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any, assert_never
 
@@ -34,7 +33,7 @@ import numpy as np
 from headsmith.circuits.fragment import Fragment
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, TargetError
-from headsmith.core.program import Linear, Program, Times
+from headsmith.core.program import gate_program
 from headsmith.source.graph import (
     Affine,
     Approximated,
@@ -289,8 +288,7 @@ class _Assembler:
         left, right = (
             self.places[each] for each in ((node.left, node.right) if follows == 0 else (node.right, node.left))
         )
-        program = Program(2, (Linear(((Fraction(incline), 0),), Fraction(intercept)), Times(1, 2)))
-        gated = self.builder.expression(program, [left, right])
+        gated = self.builder.expression(gate_program(intercept, incline), [left, right])
         one = np.ones(node.size)
         return self.builder.affine([(gated, one / incline), (right, -one * (intercept / incline))], 0.0 * one)
 

@@ -90,6 +90,11 @@ def fault_of(program: Program) -> str | None:
     return None
 
 
+def gate_program(intercept: float, incline: float) -> Program:
+    """(x, y) -> y (intercept + incline x): what a gate head stands for."""
+    return Program(2, (Linear(((Fraction(incline), 0),), Fraction(intercept)), Times(1, 2)))
+
+
 @dataclass(frozen=True)
 class Arithmetic:
     """What a program needs of the numbers that it runs on."""

@@ -33,7 +33,6 @@ from headsmith.lower.fit import Fit, fit_program
 from headsmith.lower.plan import Planned, gained
 from headsmith.source.describe import describe
 from headsmith.source.graph import (
-    Affine,
     Approximated,
     Expression,
     Graph,
@@ -48,7 +47,7 @@ from headsmith.source.graph import (
     arguments,
     needed,
 )
-from headsmith.source.views import program_of
+from headsmith.source.views import is_given, program_of
 
 ROUNDS = 6
 MOST_GATE_TOKENS = 4
@@ -285,7 +284,7 @@ class _Planner:
         node = self._node(nodes[0])
         if len(nodes) > 1 or not isinstance(node, Product) or len(box) < 2:
             return None
-        follows = int(not self._given(node.left) and self._given(node.right))
+        follows = int(not is_given(self.target, node.left) and is_given(self.target, node.right))
         (low, high), size = box[follows], max(abs(end) for end in box[1 - follows])
         centre, radius = (low + high) / 2.0, _half_octave((high - low) / 2.0)
         for tokens in range(1, MOST_GATE_TOKENS + 1):
@@ -298,11 +297,6 @@ class _Planner:
                 if found is not None and size * found.error / incline <= 0.97 * allowed[nodes[0]]:
                     return Gating(follows, found)
         return None
-
-    def _given(self, number: int) -> bool:
-        """Whether the node is an affine form of the inputs."""
-        node = self.target.nodes[number]
-        return isinstance(node, Input) or (isinstance(node, Affine) and all(self._given(t.node) for t in node.terms))
 
     def _fit(
         self,

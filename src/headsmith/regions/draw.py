@@ -8,7 +8,6 @@ is drawn.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import HeadsmithError
 from headsmith.core.intervals import Box
+from headsmith.core.pictures import figure_class, save_figure
 from headsmith.regions.bounds import bounds_of
 from headsmith.regions.levels import Levels
 from headsmith.regions.result import Regions
@@ -32,7 +32,7 @@ def draw_regions(regions: Regions, path: str | os.PathLike[str], *, title: str =
     """Draw a partition with its counts into `path` (.png, .svg or .pdf), completely or not at all."""
     if regions.box.size == 3:
         raise HeadsmithError("regions in three dimensions are not drawn; give a slice (origin, u, v) to draw a plane")
-    _save(figure_of(regions, title), Path(path))
+    save_figure(figure_of(regions, title), Path(path))
 
 
 def figure_of(regions: Regions, title: str = "") -> Any:
@@ -116,7 +116,7 @@ def draw_softening(
     levels: Levels, box: Box, path: str | os.PathLike[str], scales: Sequence[float] = (2.0, 8.0, 32.0)
 ) -> None:
     """The same weights at growing scale b, and as hardmax: the function above, below it its error over the bound."""
-    _save(softening_figure(levels, box, scales), Path(path))
+    save_figure(softening_figure(levels, box, scales), Path(path))
 
 
 def softening_figure(levels: Levels, box: Box, scales: Sequence[float]) -> Any:
@@ -184,27 +184,9 @@ def _shaded(values: Array, points: Array, reference: Array) -> Array:
 
 
 def _figure(size: tuple[float, float]) -> Any:
-    try:
-        import matplotlib.figure as matplotlib_figure
-    except ImportError:
-        raise HeadsmithError("drawing needs matplotlib: pip install 'headsmith[plot]'") from None
-    return matplotlib_figure.Figure(figsize=size, layout="constrained", dpi=130)
+    return figure_class()(figsize=size, layout="constrained", dpi=130)
 
 
 def _plain(axes: Any) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(colors=INK, labelsize=9)
-
-
-def _save(figure: Any, path: Path) -> None:
-    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise HeadsmithError(f"{path}: draw into a .png, .svg or .pdf file")
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".headsmith-", suffix=path.suffix.lower())
-    os.close(handle)
-    try:
-        figure.savefig(temporary)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

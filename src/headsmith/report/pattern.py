@@ -11,8 +11,8 @@ import numpy as np
 from headsmith.compile import Compiled
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError
+from headsmith.core.pictures import figure_class, save_figure
 from headsmith.intermediates import PATTERN
-from headsmith.report.plots import figure_class, save_figure
 
 LABELS = 40
 """Up to this many tokens each is named."""

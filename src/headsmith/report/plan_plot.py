@@ -11,8 +11,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from headsmith.core.pictures import figure_class, save_figure
 from headsmith.plan import Row
-from headsmith.report.plots import figure_class, save_figure
 
 NATIVE, RELU = "#08519c", "#d94801"
 SHADES = ("#fd8d3c", "#41ab5d", "#2171b5", "#6a51a3", "#252525")

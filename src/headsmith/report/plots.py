@@ -10,7 +10,6 @@ matplotlib is imported only here, and only when a picture is drawn.
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import numpy as np
 
 from headsmith.compile import Compiled
 from headsmith.core.arrays import Array
-from headsmith.core.errors import HeadsmithError
+from headsmith.core.pictures import figure_class, save_figure
 from headsmith.report.attention import draw_attention
 from headsmith.report.falsify import Found, errors_at, falsify
 from headsmith.report.kinks import crossings, kinks_of
@@ -84,30 +83,6 @@ def _formula(compiled: Compiled) -> str:
     texts = [describe(compiled.graph, compiled.graph.output, each) for each in range(compiled.transformer.outputs)]
     text = ", ".join(texts)
     return f"{text}\n" if len(text) <= 100 else ""
-
-
-def figure_class() -> Any:
-    """matplotlib's figures, or an error that says how to get them."""
-    try:
-        import matplotlib.figure as matplotlib_figure
-    except ImportError:
-        raise HeadsmithError("drawing needs matplotlib: pip install 'headsmith[plot]'") from None
-    return matplotlib_figure.Figure
-
-
-def save_figure(figure: Any, path: Path) -> None:
-    """Write the figure, completely or not at all."""
-    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise HeadsmithError(f"{path}: draw into a .png, .svg or .pdf file")
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".headsmith-", suffix=path.suffix.lower())
-    os.close(handle)
-    try:
-        figure.savefig(temporary)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def _output(compiled: Compiled, output: int) -> str:

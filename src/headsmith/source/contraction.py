@@ -38,8 +38,8 @@ from headsmith.source.graph import (
     Relu,
     Term,
     arguments,
-    needed,
 )
+from headsmith.source.views import is_given
 
 CURVATURE = {"squared": 1.0, "logistic": 0.25}
 
@@ -90,12 +90,7 @@ def _one_for_all(graph: Graph, step: Contraction, shared: frozenset[int]) -> boo
     """All tokens have the same source, and what else the step reads does not depend on it: inputs, up to affine
     maps."""
     given = [number for number in (step.features, step.labels) if number >= 0]
-    return step.source in shared and all(_given(graph, number) for number in given)
-
-
-def _given(graph: Graph, number: int) -> bool:
-    """Whether a node is an affine form of the inputs alone."""
-    return all(isinstance(graph.nodes[each], Input | Affine) for each in needed(graph, number))
+    return step.source in shared and all(is_given(graph, number) for number in given)
 
 
 def expands(step: Contraction, ranges: Mapping[int, Interval] | Sequence[Interval]) -> bool:

@@ -90,3 +90,8 @@ def tokens_of(node: Node) -> int | None:
 def mixes(graph: Graph) -> bool:
     """Whether the graph is about sequences of tokens."""
     return any(isinstance(node, Mixing | Positional) for node in graph.nodes)
+
+
+def is_given(graph: Graph, number: int) -> bool:
+    """Whether a node is an affine form of the inputs alone."""
+    return all(isinstance(graph.nodes[each], Input | Affine) for each in needed(graph, number))

@@ -1,0 +1,34 @@
+"""Figures and their files. matplotlib is an extra, imported only when something is drawn."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from headsmith.core.errors import HeadsmithError
+
+
+def figure_class() -> Any:
+    """matplotlib's figures, or an error that says how to get them."""
+    try:
+        import matplotlib.figure as matplotlib_figure
+    except ImportError:
+        raise HeadsmithError("drawing needs matplotlib: pip install 'headsmith[plot]'") from None
+    return matplotlib_figure.Figure
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write the figure, completely or not at all."""
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise HeadsmithError(f"{path}: draw into a .png, .svg or .pdf file")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".headsmith-", suffix=path.suffix.lower())
+    os.close(handle)
+    try:
+        figure.savefig(temporary)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
