@@ -33,7 +33,7 @@ from headsmith.core.intervals import Box, Interval, as_box
 from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.export.file import Contents, read_file, write_file
 from headsmith.intermediates import run_with_cache
-from headsmith.lower.meet import Request
+from headsmith.lower.meet import Met, Request
 from headsmith.lower.recipes import as_cost, meet
 from headsmith.run.numpy_runner import run
 from headsmith.source.describe import describe
@@ -78,6 +78,11 @@ def compile(
     request = as_request(target, domain, error, tokens, dtype, max_layers, progress)
     with np.errstate(over="ignore", invalid="ignore"):
         met = meet(request, recipe, order)
+    return compiled_of(request, met)
+
+
+def compiled_of(request: Request, met: Met) -> Compiled:
+    """The certified model with its target and its bill."""
     billed = bill(met.transformer, met.certificate.max_score)
     return Compiled(request.graph, met.choices, request.box, met.transformer, met.certificate, billed, met.fusion)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.compile import Compiled, Target, as_request
+from headsmith.compile import Compiled, Target, as_request, compiled_of
 from headsmith.core.errors import HeadsmithError, TargetError
 from headsmith.core.rounding import Dtype
 from headsmith.heads.table import TableBank
@@ -27,7 +27,7 @@ from headsmith.source.graph import (
     Approximated,
 )
 from headsmith.source.views import program_of
-from headsmith.transformer.bill import Bill, bill
+from headsmith.transformer.bill import Bill
 
 VALUE_LIMITS = (np.inf, 30.0)
 """How large values of tables may be: smaller ones take more reference tokens."""
@@ -96,7 +96,7 @@ def plan(
             except HeadsmithError as problem:
                 refusal = problem
             else:
-                found.append(Row(attempt.recipe, attempt.variant, error, _compiled(request, met)))
+                found.append(Row(attempt.recipe, attempt.variant, error, compiled_of(request, met)))
                 values[attempt.heads] = min(values.get(attempt.heads, np.inf), _largest_value(met))
         if not found:
             assert refusal is not None
@@ -145,11 +145,6 @@ def _largest_value(met: Met) -> float:
     """The largest value that a token of a table holds."""
     banks = (bank for layer in met.transformer.layers for bank in layer.banks)
     return max((float(np.max(np.abs(bank.values))) for bank in banks if isinstance(bank, TableBank)), default=0.0)
-
-
-def _compiled(request: Request, met: Met) -> Compiled:
-    billed = bill(met.transformer, met.certificate.max_score)
-    return Compiled(request.graph, met.choices, request.box, met.transformer, met.certificate, billed, met.fusion)
 
 
 def _marked(found: list[Row], order: Cost) -> list[Row]:

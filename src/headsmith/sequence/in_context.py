@@ -23,13 +23,13 @@ import numpy as np
 
 from headsmith.certify.certificate import Certificate
 from headsmith.certify.table_bounds import Progress
-from headsmith.compile import Compiled, as_request, verify
+from headsmith.compile import Compiled, as_request, compiled_of, verify
 from headsmith.compile import load as load_compiled
 from headsmith.core.arrays import Array, frozen
-from headsmith.core.errors import DomainError, TargetError, UnreachableError
+from headsmith.core.errors import DomainError, TargetError
 from headsmith.core.intervals import as_box
 from headsmith.core.rounding import Dtype
-from headsmith.lower.meet import Request, meet_with_tables
+from headsmith.lower.meet import Request
 from headsmith.lower.recipes import meet
 from headsmith.sequence.descent import (
     LOSSES,
@@ -42,7 +42,7 @@ from headsmith.sequence.descent import (
     input_names,
     largest_rate,
 )
-from headsmith.transformer.bill import Bill, bill
+from headsmith.transformer.bill import Bill
 
 BATCH = 32
 """How many sequences run at a time."""
@@ -216,16 +216,8 @@ def gradient_descent(
 
 
 def _compiled(request: Request) -> Compiled:
-    """Table and gate heads for the graph as it is: fused, its nodes are no longer the steps that the kernel knows not
-    to expand, and errors multiply from step to step in the proof. That is what is left where it cannot be certified as
-    it is."""
     with np.errstate(over="ignore", invalid="ignore"):
-        try:
-            met = meet_with_tables(request, None)
-        except UnreachableError:
-            met = meet(request, "native")
-    billed = bill(met.transformer, met.certificate.max_score)
-    return Compiled(request.graph, met.choices, request.box, met.transformer, met.certificate, billed, met.fusion)
+        return compiled_of(request, meet(request, "native"))
 
 
 def least_squares(steps: int, features: int, examples: int, *, rate: float | None = None, **options: Any) -> Learner:
