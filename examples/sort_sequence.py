@@ -1,4 +1,4 @@
-"""Sorting the tokens of a sequence: all values on all tokens, a sorting network on each, and each keeps its own."""
+"""Sorting the tokens of a sequence: a sorting network, in which each stage is a move head and two gates."""
 
 import numpy as np
 from show import show

@@ -13,13 +13,13 @@ import numpy as np
 from precise import error_at, precise
 
 import headsmith as hs
-from headsmith.source.graph import Move, Pool, evaluate
+from headsmith.source.graph import Attend, Move, Pool, evaluate
 from headsmith.transformer.dense import DenseTransformer, dense
 
 
 def is_causal(model: hs.Compiled) -> bool:
     """The mask that the model was compiled for."""
-    return any(isinstance(node, Pool) and node.causal for node in model.graph.nodes)
+    return any(isinstance(node, Attend | Pool) and node.causal for node in model.graph.nodes)
 
 
 def lengths(model: hs.Compiled) -> list[int]:

@@ -16,6 +16,7 @@ from mpmath import mpf
 from headsmith.core.program import Call, Linear, Over, Program, Times
 from headsmith.source.graph import (
     Affine,
+    Attend,
     Builder,
     Expression,
     Function,
@@ -118,6 +119,8 @@ def _node(node: Any, values: list[Rows], sequence: Any, causal: bool) -> Rows:
         case Move():
             rows = values[node.argument]
             return [rows[t] if t >= 0 else [mpf(0)] * node.size for t in node.targets[: len(sequence)]]
+        case Attend():
+            return [_attended(node, values, token) for token in range(len(sequence))]
         case _:
             raise NotImplementedError(type(node).__name__)
 
@@ -145,6 +148,15 @@ def _pooled(node: Pool, rows: Rows, token: int) -> list[Any]:
             return [max(column) for column in columns]
         case _:
             return [min(column) for column in columns]
+
+
+def _attended(node: Attend, values: list[Rows], token: int) -> list[Any]:
+    query, keys, rows = values[node.queries][token], values[node.keys], values[node.values]
+    seen = range(token + 1 if node.causal else len(keys))
+    scores = [mpmath.fsum(q * k for q, k in zip(query, keys[other], strict=True)) for other in seen]
+    powers = [mpmath.exp(score - max(scores)) for score in scores]
+    columns = zip(*(rows[other] for other in seen), strict=True)
+    return [mpmath.fsum(p * v for p, v in zip(powers, each, strict=True)) / mpmath.fsum(powers) for each in columns]
 
 
 def error_at(got: Any, wanted: Rows) -> Any:
@@ -243,6 +255,10 @@ class Grower:
                     for token in range(self.tokens)
                 ]
                 node = builder.move(self.any(size), targets)
+            case "attend":
+                width = int(rng.integers(1, 4))
+                queries, keys = (self.pick(int(rng.choice(self.pool)), width) for _ in range(2))
+                node = builder.attend(queries, keys, self.any(size), self.causal)
             case "positional":
                 node = builder.positional(rng.choice(AWKWARD, (self.tokens, size)))
             case kind:

@@ -189,3 +189,22 @@ def test_random_networks_of_maxima_minima_and_gates(seed) -> None:
     np.testing.assert_allclose(found, np.repeat(wanted[:, None], laid.tokens, axis=1), atol=1e-10)
     model = hs.compile(graph, (-1, 1), 1e-2, recipe="maxout")
     assert np.abs(model(points) - wanted).max() <= model.certificate.error <= 1e-2
+
+
+@pytest.mark.parametrize("levels", [2, 5])
+def test_components_of_a_maximum_may_pick_different_tokens(levels) -> None:
+    """z <- max(W_0 z + b_0, W_1 z + b_1), where the first component always picks one piece and the second the other:
+    sum z doubles at every level, and so does an error of the first maximum."""
+    b = Builder(["x", "y"])
+    pieces = [b.affine([(0, [row, [0.0, 0.0]])], [0.0, -3.0]) for row in ([1.0, 0.0], [0.0, 1.0])]
+    z, low, row = b.maximum(pieces), -4.0, [1.0, 0.0]
+    for _ in range(levels):
+        first = b.affine([(z, [row, [0.0, 0.0]])], [0.0, low])
+        second = b.affine([(z, [[0.0, 0.0], row])], [low, 0.0])
+        z, low, row = b.maximum([first, second]), 2.0 * low, [1.0, 1.0]
+    graph = b.graph(b.affine([(z, [[1.0, 1.0]])], [0.0]))
+    model = hs.compile(graph, (-1, 1), error=0.1, recipe="maxout")
+    gaps = np.geomspace(1e-6, 1.0, 400)
+    points = np.column_stack([np.full(400, 0.5), 0.5 - gaps])
+    off = np.abs(model(points) - evaluate(graph, points))
+    assert 0.2 * model.certificate.error < off.max() <= model.certificate.error

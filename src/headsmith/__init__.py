@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headsmith import single as heads
     from headsmith.approximate import Approximation, approximate
     from headsmith.certify.certificate import Certificate
-    from headsmith.compile import Compiled, compile, load, verify
+    from headsmith.compile import Compiled, compile
     from headsmith.core.errors import (
         CertificateError,
         DomainError,
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         TargetError,
         UnreachableError,
     )
+    from headsmith.files import load, verify
     from headsmith.plan import plan
     from headsmith.regions.enumeration import regions
     from headsmith.regions.result import Region, Regions
@@ -162,7 +163,7 @@ _HOME = {
     "heads": "single",
     "in_context": "sequence.in_context",
     "inverse": "source.library",
-    "load": "compile",
+    "load": "files",
     "load_sequence": "sequence.compiled",
     "log": "source.library",
     "matmul": "source.library",
@@ -188,7 +189,7 @@ _HOME = {
     "tokens": "sequence.tokens",
     "top_k": "source.library",
     "universal": "sequence.universal",
-    "verify": "compile",
+    "verify": "files",
 }
 
 

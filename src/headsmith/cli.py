@@ -218,13 +218,13 @@ def run_command(
 
     A model of several tokens takes the rows as sequences, as many rows in each as it has tokens.
     """
-    from headsmith.compile import load
-    from headsmith.report.inputs import read_point, read_rows, run_rows, write_rows
+    from headsmith.files import load
+    from headsmith.report.inputs import input_names, read_point, read_rows, run_rows, write_rows
 
     if (table is None) == (not inputs):
         raise click.UsageError("give the inputs with --input NAME=VALUE, or a table of them with --csv FILE")
     compiled = load(file)
-    names = compiled.box.names
+    names = input_names(compiled)
     rows = read_rows(table, names) if table is not None else read_point(inputs, names)
     outputs = run_rows(compiled, rows, causal=causal, outside=outside)
     if output is not None:
@@ -245,14 +245,19 @@ def run_command(
 @as_json_option
 def verify_command(file: str, as_json: bool) -> None:
     """Prove the certificate of FILE again, from its weights. Exit code 1 and the reason if that fails."""
-    from headsmith.compile import verify
+    from headsmith.files import load, verify
+    from headsmith.report.inputs import assumption
 
-    certificate = verify(file)
+    model = load(file)
+    certificate, assumed = verify(model), assumption(model)
     if as_json:
-        return _print_json(file=file, verified=True, certificate=certificate)
+        extra = {"assumed": assumed} if assumed else {}
+        return _print_json(file=file, verified=True, certificate=certificate, **extra)
     from headsmith.report.tables import certificate_table
 
     _print(certificate_table(certificate), "verified: re-derived from the stored weights")
+    if assumed:
+        _print(f"assumed of the target, which was sampled: {assumed}")
 
 
 @commands.command("falsify", short_help="Search for the worst input.")
@@ -283,7 +288,7 @@ def falsify_command(file: str, effort: int, seed: int, as_json: bool) -> None:
 @as_json_option
 def bill_command(file: str, as_json: bool) -> None:
     """Show what the model in FILE costs."""
-    from headsmith.compile import load
+    from headsmith.files import load
 
     bill = load(file).bill
     if as_json:

@@ -39,7 +39,7 @@ from headsmith.run.numpy_runner import run
 from headsmith.source.describe import describe
 from headsmith.source.formula import formula_graph
 from headsmith.source.fuse import Fusion, fuse
-from headsmith.source.graph import Graph, Pool
+from headsmith.source.graph import Attend, Graph, Pool
 from headsmith.source.maxout import MaxoutNetwork
 from headsmith.source.network import Network
 from headsmith.source.ranges import ranges
@@ -177,9 +177,9 @@ class Compiled:
         return (outputs[0] if point else outputs), found
 
     def _refuse_mask(self, causal: bool) -> None:
-        """Means and maxima over tokens are those of one mask."""
+        """Means, maxima and attention over tokens are those of one mask."""
         for node in self.graph.nodes:
-            if isinstance(node, Pool) and node.causal != causal:
+            if isinstance(node, Attend | Pool) and node.causal != causal:
                 wanted = "causal=True" if node.causal else "without a causal mask"
                 raise DomainError(f"this model was compiled for another mask: run it {wanted}")
 
@@ -270,9 +270,14 @@ def _refuse_overflow(graph: Graph, found: Sequence[Interval]) -> None:
             )
 
 
-def _check_options(error: float, tokens: int, dtype: str, max_layers: int | None) -> None:
+def check_error(error: float) -> None:
+    """Raise TargetError unless this is an error that one can ask for."""
     if not (isinstance(error, numbers.Real) and np.isfinite(float(error)) and error > 0.0):
         raise TargetError(f"error is {error!r}; it must be a positive finite number")
+
+
+def _check_options(error: float, tokens: int, dtype: str, max_layers: int | None) -> None:
+    check_error(error)
     if not isinstance(tokens, numbers.Integral) or tokens < 1:
         raise TargetError(f"tokens is {tokens!r}; it must be a positive integer")
     if max_layers is not None and (not isinstance(max_layers, int) or max_layers < 1):

@@ -1,4 +1,5 @@
-"""One head kind as a whole model: the smallest transformers that average, take a maximum, move, multiply and clamp.
+"""One head kind as a whole model: the smallest transformers that average, take a maximum, move, attend, multiply and
+clamp.
 
 Each function returns a `Transformer` that runs on its own:
 
@@ -24,6 +25,7 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError
 from headsmith.core.rounding import PRECISIONS, Dtype
+from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.gate_fit import RISE, gate_product_fit
@@ -89,6 +91,23 @@ def move(
         _unnamed(inputs), np.arange(inputs), _all(inputs), _out(inputs), ADDRESS, GAINS[dtype], GAINS[dtype]
     )
     return _model(inputs, inputs, tokens, dtype, bank, positional={ADDRESS: table})
+
+
+def attend(tokens: int, W_Q: Any, W_K: Any, W_V: Any, dtype: Dtype = "float64") -> Transformer:
+    """softmax(X W_Q (X W_K)^T) X W_V: one head with given matrices (inputs, ...), no reference token.
+
+    >>> from headsmith.run.numpy_runner import run
+    >>> each = np.eye(2)
+    >>> run(attend(2, 9.0 * each, 9.0 * each, each), np.array([[[1.0, 0.0], [0.0, 1.0]]])).round(9).tolist()
+    [[[1.0, 0.0], [0.0, 1.0]]]
+    """
+    query, key, value = (_stored(np.atleast_2d(matrix).T, dtype) for matrix in (W_Q, W_K, W_V))
+    if len(query) != len(key):
+        raise DomainError(f"queries of {len(query)} numbers and keys of {len(key)}")
+    (width, inputs), outputs = query.shape, len(value)
+    read = (Link("x", np.vstack([query, key, value])),)
+    bank = AttendBank(_unnamed(outputs), np.arange(outputs), read, _out(outputs), width, 0.0, GAINS[dtype])
+    return _model(inputs, outputs, tokens, dtype, bank)
 
 
 def gate_product(

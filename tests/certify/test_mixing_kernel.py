@@ -1,7 +1,8 @@
 """Theorem: the certificate of a model that mixes tokens holds at every length, at every token, for every other token.
 
-Means, maxima, minima, moves (to any token, or nothing) and positional constants, causal or not, in one and several
-layers, beside gates (which bring a sink), tables (which bring a grid) and products of pooled and token-wise values.
+Means, maxima, minima, moves (to any token, or nothing), attention and positional constants, causal or not, in one and
+several layers, beside gates (which bring a sink), tables (which bring a grid) and products of pooled and token-wise
+values.
 Errors of different tokens are independent: x - mean(x) must not cancel them. Reference tokens are written a little, and
 what spills there comes back: a textbook run shows it, which computes them too.
 """
@@ -129,6 +130,37 @@ def test_moves(targets: list[int], dtype: Any, rng: np.random.Generator) -> None
         tightness(model, rng, count=60)
 
 
+def softened(steep: float, causal: bool) -> Graph:
+    """Attention whose queries, keys and values are all computed: by tables, by gates, and by attention before."""
+    b = Builder(["x", "y"])
+    curved = b.function("sin", b.affine([(0, [[1.0, 0.5], [0.3, -1.0]])], [0.1, 0.0]))
+    gate = b.relu(b.affine([(0, [[1.0, -1.0]])], [0.2]))
+    keys = b.affine([(0, [[steep, 0.0], [0.0, 1.0]]), (gate, [[0.0], [0.7]])], [0.0, -0.4])
+    first = b.attend(curved, keys, b.affine([(curved, [[1.0, 2.0]]), (gate, [[0.1]])], [0.3]), causal)
+    mixed = b.affine([(first, [[1.0], [0.5]]), (0, np.eye(2))], [0.0, 0.1])
+    return b.graph(b.attend(mixed, mixed, b.product(first, gate), causal))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("steep", [0.0, 1.0, 6.0])
+@pytest.mark.parametrize(("dtype", "error"), [("float64", 0.02), ("float32", 1.0)])
+def test_attention(steep: float, causal: bool, dtype: Any, error: float, rng: np.random.Generator) -> None:
+    """Scores that are off move the weights, values that are off the mean; sinks and grids stay silent."""
+    model = hs.compile(softened(steep, causal), (-1, 1), error=error, tokens=5, dtype=dtype)
+    assert tightness(model, rng, count=80, steps=4) > 1e-2
+
+
+def test_attention_alone_needs_no_reference_tokens(rng: np.random.Generator) -> None:
+    """The textbook's own layer: what is certified is rounding."""
+    b = Builder(["x", "y"])
+    graph = b.graph(b.attend(0, b.affine([(0, [[3.0, 0.1], [0.0, -2.0]])], [0.5, 0.0]), 0))
+    for dtype, most in (("float64", 5e-14), ("float32", 5e-5)):
+        model = hs.compile(graph, (-1, 1), error=1e-3, tokens=6, dtype=dtype)  # type: ignore[arg-type]
+        assert (model.bill.layers, model.bill.heads, model.bill.reference_tokens) == (1, 1, 0)
+        assert model.certificate.error <= most
+        tightness(model, rng, count=200)
+
+
 TOKENWISE = ("affine", "function", "product", "relu")
 
 
@@ -139,7 +171,7 @@ def test_random_programs_over_tokens(seed: int) -> None:
     tokens, causal = int(rng.integers(2, 6)), bool(rng.integers(2))
     grower = Grower(rng, int(rng.integers(1, 3)), tokens=tokens, causal=causal)
     for _ in range(int(rng.integers(2, 5))):
-        grower.grow((*TOKENWISE, "pool", "pool", "move", "positional"), int(rng.choice([1, 1, 2])))
+        grower.grow((*TOKENWISE, "pool", "attend", "move", "positional"), int(rng.choice([1, 1, 2])))
     graph = grower.graph(int(rng.choice([1, 2])))
     dtype = "float32" if seed % 4 == 3 else "float64"
     centre, width = rng.choice([0.0, 0.3, -1.0]), 10.0 ** rng.choice([-2.0, -0.3, 0.0])

@@ -47,6 +47,14 @@ def moved() -> Graph:
     return b.graph(b.affine([(b.product(own, before), [[1.0]]), (b.relu(own), [[0.5]])], [0.1]))
 
 
+def attended() -> Graph:
+    """Attention with computed queries, keys of the inputs, two values."""
+    b = Builder(["x"])
+    curved = b.function("sin", b.affine([(0, [[1.0], [-2.0]])], [0.2, 0.0]))
+    keys = b.affine([(0, [[1.5], [0.5]])], [0.0, -0.3])
+    return b.graph(b.attend(curved, keys, b.affine([(curved, [1.0, 0.5]), (0, [[0.0], [1.0]])], [0.0, 0.1])))
+
+
 def vectors() -> Graph:
     """Functions of vectors, columns on one argument, two layers."""
     b = Builder(["x", "y"])
@@ -65,6 +73,8 @@ MODELS: dict[str, Callable[[], hs.Compiled]] = {
     "pooled": lambda: hs.compile(pooled("max", False), (-1, 1), error=1e-2, tokens=3, recipe="native"),
     "causal": lambda: hs.compile(pooled("min", True), (-1, 1), error=1e-2, tokens=3, recipe="native", dtype="float32"),
     "moved": lambda: hs.compile(moved(), (-1, 1), error=1e-2, tokens=3, recipe="native"),
+    "sorted": lambda: hs.compile_sequence(hs.tokens.sort, tokens=3, domain=(-1, 1), error=0.1),
+    "attended": lambda: hs.compile(attended(), (-1, 1), error=1e-2, tokens=3, recipe="native"),
 }
 
 
@@ -218,6 +228,8 @@ def test_margins_and_fusions(name: str, rng: np.random.Generator) -> None:
         Fusion(2, plain=frozenset(numbers)),
         Fusion(2, frozenset(rng.choice(numbers, 2).tolist()), frozenset(rng.choice(numbers, 2).tolist())),
         Fusion(3),
+        Fusion(1, apart=True),
+        Fusion(2, apart=True),
     ):
         trial(results, lambda f=fusion: replace(model, fusion=f), rng, f"{name}: {fusion}")
     assert results["refused"]
@@ -246,8 +258,8 @@ def test_layers_in_another_order(together: bool) -> None:
 
 
 def test_another_mask_is_refused() -> None:
-    """Means and extremes of one mask are not those of the other."""
-    for name in ("pooled", "causal"):
+    """Means, extremes and attention of one mask are not those of the other."""
+    for name in ("pooled", "causal", "attended"):
         model = model_of(name)
         with pytest.raises(hs.HeadsmithError):
             model(np.zeros((3, 1)), causal=not is_causal(model))

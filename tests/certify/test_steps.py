@@ -156,3 +156,17 @@ def test_ranges_of_weights_grow_linearly() -> None:
     results = sorted(contractions(graph))
     for step, number in enumerate(results, start=2):
         assert found[number].magnitude.max() <= step * 0.5 * np.sqrt(2.0) * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("recipe", ["relu", "native"])
+def test_a_threshold_whose_lower_gate_is_dead(recipe: str) -> None:
+    """w = mean(x) >= 0: relu(-w - t) is zero on the domain, and nothing that it reads is needed."""
+    b = Builder(["x", "y"])
+    x, y = (b.affine([(0, np.eye(2)[k : k + 1])], np.zeros(1)) for k in range(2))
+    w = b.affine([(b.pool("mean", x), np.ones(1))], np.zeros(1))
+    above, below = (b.relu(b.affine([(w, sign * np.ones(1))], np.full(1, -0.1))) for sign in (1.0, -1.0))
+    cut = b.affine([(above, np.ones(1)), (below, -np.ones(1))], np.zeros(1))
+    graph = b.graph(b.product(cut, y))
+    model = hs.compile(graph, (0, 1), error=1e-2, tokens=3, recipe=recipe)
+    x = np.random.default_rng(0).random((50, 3, 2))
+    assert np.abs(model(x) - evaluate(graph, x)).max() <= model.certificate.error

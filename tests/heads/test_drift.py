@@ -17,7 +17,7 @@ import pytest
 from dense_reference import Rounded, stream_dense
 
 from headsmith.core.rounding import EXP_ULPS, PRECISIONS
-from headsmith.heads import boltzmann, gate, mean, move
+from headsmith.heads import attend, boltzmann, gate, mean, move
 from headsmith.heads.sink import split_scale
 from headsmith.heads.softmax import spilled
 from headsmith.heads.stream import Link
@@ -134,8 +134,43 @@ def gate_trial(trial: Trial) -> tuple[Any, dict[str, Any], Judge]:
     return bank, {"grid": 4}, judge
 
 
+def pulled(trial: Trial, bank: attend.AttendBank) -> float:
+    """What drifted queries do to the scores of reference tokens."""
+    keys = np.abs(bank.read[0].weights[bank.parts[1]]).sum(axis=1)
+    return attend.reference_pull(bank, attend.largest_score(trial.drifts, keys * (trial.size + trial.drift)), PRECISION)
+
+
+def attend_trial(trial: Trial) -> tuple[Any, dict[str, Any], Judge]:
+    """Scores x0 k0 + x1 k1 of any size, values x."""
+    rng = trial.rng
+    steep = 10.0 ** rng.uniform(-2, 1.5) / trial.size**2
+    keys = models.stored(rng.normal(0, 1, (2, 2)) * steep, "float32")
+    read = (Link("x", np.vstack([np.eye(2), keys, np.eye(2)])),)
+    size = np.abs(keys).sum(axis=1) * trial.size
+    largest = attend.largest_score(trial.sizes, size)
+    gain = number(rng.uniform(0.0, 2.0) * largest + rng.uniform(0, 60))
+    bank = attend.AttendBank([-1, -1], [0, 1], read, OUT, 2, gain, 60.0)
+
+    def judge(sequence: Any, place: int, found: Any, model: Any) -> Any:
+        reads = 3.0 * UNIT * size
+        d = attend.score_disturbance(trial.sizes, size, PRECISION)
+        d += attend.moved_scores(trial.sizes, size, trial.reads, reads)
+        drifted = np.abs(keys).sum(axis=1) * trial.drift
+        pull = attend.largest_score(trial.sizes, drifted)
+        references = model.reference_tokens
+        room = attend.leak(bank, largest, pull, trial.sizes, trial.drifts, d, references, PRECISION)
+        room = room + attend.output_rounding(2.0 * trial.sizes, trial.sizes, d, PRECISION, trial.tokens + references)
+        seen = trial.seen(sequence, place)
+        scores = seen @ keys.T @ sequence[place]
+        weights = np.exp(scores - scores.max())
+        return np.abs(found - weights @ seen / weights.sum()) / (room + 3.0 * trial.reads)
+
+    return bank, {}, judge
+
+
 @pytest.mark.parametrize(
-    ("make", "reached"), [(mean_trial, 0.8), (boltzmann_trial, 0.95), (move_trial, 0.8), (gate_trial, 0.8)]
+    ("make", "reached"),
+    [(mean_trial, 0.8), (boltzmann_trial, 0.95), (move_trial, 0.8), (gate_trial, 0.8), (attend_trial, 0.5)],
 )
 def test_no_bound_is_violated_and_none_is_slack(make, reached, rng) -> None:
     worst, spill = 0.0, 0.0
@@ -159,7 +194,8 @@ def test_no_bound_is_violated_and_none_is_slack(make, reached, rng) -> None:
         for place, outputs in enumerate(found):
             worst = max(worst, float(np.max(judge(sequence, place, outputs, model))))
         if len(references):
-            room = spilled(trial.sizes, trial.drifts, bank.keep_gain, tokens, len(references), PRECISION)
+            drawn = pulled(trial, bank) if isinstance(bank, attend.AttendBank) else 0.0
+            room = spilled(trial.sizes, trial.drifts, bank.keep_gain, tokens, len(references), PRECISION, drawn)
             spill = max(spill, float(np.max(np.abs(kept) / (room + 3.0 * trial.reads))))
     assert reached <= worst <= 1.0
     assert 0.8 <= spill <= 1.0

@@ -20,9 +20,10 @@ from headsmith.lower.candidates import Option, candidates
 from headsmith.lower.choose import Chooser, Plan, target_gains
 from headsmith.lower.plan import Planned, plan
 from headsmith.source.formula import formula_graph
+from headsmith.source.gains import pushed
 from headsmith.source.graph import Function, Graph, Product, Quotient, node_values
 from headsmith.source.ranges import ranges
-from headsmith.source.sensitivity import Flow, pushed, slopes_on
+from headsmith.source.sensitivity import Flow, slopes_on
 
 SHARE, ROOM = 0.998, 2.0
 Domain = dict[str, tuple[float, float]]

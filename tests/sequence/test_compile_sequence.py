@@ -108,6 +108,82 @@ def test_functions_that_are_refused(function: Any, message: str) -> None:
         compile_sequence(function, tokens=4, features=2, domain=(-1, 1))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: np.cumprod(x),
+        lambda x: np.linalg.norm(x, axis=0),
+        lambda x: x.flatten(),
+        lambda x: np.asarray(x)[::-1],
+        lambda x: x[::-1],
+        lambda x: list(x),
+        lambda x: sorted(x),
+        lambda x: x.tolist(),
+        lambda x: "text",
+    ],
+)
+def test_what_cannot_be_traced_can_be_sampled(function: Any) -> None:
+    with pytest.raises(hs.TargetError, match=r"is to be sampled, give its Lipschitz bound: .*lipschitz=L"):
+        compile_sequence(function, tokens=2, domain=(-1, 1))
+
+
+def falling(x: Any) -> Any:
+    """Branches on its numbers: no program."""
+    return x if x[0, 0] >= x[1, 0] else x[::-1]
+
+
+def test_a_callable_with_a_lipschitz_bound_is_sampled() -> None:
+    model = compile_sequence(falling, tokens=2, domain=(-1, 1), error=0.25, lipschitz=1, norm=np.inf)
+    assert isinstance(model, hs.Universal)
+    assert np.abs(model([[-0.5], [0.75]]) - [[0.75], [-0.5]]).max() <= model.certificate.error <= 0.25
+    assert model.bill.layers == 2
+    plane: dict[str, Any] = {"tokens": 1, "features": 2, "domain": [(-1, 1), (0, 1)], "lipschitz": [[2, 2]]}
+    wide = compile_sequence(lambda x: np.hstack([x, -x, 2 * x]), error=0.5, **plane)
+    assert wide(np.zeros((1, 2))).shape == (1, 6)
+    last: dict[str, Any] = {"architecture": "one layer and a softmax", "max_layers": 1, "outputs": 1}
+    one = compile_sequence(falling, tokens=2, domain=(-1, 1), error=0.25, lipschitz=1.0, norm=np.inf, **last)
+    assert one.bill.layers == 1
+    # The same, traced: certified far below what samples can say, with a few heads.
+    traced = compile_sequence(lambda x: -hs.tokens.sort(-x), tokens=2, domain=(-1, 1), error=1e-6)
+    assert traced.certificate.error <= 1e-6 < 0.01 < model.error
+    assert traced.bill.reference_tokens < model.bill.reference_tokens
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"causal": True}, "causal is True; a callable that is sampled .* every token looks at all"),
+        ({"recipe": "relu"}, "recipe is 'relu'"),
+        ({"dtype": "float32"}, "dtype is 'float32'; .* proven for float64 alone"),
+        ({"cost": {"heads": 1.0}}, "cost is"),
+        ({"max_layers": 1}, "max_layers is 1; a callable that is sampled takes 2 layers"),
+        ({"max_layers": 0, "architecture": "one layer and a softmax"}, "max_layers is 0"),
+        ({"architecture": "three layers"}, "choose one of two layers"),
+        ({"outputs": 0}, "outputs is 0; it must be a positive integer"),
+        ({"outputs": True}, "outputs is True"),
+        ({"outputs": 2}, r"returned an array \(2, 1\); it needs \(2, 2\)"),
+        ({"tokens": 2.0}, "tokens is 2.0"),
+        ({"features": True}, "features is True"),
+        ({"function": 3.0}, "a sequence program is a function"),
+        ({"function": lambda x: 1.0}, r"returned an array \(\); it needs \(2, outputs\)"),
+        ({"function": lambda x: x[:1]}, r"returned an array \(1, 1\)"),
+        ({"function": lambda x: np.zeros((2, 0))}, r"returned an array \(2, 0\)"),
+        ({"function": lambda x: 3.0 * x}, "the stated Lipschitz bound is false"),
+        ({"lipschitz": None, "norm": 1}, "norm is for a callable that is sampled"),
+        ({"lipschitz": None, "evaluation": 0.0}, "evaluation is for a callable"),
+        ({"lipschitz": None, "outputs": 1}, "outputs is for a callable"),
+        ({"lipschitz": None, "architecture": "one layer and a softmax"}, "architecture is for a callable"),
+        ({"lipschitz": -1.0}, "not negative"),
+        ({"lipschitz": "steep"}, "real numbers"),
+        ({"max_nodes": 2}, "so many dimensions"),
+    ],
+)
+def test_options_that_make_no_sense_for_samples(options: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"function": falling, "tokens": 2, "domain": (-1, 1), "error": 0.5, "lipschitz": 1.0}
+    with pytest.raises(hs.TargetError, match=message):
+        compile_sequence(**{**given, **options})
+
+
 def test_causal_programs_do_not_look_ahead() -> None:
     for function in (lambda x: over.shift(x, -1), lambda x: over.at(x, 2)):
         with pytest.raises(hs.TargetError, match="causal program"):

@@ -44,6 +44,18 @@ def window(v: Any, size: int) -> Any:
     return np.stack([padded[:, i : i + size].mean(axis=1) for i in range(v.shape[1])], axis=1)
 
 
+def attended(v: Any, steep: float) -> Any:
+    """The mean of v_j with weights exp(steep v_i v_j)."""
+    weights = np.exp(steep * v[:, :, None] * v[:, None, :])
+    return (weights * v[:, None, :]).sum(2) / weights.sum(2)
+
+
+def nearby(v: Any, steep: float) -> Any:
+    """The mean of v_j with weights exp(-steep (v_i - v_j)^2)."""
+    weights = np.exp(-steep * (v[:, :, None] - v[:, None, :]) ** 2)
+    return (weights * v[:, None, :]).sum(2) / weights.sum(2)
+
+
 FULL = (N,)
 CASES = {
     "mean": Case(over.mean, lambda v: spread(v.mean(1, keepdims=True), v), symmetric=True),
@@ -56,6 +68,12 @@ CASES = {
     "after, filled": Case(lambda x: over.shift(x, -2, fill=3.0), lambda v: last(v, -2, 3.0), FULL),
     "at": Case(lambda x: over.at(x, 2), lambda v: spread(v[:, 2:3], v), (3, 4, 5, 6)),
     "the last": Case(lambda x: x[-1, 0], lambda v: spread(v[:, -1:], v), FULL),
+    "attend": Case(lambda x: over.attend(3.0 * x, x, x), lambda v: attended(v, 3.0), symmetric=True),
+    "attend to squares": Case(
+        lambda x: over.attend([x[:, 0], 1.0, 2.0], [x[:, 0] * 4, -2 * x[:, 0] ** 2, 1.0], x[:, 0] * 2),
+        lambda v: 2 * nearby(v, 2.0),
+        symmetric=True,
+    ),
     "moving average": Case(lambda x: over.moving_average(x, 3), lambda v: window(v, 3)),
     "cumulative sum": Case(over.cumulative_sum, lambda v: np.cumsum(v, 1)),
     "position": Case(lambda x: x[:, 0] + hs.sin(over.position(x)), lambda v: v + np.sin(np.arange(v.shape[1]))),
@@ -104,13 +122,18 @@ CAUSAL = {
     "variance": lambda v: v.var(),
     "cumulative_sum": lambda v: v.sum(),
     "length": len,
+    "attended": lambda v: attended(v[None], 1.0)[0, -1],
 }
 
 
 @pytest.mark.parametrize("name", CAUSAL)
 def test_a_causal_program_is_that_of_the_prefixes(name: str) -> None:
     model = compile_sequence(
-        lambda x: getattr(over, name)(x[:, 0]) + x[:, 0], tokens=N, domain=(-1, 1), error=1e-4, causal=True
+        lambda x: (over.attend(x, x, x[:, 0]) if name == "attended" else getattr(over, name)(x[:, 0])) + x[:, 0],
+        tokens=N,
+        domain=(-1, 1),
+        error=1e-4,
+        causal=True,
     )
     assert model.lengths == tuple(range(1, N + 1))
     x = candidates(model, N, 40, np.random.default_rng(2))

@@ -13,11 +13,12 @@ from headsmith.core.errors import DomainError, TargetError, UnreachableError
 from headsmith.heads.ramp import WIDTH
 from headsmith.report.recipe_claims import exponent
 from headsmith.report.universal_claims import TARGETS, Target, largest_error
-from headsmith.sequence.gaussian_grid import NARROWEST, WIDEST, Moment, moment
+from headsmith.sequence.gaussian_grid import NARROWEST, WIDEST, Moment, fewest_cells, kernel_bound, moment
 from headsmith.sequence.universal import Universal, universal
 from headsmith.sequence.universal_fit import fitted
 from headsmith.sequence.universal_inputs import points_of, sample
 from headsmith.sequence.universal_model import Architecture, run
+from headsmith.source.smoothness import Lipschitz, as_smoothness
 
 ONE: Architecture = "one layer and a softmax"
 TWO: Architecture = "two layers"
@@ -199,6 +200,19 @@ def test_fitted_answers_do_far_better_where_the_target_is_smooth() -> None:
         fitted(wave, 2, domain=(-1.0, 1.0), grid=1)
 
 
+@pytest.mark.parametrize("size", [1e-300, 1e-200, 1.0, 1e200, 1e300])
+@pytest.mark.parametrize("norm", [1, 2, np.inf])
+def test_bounds_grow_with_the_domain(size: float, norm: float) -> None:
+    """All bounds are homogeneous: no square vanishes or overflows on the way."""
+    stated = as_smoothness(0.5, None, norm, 2)
+    assert isinstance(stated, Lipschitz)
+    steps, widths = np.array([3.0, 4.0]), np.array([1.0, 2.0])
+    for bound in (stated.distance, stated.bound, lambda each: kernel_bound(stated, each, (4, 5), WIDTH)):
+        assert float(bound(size * steps)) == pytest.approx(size * float(bound(steps)), rel=1e-6)
+    counts = fewest_cells(stated, size * widths, size / 10.0, WIDTH, 10_000)
+    assert counts == fewest_cells(stated, widths, 0.1, WIDTH, 10_000)
+
+
 # What is refused ----------------------------------------------------------------------------------------------------
 
 
@@ -230,6 +244,15 @@ REFUSED: dict[str, Refusal] = {
     "reversed": (wave, {"domain": (1.0, -1.0)}, DomainError, "reversed"),
     "infinite": (wave, {"domain": (0.0, np.inf)}, DomainError, "finite"),
     "too thin": (wave, {"domain": (1.0, 1.0 + 1e-15)}, DomainError, "too thin"),
+    "subnormal": (wave, {"domain": (-1e-310, 1e-310)}, DomainError, "too thin or too wide"),
+    "beyond doubles": (wave, {"domain": (-1.7e308, 1.7e308)}, DomainError, "too wide"),
+    "below doubles": (
+        wave,
+        {"domain": (-1e-307, 1e-307), "grid": None, "error": 1e-308},
+        UnreachableError,
+        "at most 100000 are allowed",
+    ),
+    "overflow": (lambda x: 1.7e308 * x, {"lipschitz": 1.7e308}, UnreachableError, "no finite error"),
     "too far away": (wave, {"domain": (1e12, 1e12 + 1e-3)}, DomainError, "too thin"),
     "grid and error": (wave, {"error": 0.1}, TargetError, "either the error or the number"),
     "neither": (wave, {"grid": None}, TargetError, "either the error or the number"),
@@ -245,7 +268,10 @@ REFUSED: dict[str, Refusal] = {
     "dimensions": (wave, {"tokens": 11, "lipschitz": 1.0}, TargetError, "so many dimensions"),
     "tokens": (wave, {"tokens": 0}, TargetError, "at least 1"),
     "outputs": (wave, {"outputs": 2}, TargetError, r"returned an array \(2, 1\); it needs \(2, 2\)"),
-    "words": (lambda x: "many", {}, TargetError, "numbers are needed"),
+    "words": (lambda x: "many", {}, TargetError, "real numbers is needed"),
+    "complex numbers": (lambda x: x + 1j, {}, TargetError, "real numbers is needed"),
+    "a mask": (lambda x: np.ma.masked_greater(x, 0.0), {}, TargetError, "real numbers is needed"),
+    "ragged bounds": (wave, {"lipschitz": [[1.0], [1.0, 2.0]]}, TargetError, "lipschitz is"),
     "infinities": (lambda x: x / 0.0 * np.inf, {}, TargetError, "not finite"),
 }
 

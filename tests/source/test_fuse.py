@@ -17,7 +17,7 @@ from headsmith.source.fuse import Fusion, fuse, fused_nodes
 from headsmith.source.graph import Builder, Expression, Function, Graph, Product, Quotient
 
 TOKENWISE = ("affine", "affine", "function", "product", "square", "quotient", "relu", "extreme", "singular")
-MIXING = ("pool", "move", "positional")
+MIXING = ("pool", "move", "attend", "positional")
 NOTHING: frozenset[int] = frozenset()
 
 
@@ -39,7 +39,7 @@ def random_fusion(rng: np.random.Generator, graph: Graph, variables: int) -> Fus
     numbers = np.arange(len(graph.nodes))
     exits = numbers[rng.random(len(numbers)) < rng.choice([0.0, 0.3, 0.8])]
     plain = numbers[rng.random(len(numbers)) < rng.choice([0.0, 0.0, 0.3])]
-    return Fusion(variables, frozenset(exits.tolist()), frozenset(plain.tolist()))
+    return Fusion(variables, frozenset(exits.tolist()), frozenset(plain.tolist()), bool(rng.integers(2)))
 
 
 @pytest.mark.parametrize("tokens", [1, 3])
@@ -108,6 +108,17 @@ def test_wide_affine_nodes_are_left_alone() -> None:
     for matrix in ([[1.0], [1.0]], [[1.0], [0.0]]), ([[0.0], [1.0]], [[1.0], [1.0]]):
         graph = b.graph(b.affine(list(zip(sums, matrix, strict=True)), [0.1, 0.2]))
         assert largest_gap(graph, fuse(graph, Fusion(2)), [[0.3]]) < 1e-40
+
+
+def test_quotients_taken_apart() -> None:
+    """a / b is a times 1 / b, and the reciprocal is fused with what it is a function of."""
+    b = Builder(["x", "y"])
+    x, y = (b.affine([(0, np.eye(2)[i : i + 1])], [1.5]) for i in range(2))
+    graph = b.graph(b.quotient(x, b.function("sqrt", y)))
+    fused = fuse(graph, Fusion(1, apart=True))
+    assert not any(isinstance(node, Quotient) for node in fused.nodes)
+    assert [type(node).__name__ for node in fused.nodes[1:]] == ["Affine", "Affine", "Expression", "Product"]
+    assert largest_gap(graph, fused, [[0.2, 0.4]]) < 1e-40
 
 
 def test_three_variables_are_refused() -> None:

@@ -12,13 +12,13 @@ arguments are off by passes with the slopes of the head itself.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from headsmith.certify.chords import Checked, check_circuit
 from headsmith.certify.table_bounds import Item, Progress, TableBounds, Tables, table_bounds
-from headsmith.circuits.assemble import Assembly, Choice, Splice
+from headsmith.circuits.assemble import Assembly, Choice, Splice, expressions_of
 from headsmith.core.arrays import Array
 from headsmith.core.directed import divided, multiplied
 from headsmith.core.errors import CertificateError, TooManyPiecesError
@@ -27,6 +27,7 @@ from headsmith.core.intervals import Interval, add, linear_image, point
 from headsmith.core.program_range import program_range
 from headsmith.core.rounding import upper
 from headsmith.source.contraction import contractions, expands
+from headsmith.source.doubled_flow import Doubling, doublings_on
 from headsmith.source.graph import (
     Affine,
     Expression,
@@ -41,6 +42,7 @@ from headsmith.source.graph import (
     Relu,
     arguments,
 )
+from headsmith.source.mixing import mixing_shortcuts
 from headsmith.source.sensitivity import Shortcut
 from headsmith.source.steps import Step
 
@@ -57,6 +59,7 @@ class Approximation:
     table_margins: Mapping[int, float]
     head_slopes: Mapping[int, tuple[Interval, ...]]
     steps: Mapping[int, Step] = field(default_factory=dict)
+    doublings: Mapping[int, Doubling] = field(default_factory=dict)
 
 
 def approximate(
@@ -89,7 +92,7 @@ class _Approximator:
     ) -> None:
         self.target, self.found, self.assembly = target, found, assembly
         self.tables, self.progress = tables, progress
-        self.heads: dict[int, TableBounds] = {}
+        self.heads: dict[int, list[TableBounds]] = {}
         self.margins = {
             number: _margin(choices[number].margin)
             for number in assembly.regions
@@ -98,13 +101,7 @@ class _Approximator:
         self.owner = {
             inner: number for number, region in assembly.regions.items() if number in self.margins for inner in region
         }
-        nodes = assembly.circuit.nodes
-        self.computed = {
-            number: place
-            for number, region in assembly.regions.items()
-            for place in region
-            if isinstance(nodes[place], Expression)
-        }
+        self.computed = {number: places for number in assembly.regions if (places := expressions_of(assembly, number))}
         self.known: dict[int, Interval] = {place: found[number] for number, place in assembly.places.items()}
         self.checks: dict[tuple[int, str], Checked] = {}
 
@@ -132,7 +129,7 @@ class _Approximator:
                 self.known[number] = self.found[0]
             elif isinstance(node, Mixing):
                 # The pool of a negated argument (a minimum): within the range of what it reads.
-                self.known[number] = self._read(number, node.argument)
+                self.known[number] = self._read(number, arguments(node)[-1])
             elif isinstance(node, Expression):
                 found = [self._read(number, argument) for argument in node.arguments]
                 ends = (np.stack([getattr(each, end) for each in found]) for end in ("low", "high"))
@@ -143,7 +140,7 @@ class _Approximator:
         ranges = tuple(self.known[number] for number in range(len(self.assembly.circuit.nodes)))
         errors = {self.assembly.places[number]: self._error(number) for number in self.assembly.regions}
         shortcuts = {self.assembly.places[number]: self._shortcut(number) for number in self.margins}
-        shortcuts.update(mixing_shortcuts(self.assembly.circuit))
+        shortcuts.update(mixing_shortcuts(self.assembly.circuit, ranges))
         margins: dict[int, float] = {}
         for number, margin in self.margins.items():
             for argument in arguments(self.target.nodes[number]):
@@ -152,15 +149,19 @@ class _Approximator:
                     continue
                 place = self.assembly.places[argument]
                 margins[place] = min(margin, margins.get(place, margin))
-        tables = {self.computed[number]: self.margins[number] for number in self.heads}
-        slopes = {self.computed[number]: bounds.slopes for number, bounds in self.heads.items()}
-        return Approximation(ranges, errors, shortcuts, margins, tables, slopes, self._steps())
+        tables = {place: self.margins[number] for number in self.heads for place in self.computed[number]}
+        slopes = {
+            place: each.slopes
+            for number, bounds in self.heads.items()
+            for place, each in zip(self.computed[number], bounds, strict=True)
+        }
+        return Approximation(ranges, errors, shortcuts, margins, tables, slopes, self._steps(), self._doublings())
 
     def _steps(self) -> dict[int, Step]:
         """The target's steps that do not expand distances on these ranges, as steps of the circuit."""
         found = {}
         for step in contractions(self.target).values():
-            if step.result in self.assembly.places and not expands(step, self.found):
+            if step.result in self.assembly.places and not expands(step, self.found) and self._wide(step.region):
                 region = {self.assembly.places[number] for number in step.region}
                 region.update(*(self.assembly.regions.get(number, ()) for number in step.region))
                 place = self.assembly.places[step.result]
@@ -169,6 +170,27 @@ class _Approximator:
                     features, size = self.assembly.places[step.features], self.found[step.features].magnitude
                 source = self.assembly.places[step.source]
                 found[place] = Step(source, place, frozenset(region), step, features, size)
+        return found
+
+    def _wide(self, region: frozenset[int]) -> bool:
+        """Whether what stands for the nodes of a region is good for what is computed: with a margin, and not for exact
+        arguments alone."""
+        return all(number in self.margins for number in region if number in self.assembly.regions)
+
+    def _doublings(self) -> dict[int, Doubling]:
+        """The target's doublings as doublings of the circuit."""
+        places, found = self.assembly.places, {}
+        for each in doublings_on(self.target, self.found).values():
+            if each.result in places and self._wide(each.region):
+                region = {places[number] for number in each.region}
+                region.update(*(self.assembly.regions.get(number, ()) for number in each.region))
+                found[places[each.result]] = replace(
+                    each,
+                    matrix=places[each.matrix],
+                    vector=places[each.vector] if each.vector >= 0 else -1,
+                    result=places[each.result],
+                    region=frozenset(region),
+                )
         return found
 
     def _read(self, reader: int, source: int) -> Interval:
@@ -181,23 +203,23 @@ class _Approximator:
     def _check_tables(self) -> None:
         """Bound every table head on the ranges of its arguments, widened by the margin."""
         circuit = self.assembly.circuit
-        items = {}
-        for number, place in self.computed.items():
-            node = circuit.nodes[place]
-            if isinstance(node, Expression):
-                if number not in self.margins:
-                    raise CertificateError(f"target node {number} is computed by a table head: it needs a margin")
+        items = []
+        for number, places in self.computed.items():
+            if number not in self.margins:
+                raise CertificateError(f"target node {number} is computed by a table head: it needs a margin")
+            for place in places:
+                node = circuit.nodes[place]
+                assert isinstance(node, Expression)
                 margin = np.full(node.size, self.margins[number])
-                wide = [self.known[argument].inflated(margin) for argument in node.arguments]
-                items[number] = Item(place, node, wide)
-        bounds = table_bounds(list(items.values()), self.tables, self.progress)
-        self.heads = {number: bounds[item.place] for number, item in items.items()}
+                items.append(Item(place, node, [self.known[each].inflated(margin) for each in node.arguments]))
+        bounds = table_bounds(items, self.tables, self.progress)
+        self.heads = {number: [bounds[place] for place in places] for number, places in self.computed.items()}
 
     def _shortcut(self, number: int) -> Shortcut:
         """The function's own slopes over the widened ranges of its arguments; for a table head, the head's."""
         node, margin = self.target.nodes[number], self.margins[number]
         if number in self.heads:
-            computed = arguments(self.assembly.circuit.nodes[self.computed[number]])
+            computed = arguments(self.assembly.circuit.nodes[self.computed[number][0]])
             return Shortcut(computed, self._head_slopes(number), frozenset(self.assembly.regions[number]))
         places = tuple(self.assembly.places[argument] for argument in arguments(node))
         wide = [self.found[argument].inflated(np.full(node.size, margin)) for argument in arguments(node)]
@@ -213,14 +235,18 @@ class _Approximator:
 
     def _head_slopes(self, number: int) -> tuple[Interval, ...]:
         """The slopes of what stands for the node. Of a gate, (y g(x) - a y) / b: by x they are y g' / b, by y they are
-        (g - a) / b, which is x up to the gate's own error / b."""
+        (g - a) / b, which is x up to the gate's own error / b. Of mirrored gates, y (g - h) / (2 b), the same with the
+        errors of both."""
         bounds, divisor = self.heads[number], self._divisor(number)
         if divisor is None:
-            return bounds.slopes
-        node = self.assembly.circuit.nodes[self.computed[number]]
+            return bounds[0].slopes
+        node = self.assembly.circuit.nodes[self.computed[number][0]]
         follows = self.known[arguments(node)[0]].inflated(np.full(node.size, self.margins[number]))
-        by_x = Interval(bounds.slopes[0].low / divisor, bounds.slopes[0].high / divisor)
-        off = upper(bounds.weight_error / divisor, 1)
+        off = upper(sum(each.weight_error for each in bounds) / divisor, 2)
+        by_x = Interval(bounds[0].slopes[0].low / divisor, bounds[0].slopes[0].high / divisor)
+        if len(bounds) > 1:
+            size = upper(sum(each.slopes[0].magnitude for each in bounds) / divisor, 2)
+            by_x = Interval(-size, size)
         return by_x, follows.inflated(off)
 
     def _check(self, splice: Splice) -> None:
@@ -265,9 +291,14 @@ class _Approximator:
         node = self.target.nodes[number]
         size = np.ones(node.size)
         if number in self.heads:
-            error = self.heads[number].error
             divisor = self._divisor(number)
-            return error if divisor is None else Interval(error.low / divisor, error.high / divisor)
+            if divisor is None:
+                return self.heads[number][0].error
+            if len(self.heads[number]) == 1:
+                error = self.heads[number][0].error
+                return Interval(error.low / divisor, error.high / divisor)
+            size = upper(sum(each.error.magnitude for each in self.heads[number]) / divisor, 2)
+            return Interval(-size, size)
         if isinstance(node, Function):
             checked = self.checks[number, ""]
             return Interval(checked.low * size, checked.high * size)
@@ -290,17 +321,6 @@ class _Approximator:
         below = upper(max(-low, 0.0) * weight * factor, 8)
         above = upper(max(high, 0.0) * weight * factor, 8)
         return Interval(-below, above)
-
-
-def mixing_shortcuts(circuit: Graph) -> dict[int, Shortcut]:
-    """What arrives at a pool or a move comes from other tokens: at most as much as the argument is off anywhere, with
-    either sign, whatever the argument's error at this token is."""
-    found = {}
-    for number, node in enumerate(circuit.nodes):
-        if isinstance(node, Mixing):
-            either = Interval(-np.ones(node.size), np.ones(node.size))
-            found[number] = Shortcut((node.argument,), (either,), frozenset({number}))
-    return found
 
 
 def _first_weight(node: Node) -> float:

@@ -57,7 +57,9 @@ def image(weights: Array, form: Form) -> Form:
     if weights.ndim == 1:
         constant, count = weights * form.constant, 1
     else:
-        constant, count = weights @ form.constant, weights.shape[1]
+        constant, count = weights @ form.constant, int(np.max(np.count_nonzero(weights, axis=1), initial=0))
+    if count <= 1 and _exact_products(weights, form.constant):
+        return Form(parts, constant, magnitude_product(weights, form.radius) if form.radius.any() else 0.0 * constant)
     radius = magnitude_product(weights, form.radius + FLOAT64.gamma(count) * np.abs(form.constant))
     return Form(parts, constant, radius)
 
@@ -68,7 +70,10 @@ def plus(left: Form, right: Form) -> Form:
     for node, part in right.parts.items():
         parts[node] = _sum(parts[node], part) if node in parts else part
     constant = left.constant + right.constant
-    radius = upper(left.radius + right.radius + FLOAT64.unit_roundoff * np.abs(constant), 4)
+    rounded = (left.constant != 0.0) & (right.constant != 0.0)
+    if not (rounded.any() or left.radius.any() or right.radius.any()):
+        return Form(parts, constant, np.zeros(len(constant)))
+    radius = upper(left.radius + right.radius + FLOAT64.unit_roundoff * np.abs(constant) * rounded, 4)
     return Form(parts, constant, radius)
 
 
@@ -164,24 +169,41 @@ def _product(weights: Array, part: Part) -> Part:
         return part
     if matrix.ndim == 1 and radius is None and np.all(matrix == 1.0):
         return Part(weights)
+    exact = radius is None and _exact_products(weights, matrix)
     if weights.ndim == 1:
         left = weights if matrix.ndim == 1 else weights[:, None]
         result = left * matrix
         error = upper(np.abs(left) * radius, 1) if radius is not None else 0.0
-        return Part(result, upper(error + FLOAT64.unit_roundoff * np.abs(result), 3))
+        return Part(result, None if exact else upper(error + FLOAT64.unit_roundoff * np.abs(result), 3))
     if matrix.ndim == 1:
         result = weights * matrix
         error = upper(np.abs(weights) * radius, 1) if radius is not None else 0.0
-        return Part(result, upper(error + FLOAT64.unit_roundoff * np.abs(result), 3))
-    spread = FLOAT64.gamma(weights.shape[1]) * np.abs(matrix)
+        return Part(result, None if exact else upper(error + FLOAT64.unit_roundoff * np.abs(result), 3))
+    # Where each row picks at most one term, nothing is added.
+    terms = int(np.max(np.count_nonzero(weights, axis=1), initial=0))
+    if exact and terms <= 1:
+        return Part(weights @ matrix)
+    spread = FLOAT64.gamma(terms) * np.abs(matrix)
     return Part(weights @ matrix, magnitude_product(weights, spread if radius is None else spread + radius))
+
+
+def _exact_products(left: Array, right: Array) -> bool:
+    """Whether no product of two of these numbers rounds: one side has powers of two alone, and none is near the ends of
+    the format."""
+    sizes = [np.abs(each[each != 0.0]) for each in (left, right)]
+    ordinary = all(np.all((size >= 2.0**-400) & (size <= 2.0**400)) for size in sizes)
+    return ordinary and any(bool(np.all(np.frexp(size)[0] == 0.5)) for size in sizes)
 
 
 def _sum(left: Part, right: Part) -> Part:
     if left.matrix.ndim != right.matrix.ndim:
         left, right = (Part(*_dense(part)) for part in (left, right))
     matrix = left.matrix + right.matrix
-    radius = FLOAT64.unit_roundoff * np.abs(matrix)
+    # Adding zero is exact.
+    rounded = (left.matrix != 0.0) & (right.matrix != 0.0)
+    if left.radius is None and right.radius is None and not rounded.any():
+        return Part(matrix)
+    radius = FLOAT64.unit_roundoff * np.abs(matrix) * rounded
     for part in (left, right):
         if part.radius is not None:
             radius = radius + part.radius

@@ -26,12 +26,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from headsmith.certify.accounts import Accounts
+from headsmith.certify.accounts import Accounts, read_rows
 from headsmith.certify.approximation import Approximation, approximate
 from headsmith.certify.certificate import Certificate
 from headsmith.certify.local import Local, Reads, gate_errors, ramp_errors, sink_errors, table_errors
 from headsmith.certify.meaning import SourceMeaning, StreamMeaning, output_deviation, read_deviation
-from headsmith.certify.mixing import boltzmann_errors, mean_errors, move_errors, move_targets
+from headsmith.certify.mixing import attend_errors, boltzmann_errors, mean_errors, move_errors, move_targets
 from headsmith.certify.pieces import PieceFlow, approximate_pieces
 from headsmith.certify.table_bounds import Gate, Progress, Table
 from headsmith.circuits.assemble import Choice, assemble
@@ -40,24 +40,29 @@ from headsmith.core.arrays import Array, Indices
 from headsmith.core.errors import CertificateError, ThinMarginError
 from headsmith.core.intervals import Box, Interval
 from headsmith.core.rounding import FLOAT64, upper
+from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.table import TableBank
+from headsmith.source.doubled_flow import DoubledFlow, flow_through
 from headsmith.source.fuse import Fusion, fuse
+from headsmith.source.gains import pushed
 from headsmith.source.graph import (
+    Attend,
     Graph,
     Move,
     Pool,
     Positional,
     Relu,
+    arguments,
     needed,
 )
 from headsmith.source.ranges import ranges
-from headsmith.source.sensitivity import Flow, pushed
-from headsmith.source.steps import SteppedFlow, flow_of
+from headsmith.source.sensitivity import Flow
+from headsmith.source.steps import SteppedFlow
 from headsmith.source.views import tokens_of
 from headsmith.transformer.gains import gains_of_heads
 from headsmith.transformer.ir import Bank, Layer, Transformer
@@ -90,8 +95,8 @@ def certify(
         raise CertificateError(f"a model of one token for each piece has {blocks} tokens here, and no choices")
     if any(tokens_of(node) not in (None, transformer.tokens) for node in target.nodes):
         raise CertificateError(f"the target is about another number of tokens than {transformer.tokens}")
-    if len({node.causal for node in target.nodes if isinstance(node, Pool)}) > 1:
-        raise CertificateError("the target mixes causal and bidirectional pools: no mask computes both")
+    if len({node.causal for node in target.nodes if isinstance(node, Pool | Attend)}) > 1:
+        raise CertificateError("the target looks at all tokens and at those so far: no mask computes both")
     if box.size != target.input.size:
         raise CertificateError(f"a box of {box.size} intervals for {target.input.size} inputs")
     with np.errstate(over="ignore", invalid="ignore"):
@@ -119,7 +124,7 @@ class _Kernel:
         self.source = SourceMeaning(circuit, approximation.ranges, transformer)
         self.stream = StreamMeaning(circuit, transformer)
         slopes, shortcuts, found = self.source.slopes(), approximation.shortcuts, approximation.ranges
-        self.flow: Flow = flow_of(circuit, slopes, shortcuts, approximation.steps)
+        self.flow: Flow = flow_through(circuit, slopes, shortcuts, approximation.steps, approximation.doublings)
         if laid is not None:
             self.flow = PieceFlow(circuit, slopes, shortcuts, laid)
         self.margins = approximation.margins
@@ -133,6 +138,7 @@ class _Kernel:
             self.input_error = upper(rounded, 1) + self.precision.smallest_normal
             self.own[0] = self.input_error
         self.deviations: dict[int, Array] = {}
+        self.held: dict[int, Array] = {}
         self.magnitudes = {0: upper(found[0].magnitude + self.input_error, 1)}
         for number, node in enumerate(self.circuit.nodes):
             if isinstance(node, Positional):
@@ -141,6 +147,8 @@ class _Kernel:
 
     def certificate(self) -> Certificate:
         locals_ = [self._advance(layer) for layer in self.transformer.layers]
+        # What nobody reads but the read-out arrives too: steps charge for what their copies differ by.
+        self._arriving(self.circuit.output)
         self._refuse_thin_margins()
         self.max_score = max((local.max_score for layer in locals_ for local in layer), default=0.0)
         approximation, softmax, leak, rounding = self._carry(locals_)
@@ -201,6 +209,8 @@ class _Kernel:
             case MoveBank():
                 self._refuse_other_targets(bank)
                 return move_errors(self.transformer, bank, self._reads(bank), self.accounts)
+            case AttendBank():
+                return attend_errors(self.transformer, bank, self._reads(bank), self.accounts)
         raise CertificateError(f"there is no proof for {bank.kind} banks in this release")
 
     def _refuse_other_targets(self, bank: MoveBank) -> None:
@@ -243,6 +253,8 @@ class _Kernel:
 
     def _reads(self, bank: Bank) -> Reads:
         nodes, components = self.source.arguments_of(bank)
+        stored, read = self.accounts.read_rounding(bank.read, bank.readers)
+        stored = self._held_by_nodes(bank, nodes, components, stored)
         low, high, arriving = (np.empty(bank.readers) for _ in range(3))
         for number in map(int, np.unique(nodes)):
             mine = nodes == number
@@ -250,8 +262,29 @@ class _Kernel:
             low[mine], high[mine] = found.low, found.high
             arriving[mine] = self._arriving(number)[components[mine]]
         deviation = read_deviation(self.source, self.stream, bank, self.magnitudes)
-        stored, read = self.accounts.read_rounding(bank.read, bank.readers)
         return Reads(Interval(low, high), deviation, arriving, stored, read)
+
+    def _held_by_nodes(self, bank: Bank, nodes: Indices, components: Indices, stored: Array) -> Array:
+        """What is left of `stored` where the rounding of registers is an error of the node that they hold.
+
+        The two heads of a mirrored product read the same registers with the same weights: what is off there is off for
+        both, and passes as any error of their argument does, not once for each.
+        """
+        if not isinstance(self.flow, DoubledFlow):
+            return stored
+        computed, rows = set(map(int, bank.node)), read_rows(bank)
+        left = stored.copy()
+        for number in map(int, np.unique(nodes)):
+            readers = {place for place, node in enumerate(self.circuit.nodes) if number in arguments(node)}
+            if number in self.deviations or not readers <= computed or not self.flow.holds(number) or rows is None:
+                continue
+            mine = np.flatnonzero(nodes == number)
+            _, first, same = np.unique(components[mine], return_index=True, return_inverse=True)
+            if np.array_equal(rows[mine], rows[mine[first]][same]):
+                self.own[number] = self.held[number] = np.zeros(self.circuit.nodes[number].size)
+                np.maximum.at(self.held[number], components[mine], stored[mine])
+                left[mine] = 0.0
+        return left
 
     def _arriving(self, number: int) -> Array:
         """How far a node can be off because of what came before."""
@@ -288,9 +321,19 @@ class _Kernel:
 
     def _carry(self, locals_: list[list[Local]]) -> tuple[Array, Array, Array, Array]:
         """Carry approximation and local errors to the outputs."""
-        gains = self.flow.gains()
+        self.flow.arrived = {
+            node.queries: self._arriving(node.queries) for node in self.circuit.nodes if isinstance(node, Attend)
+        }
+        everything = gains = self.flow.gains()
         sides = np.zeros((2, 2, self.transformer.outputs))
         leak, rounding = (np.zeros(self.transformer.outputs) for _ in range(2))
+        if isinstance(self.flow, DoubledFlow):
+            through, gains = self.flow.through, self.flow.outside(everything)
+            inside = {number: error.magnitude for number, error in self.approximations.items()}
+            sides[0] = upper(sides[0] + through(everything, inside), 1)
+            sides[1] = upper(sides[1] + through(everything, self._by_node(locals_, "softmax")), 1)
+            leak = through(everything, self._by_node(locals_, "leak"))
+            rounding = through(everything, {**self._by_node(locals_, "rounding"), **self.held})
         for number, approximated in self.approximations.items():
             if number in gains:
                 sides[0] = pushed(sides[0], gains[number], approximated)
@@ -306,14 +349,26 @@ class _Kernel:
             # Copies differ by what soft gates commit, where there are any, and else by rounding.
             soft = any(error.sides.magnitude.any() for layer in locals_ for error in layer)
             for number, apart in self.flow.uneven.items():
-                if number in gains:
-                    moved = upper(gains[number].magnitude.T @ apart, len(apart) + 1)
+                if number in everything:
+                    moved = upper(everything[number].magnitude.T @ apart, len(apart) + 1)
                     sides[1] = upper(sides[1] + moved, 1) if soft else sides[1]
                     rounding = rounding if soft else upper(rounding + moved, 1)
         if 0 in gains:
             rounding = upper(rounding + gains[0].magnitude.T @ self.input_error, len(self.input_error) + 2)
         approximation, softmax = sides.max(axis=1)
         return approximation, softmax, leak, rounding
+
+    def _by_node(self, locals_: list[list[Local]], part: str) -> dict[int, Array]:
+        """One part of what heads commit, for each circuit node that they compute."""
+        found = {}
+        for layer, errors in zip(self.transformer.layers, locals_, strict=True):
+            for bank, error in zip(layer.banks, errors, strict=True):
+                committed = error.sides.magnitude if part == "softmax" else getattr(error, part)
+                for number in map(int, np.unique(bank.node)):
+                    mine = bank.node == number
+                    found[number] = np.zeros(self.circuit.nodes[number].size)
+                    found[number][bank.component[mine]] = committed[mine]
+        return found
 
     def _refuse_overflow(self, errors: Array) -> None:
         outputs = self.accounts.read_magnitude(self.transformer.readout, self.transformer.outputs)

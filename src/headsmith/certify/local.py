@@ -47,6 +47,11 @@ class Reads:
         """How far what is read can be from the exact argument."""
         return np.asarray(upper(self.arriving + self.deviation + self.stored + self.read, 4))
 
+    def __getitem__(self, rows: slice) -> Reads:
+        """Some of the linear forms."""
+        rest = (self.deviation[rows], self.arriving[rows], self.stored[rows], self.read[rows])
+        return Reads(self.exact[rows], *rest)
+
 
 @dataclass(frozen=True, eq=False)
 class Local:
@@ -97,6 +102,7 @@ def sink_errors(transformer: Transformer, bank: SinkBank, reads: Reads, accounts
     roundings = score_rounding(precision, tokens, bank.position_gain, grid)
     disturbance = roundings.disturbance(score)
     drift = accounts.read_drift(bank.read, bank.heads)
+    refuse_large(upper(np.maximum(bank.query_scale, 1.0) * drift, 2), "what drifts into a reference token", transformer)
 
     others = leak_weight(bank.position_gain, tokens, disturbance)
     if grid:
@@ -110,7 +116,7 @@ def sink_errors(transformer: Transformer, bank: SinkBank, reads: Reads, accounts
     # The reference tokens' own queries: the sink at reference_gain, data tokens near zero.
     slope = upper(score * drift / np.maximum(size, np.finfo(float).tiny) + roundings.absolute, 4)
     gain = bank.reference_gain * (1.0 - precision.gamma(8))
-    weight = upper(tokens * np.exp(slope - gain) * (1.0 + 1e-9), 4)
+    weight = np.minimum(upper(tokens * np.exp(slope - gain) * (1.0 + 1e-9), 4), 1.0)
     spilled = upper((weight * size + drift) * (1.0 + precision.gamma(2 * (tokens + grid) + 8)), 4)
     spilled = spilled + 4.0 * precision.smallest_normal * (1.0 + size)
 
@@ -207,12 +213,14 @@ def gate_errors(transformer: Transformer, bank: GateBank, reads: Reads, accounts
     refuse_large(accounts.read_magnitude(bank.read, bank.readers), "what a head reads", transformer)
     size = upper(reads.exact.magnitude + reads.off, 1).reshape(-1, 2)
     drift = accounts.read_drift(bank.read, bank.readers).reshape(-1, 2)
+    refuse_large(drift, "what drifts into a reference token", transformer)
     disturbance = gate.score_disturbance(bank, size[:, 0], np.zeros(bank.heads), precision, tokens)
     silent = gate.silent_disturbance(bank, disturbance, precision, tokens)
     off = upper(reads.deviation + reads.stored + reads.read + precision.smallest_normal, 4).reshape(-1, 2)
     moved = upper((slopes * off).sum(axis=1), 3)
+    sums = gate.few_sums(bank, size[:, 1], silent, precision, tokens, transformer.grid_tokens)
     inside = gate.output_rounding(
-        size[:, 1], reads.read.reshape(-1, 2)[:, 1], disturbance, precision, tokens + references
+        size[:, 1], reads.read.reshape(-1, 2)[:, 1], disturbance, precision, tokens + references, sums
     )
     # Reference tokens ask with what drifted into their registers; the sink draws them.
     pull = upper(np.abs(bank.slope).max(axis=1) * drift[:, 0] * 2.0, 2)
@@ -223,7 +231,7 @@ def gate_errors(transformer: Transformer, bank: GateBank, reads: Reads, accounts
         softmax=np.zeros(bank.outputs),
         leak=gate.leak(bank, size[:, 1], drift[:, 1], silent, tokens),
         rounding=np.asarray(upper(inside + moved, 2)),
-        largest=size[:, 1],
+        largest=np.asarray(upper(size[:, 1] * gate.largest_weight(bank, size[:, 0]), 1)),
         reach=np.asarray(upper(np.maximum(size, drift)[:, 1] * grown, 3)),
         spilled=np.asarray(out),
         max_score=float(np.max(gate.score_sizes(bank, size[:, 0])))

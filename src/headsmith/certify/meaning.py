@@ -27,6 +27,7 @@ from headsmith.core.arrays import Array, Indices
 from headsmith.core.errors import CertificateError
 from headsmith.core.intervals import Interval
 from headsmith.core.rounding import upper
+from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
@@ -36,6 +37,7 @@ from headsmith.heads.stream import DATA, Link
 from headsmith.heads.table import TableBank
 from headsmith.source.graph import (
     Affine,
+    Attend,
     Expression,
     Graph,
     Input,
@@ -90,6 +92,8 @@ class SourceMeaning:
             return self._arguments_of_tables(bank, bank.columns, bank.arguments)
         if isinstance(bank, GateBank):
             return self._arguments_of_tables(bank, 1, 2)
+        if isinstance(bank, AttendBank):
+            return self._arguments_of_attention(bank)
         nodes = np.zeros(bank.readers, dtype=np.int64)
         for number in map(int, np.unique(bank.node)):
             node = self.graph.nodes[number]
@@ -115,6 +119,21 @@ class SourceMeaning:
             raise CertificateError("the columns of a table head are different components")
         return nodes.reshape(-1), np.repeat(components[:, 0], count)
 
+    def _arguments_of_attention(self, bank: AttendBank) -> tuple[Indices, Indices]:
+        """All nodes of a head must have the same queries and keys, as wide as the head's."""
+        nodes, components = np.zeros(bank.readers, dtype=np.int64), np.zeros(bank.readers, dtype=np.int64)
+        claimed = [self.graph.nodes[number] for number in map(int, np.unique(bank.node))]
+        shared = {(node.queries, node.keys) for node in claimed if isinstance(node, Attend)}
+        queries, keys = next(iter(shared))
+        if len(shared) > 1 or self.graph.nodes[queries].size != bank.width:
+            raise CertificateError(f"an attend head of width {bank.width} claims nodes of other queries and keys")
+        for part, number in zip(bank.parts, (queries, keys), strict=False):
+            nodes[part], components[part] = number, np.arange(bank.width)
+        components[bank.parts[2]] = bank.component
+        for number in map(int, np.unique(bank.node)):
+            nodes[bank.parts[2]][bank.node == number] = arguments(self.graph.nodes[number])[2]
+        return nodes, components
+
     def form(self, number: int) -> Form:
         """The node's form; computed once, in the order of the graph."""
         for earlier in self._missing(number):
@@ -138,7 +157,7 @@ class SourceMeaning:
     def _derive(self, number: int) -> Form:
         node = self.graph.nodes[number]
         match node:
-            case Input() | Expression() | Pool() | Move():
+            case Input() | Expression() | Pool() | Move() | Attend():
                 return basis_form(number, node.size)
             case Positional():
                 return basis_form(first_equal(self.graph, number), node.size)
@@ -191,6 +210,8 @@ def _may_compute(bank: Bank, node: Node | None) -> bool:
             return isinstance(node, Pool) and node.kind == "max"
         case MoveBank():
             return isinstance(node, Move)
+        case AttendBank():
+            return isinstance(node, Attend)
         case GateBank():
             return isinstance(node, Expression)
         case _:
@@ -218,7 +239,7 @@ def first_equal(graph: Graph, number: int) -> int:
 
 
 def _headed(graph: Graph, transformer: Transformer) -> dict[int, Indices]:
-    """For each relu node and expression, the components that a head claims to compute, sorted; each at most once."""
+    """For each node that has heads, the components that they claim to compute, sorted; each at most once."""
     claims: dict[int, list[Indices]] = {}
     for layer in transformer.layers:
         for bank in layer.banks:
@@ -240,6 +261,10 @@ def _headed(graph: Graph, transformer: Transformer) -> dict[int, Indices]:
         components = np.sort(np.concatenate(lists))
         if len(np.unique(components)) != len(components):
             raise CertificateError(f"two heads claim the same component of node {number}")
+        node = graph.nodes[number]
+        # A gate without a head may be dead or active; of all other nodes every component needs one.
+        if not isinstance(node, Relu) and len(components) != node.size:
+            raise CertificateError(f"heads claim {len(components)} of the {node.size} components of node {number}")
         headed[number] = components
     return headed
 

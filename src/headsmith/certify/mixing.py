@@ -1,4 +1,4 @@
-"""The local errors of heads that look at other tokens: means, maxima and moves.
+"""The local errors of heads that look at other tokens: means, maxima, moves and attention.
 
 All bounds are uniform over the tokens of a sequence of any length up to the model's, so a mean of errors, the error of
 a maximum (1-Lipschitz) and an error that was moved are all within the largest error of a token.
@@ -15,7 +15,8 @@ from headsmith.certify.local import Local, Reads, refuse_large
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
 from headsmith.core.rounding import lower, upper
-from headsmith.heads import boltzmann, mean, move
+from headsmith.heads import attend, boltzmann, mean, move
+from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank
@@ -55,7 +56,7 @@ def boltzmann_errors(transformer: Transformer, bank: BoltzmannBank, reads: Reads
     size, drift = _sizes(transformer, bank, reads, accounts)
     scale = lower(bank.query_scale * bank.key_scale, 1)
     steep = upper(bank.query_scale * bank.key_scale, 1)
-    refuse_large(upper(bank.key_scale * size, 2), "a key", transformer)
+    refuse_large(upper(bank.key_scale * np.maximum(size, drift), 2), "a key", transformer)
     disturbance = boltzmann.score_disturbance(bank, size, reads.read, precision)
     lowest = reads.exact.low - reads.off
     top = np.where(lowest < 0.0, upper(steep, 1), lower(scale, 1)) * lowest
@@ -95,6 +96,35 @@ def move_errors(transformer: Transformer, bank: MoveBank, reads: Reads, accounts
     )
 
 
+def attend_errors(transformer: Transformer, bank: AttendBank, reads: Reads, accounts: Accounts) -> Local:
+    """Guarantee: |head - softmax mean of the values, queries, keys and values as they arrive| <= leak + rounding."""
+    precision, tokens, references = transformer.precision, transformer.tokens, transformer.reference_tokens
+    _refuse_gains(bank, references, bank.gain, bank.keep_gain)
+    size, drift = _sizes(transformer, bank, reads, accounts)
+    wrong = np.asarray(upper(reads.deviation + reads.stored + reads.read, 3))
+    query, key, value = bank.parts
+    largest = attend.largest_score(size[query], size[key])
+    disturbance = attend.score_disturbance(size[query], size[key], precision)
+    disturbance += attend.moved_scores(size[query], size[key], wrong[query], wrong[key])
+    spread = upper(reads.exact.high[value] - reads.exact.low[value] + 2.0 * reads.off[value], 3)
+    # Queries and keys of reference tokens, which should be zero: what they add to scores.
+    pull = attend.largest_score(size[query] + drift[query], drift[key])
+    pulled = attend.largest_score(drift[query], size[key] + drift[key])
+    pulled = attend.reference_pull(bank, pulled, precision)
+    return _local(
+        transformer,
+        reads[value],
+        size[value],
+        drift[value],
+        bank.keep_gain,
+        softmax=np.zeros(bank.outputs),
+        leak=attend.leak(bank, largest, pull, size[value], drift[value], disturbance, references, precision),
+        rounding=attend.output_rounding(spread, size[value], disturbance, precision, tokens + references),
+        max_score=max(largest, bank.gain + pull, bank.keep_gain + pulled) if references else largest,
+        pulled=pulled,
+    )
+
+
 def move_targets(transformer: Transformer, bank: MoveBank) -> tuple[int, ...]:
     """The token that each token fetches from, by the stored addresses; -1 for nothing."""
     found = move.targets(transformer.positional[bank.address], transformer.tokens)
@@ -111,7 +141,9 @@ def _refuse_gains(bank: Bank, references: int, gain: float, keep: float) -> None
 def _sizes(transformer: Transformer, bank: Bank, reads: Reads, accounts: Accounts) -> tuple[Array, Array]:
     """How large what is read can be, on data tokens and on reference tokens."""
     refuse_large(accounts.read_magnitude(bank.read, bank.readers), "what a head reads", transformer)
-    return np.asarray(upper(reads.exact.magnitude + reads.off, 1)), accounts.read_drift(bank.read, bank.readers)
+    drift = accounts.read_drift(bank.read, bank.readers)
+    refuse_large(drift, "what drifts into a reference token", transformer)
+    return np.asarray(upper(reads.exact.magnitude + reads.off, 1)), drift
 
 
 def _local(
@@ -125,10 +157,13 @@ def _local(
     leak: Array,
     rounding: Array,
     max_score: float,
+    pulled: float = 0.0,
 ) -> Local:
     precision, tokens, references = transformer.precision, transformer.tokens, transformer.reference_tokens
     reach = upper(np.maximum(size, drift) * (1.0 + precision.gamma(2 * (tokens + references) + 8)), 3)
-    out = spilled(size, drift, keep, tokens, references, precision) if references else np.zeros_like(size)
+    out = np.zeros_like(size)
+    if references:
+        out = spilled(size, drift, keep, tokens, references, precision, pulled)
     return Local(
         softmax=softmax,
         leak=leak,

@@ -6,7 +6,8 @@ analysis would forget, because at token j all blocks but block j are zero:
   ranges    z at token j is one argument of the maximum: its range is the hull of theirs, not the sum over all blocks
   errors    what earlier maxima are off by arrives through block j only, so that
                 |D z|  <=  max_j |W_j| |D y|  +  sum_j |W_j| (what the move of block j commits)
-            and an output that z moves by g is moved by y by at most  max_j |W_j^T g|,  for each maximum that reads y
+            and an output that z moves by g is moved by y by at most  (max_j |W_j|)^T |g|,  for each maximum that reads
+            y, with the largest of each weight: components of z may pick different tokens
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from headsmith.certify.approximation import Approximation, mixing_shortcuts
+from headsmith.certify.approximation import Approximation
 from headsmith.circuits.assemble import with_own_output
 from headsmith.circuits.pieces import LaidOut, box_in_blocks, lay_out
 from headsmith.core.arrays import Array
-from headsmith.core.intervals import Box, Interval, add
+from headsmith.core.intervals import Box, Interval
 from headsmith.core.rounding import magnitude_product, upper
+from headsmith.source.gains import Far, Gain
 from headsmith.source.graph import Graph, Move, Pool
+from headsmith.source.mixing import mixing_shortcuts
 from headsmith.source.ranges import ranges
 from headsmith.source.sensitivity import Flow, Shortcut, Slopes
 
@@ -64,7 +67,7 @@ def approximate_pieces(target: Graph, box: Box) -> tuple[LaidOut, Graph, Approxi
     circuit = with_own_output(laid.graph)
     if len(circuit.nodes) > len(found):
         found = (*found, found[laid.graph.output])
-    return laid, circuit, Approximation(found, {}, mixing_shortcuts(circuit), {}, {}, {})
+    return laid, circuit, Approximation(found, {}, mixing_shortcuts(circuit, found), {}, {}, {})
 
 
 class PieceFlow(Flow):
@@ -75,24 +78,27 @@ class PieceFlow(Flow):
     ) -> None:
         super().__init__(graph, slopes, shortcuts)
         self.sums = {choosing.sum: choosing for choosing in laid.choosing.values()}
+        self.blocks: dict[int, set[int]] = {}
+        for number, node in enumerate(graph.nodes):
+            if isinstance(node, Move):
+                self.blocks.setdefault(node.argument, set()).add(number)
 
-    def _gain(self, number: int, found: dict[int, Interval], outputs: int) -> Interval:
-        """Blocks of this node: for each maximum that reads them, the largest over the tokens."""
-        readers = self.shortcut_readers[number]
-        blocks = {reader for reader, _ in readers if isinstance(self.graph.nodes[reader], Move)}
-        self.shortcut_readers[number] = [(reader, slope) for reader, slope in readers if reader not in blocks]
-        try:
-            total = super()._gain(number, found, outputs)
-        finally:
-            self.shortcut_readers[number] = readers
-        if not blocks:
-            return total
-        size = np.zeros((self.graph.nodes[number].size, outputs))
+    def _met(self, number: int) -> list[tuple[int, Interval]]:
+        return [] if isinstance(self.graph.nodes[number], Move) else super()._met(number)
+
+    def _known(self, number: int, rest: Gain, found: Mapping[int, Gain]) -> Far | None:
+        """Blocks of this node: for each maximum that reads them, the largest weights over the tokens. Components of a
+        maximum may pick different tokens, so the largest is taken weight by weight."""
+        blocks = self.blocks.get(number)
+        if blocks is None:
+            return None
+        size = np.zeros(rest.here.low.shape)
         for place, choosing in self.sums.items():
             if place in found:
-                each = [_through(sources, blocks, found[place], size.shape) for sources in choosing.sources]
-                size = upper(size + np.maximum.reduce(each), 2)
-        return add(total, Interval(-size, size))
+                shape = (self.graph.nodes[place].size, len(size))
+                largest = np.maximum.reduce([_weights(sources, blocks, shape) for sources in choosing.sources])
+                size = upper(size + magnitude_product(largest.T, found[place].magnitude), 2)
+        return Far(size, size, size)
 
     def _affine_deviation(self, number: int, known: dict[int, Array], own: Mapping[int, Array]) -> Array:
         if number not in self.sums:
@@ -112,10 +118,10 @@ class PieceFlow(Flow):
         return np.asarray(upper(np.maximum.reduce(arriving) + committed, 1))
 
 
-def _through(sources: tuple[tuple[int, Array], ...], blocks: set[int], gain: Interval, shape: tuple[int, ...]) -> Array:
-    """How much the sum's gain lets a node move the output through the blocks of one token."""
+def _weights(sources: tuple[tuple[int, Array], ...], blocks: set[int], shape: tuple[int, int]) -> Array:
+    """The sizes of all weights with which one token's piece reads the blocks of a node."""
     total = np.zeros(shape)
     for block, weights in sources:
         if block in blocks:
-            total = upper(total + magnitude_product(weights.T, gain.magnitude), 2)
-    return np.asarray(total)
+            total = upper(total + np.abs(np.diag(weights) if weights.ndim == 1 else weights), 1)
+    return total

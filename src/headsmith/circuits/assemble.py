@@ -12,7 +12,7 @@
     Hypotenuse                sqrt(x^2 + y^2): with X = max(|x|, |y|), Y = min(|x|, |y|), the perspective X h(Y / X) of
                               h(s) = sqrt(1 + s^2) on [0, 1]
 
-    Pool, Move, Positional    as they are: heads that look at other tokens compute them; min is -max(-x)
+    Pool, Move, Attend, Positional    as they are: heads that look at other tokens compute them; min is -max(-x)
 
 Any of the four before these may instead be left to a table head (the choice `TABLE`): it stays one node, an Expression.
 
@@ -37,6 +37,7 @@ from headsmith.core.program import gate_program
 from headsmith.source.graph import (
     Affine,
     Approximated,
+    Attend,
     Builder,
     Expression,
     Function,
@@ -120,9 +121,14 @@ class Assembly:
     regions: Mapping[int, range]
 
 
+def expressions_of(assembly: Assembly, number: int) -> list[int]:
+    """The circuit nodes that heads compute for a target node: one, or two for mirrored gates."""
+    return [n for n in assembly.regions[number] if isinstance(assembly.circuit.nodes[n], Expression)]
+
+
 def expression_of(assembly: Assembly, number: int) -> int:
-    """The circuit node that heads compute for a target node."""
-    return next(n for n in assembly.regions[number] if isinstance(assembly.circuit.nodes[n], Expression))
+    """The first of them."""
+    return expressions_of(assembly, number)[0]
 
 
 def is_circuit(graph: Graph) -> bool:
@@ -227,6 +233,9 @@ class _Assembler:
                 return self._pool(node)
             case Move():
                 return builder.move(places[node.argument], node.targets)
+            case Attend():
+                queries, keys, values = (places[argument] for argument in arguments(node))
+                return builder.attend(queries, keys, values, node.causal)
             case Expression():
                 raise CertificateError(f"target node {number} is an expression: only a table head can stand for it")
             case _:
@@ -279,7 +288,11 @@ class _Assembler:
         return self.builder.affine([(halves[0], quarter), (halves[1], -quarter)], np.zeros(node.size))
 
     def _gate_product(self, number: int, node: Product) -> int:
-        """x y = (y (a + b x) - a y) / b; with b a power of two both divisions are exact."""
+        """x y = (y (a + b x) - a y) / b; with b a power of two both divisions are exact.
+
+        Mirrored, x y = (y (a + b x) - y (a - b x)) / (2 b): twice the heads, but all of it is new. Where y is itself
+        made of products, a y / b would hold all of these, some hundred times as large at each level.
+        """
         parameters = self._choice(number).parameters
         incline, intercept = _power_of_two(parameters["incline"], "incline"), float(parameters["intercept"])
         if node.left == node.right or not abs(intercept) < 1e100:
@@ -290,6 +303,10 @@ class _Assembler:
         )
         gated = self.builder.expression(gate_program(intercept, incline), [left, right])
         one = np.ones(node.size)
+        if parameters.get("mirrored") is True:
+            other = self.builder.expression(gate_program(intercept, -incline), [left, right])
+            half = one / (2.0 * incline)
+            return self.builder.affine([(gated, half), (other, -half)], 0.0 * one)
         return self.builder.affine([(gated, one / incline), (right, -one * (intercept / incline))], 0.0 * one)
 
     def _quotient(self, number: int, node: Quotient) -> int:

@@ -34,6 +34,9 @@ class Precision:
 
     def gamma(self, operations: Any) -> Any:
         """An upper bound of gamma_k; infinite where k u reaches 1/2, so that nothing can be certified from it."""
+        if isinstance(operations, int):
+            share = operations * self.unit_roundoff
+            return share / (1.0 - share) * (1.0 + 1e-12) if share < 0.5 else float("inf")
         product = np.asarray(operations, dtype=np.float64) * self.unit_roundoff
         with np.errstate(divide="ignore", invalid="ignore"):
             value = product / (1.0 - product) * (1.0 + 1e-12)

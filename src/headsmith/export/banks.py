@@ -12,6 +12,7 @@ import numpy as np
 
 from headsmith.core.arrays import frozen
 from headsmith.core.errors import FileFormatError
+from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
@@ -22,7 +23,7 @@ from headsmith.heads.table import TableBank
 from headsmith.transformer.ir import Bank
 
 BANKS: dict[str, Callable[..., Bank]] = {
-    bank.kind: bank for bank in (SinkBank, TableBank, GateBank, MeanBank, BoltzmannBank, MoveBank)
+    bank.kind: bank for bank in (SinkBank, TableBank, GateBank, MeanBank, BoltzmannBank, MoveBank, AttendBank)
 }
 BANK_ARRAYS = {
     "sink": ("query_scale", "key_scale"),
@@ -31,6 +32,7 @@ BANK_ARRAYS = {
     "mean": (),
     "boltzmann": ("query_scale", "key_scale"),
     "move": (),
+    "attend": (),
 }
 BANK_NUMBERS = {
     "sink": ("reference_gain", "position_gain"),
@@ -39,7 +41,9 @@ BANK_NUMBERS = {
     "mean": ("gain", "keep_gain"),
     "boltzmann": ("gain", "keep_gain"),
     "move": ("gain", "keep_gain"),
+    "attend": ("gain", "keep_gain"),
 }
+BANK_COUNTS = {"attend": ("width",)}
 BANK_REGISTERS: dict[str, dict[str, str | None]] = {"table": {"grid": GRID}, "move": {"address": None}}
 """Fields that name a register, and which one they name in files that do not say (None: they must say)."""
 
@@ -68,7 +72,7 @@ def stored_bank(stem: str, item: Bank, keep: Callable[..., str]) -> dict[str, An
     }
     for name in BANK_ARRAYS[item.kind]:
         stored[name] = keep(f"{stem}.{name}", getattr(item, name))
-    for name in BANK_NUMBERS[item.kind]:
+    for name in (*BANK_NUMBERS[item.kind], *BANK_COUNTS.get(item.kind, ())):
         stored[name] = getattr(item, name)
     for name, default in BANK_REGISTERS.get(item.kind, {}).items():
         if getattr(item, name) != default:
@@ -88,6 +92,7 @@ def read_bank(item: dict[str, Any], tensor: Callable[[str], Any]) -> Bank:
         write=read_links(item["write"], tensor),
         **{name: tensor(item[name]) for name in BANK_ARRAYS[kind]},
         **{name: float(item[name]) for name in BANK_NUMBERS[kind]},
+        **{name: int(item[name]) for name in BANK_COUNTS.get(kind, ())},
         **{name: _name(item, name, default) for name, default in BANK_REGISTERS.get(kind, {}).items()},
     )
 

@@ -8,6 +8,9 @@ The header holds the structure (source graph, domain, registers, banks, certific
     readout.K, readout_bias
 
 Source and transformer are stored apart even where the numbers agree: the proof kernel compares the two.
+
+That is the kind "compiled". A header may name another kind, which its own module reads and writes through
+`read_tensors` and `write_tensors` (sequence/universal_file.py).
 """
 
 from __future__ import annotations
@@ -15,9 +18,10 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -34,6 +38,7 @@ from headsmith.heads.stream import Register
 from headsmith.source.fuse import Fusion
 from headsmith.source.graph import (
     Affine,
+    Attend,
     Expression,
     Function,
     Graph,
@@ -55,6 +60,12 @@ from headsmith.transformer.ir import Layer, Transformer
 
 FORMAT = "headsmith"
 VERSION = 1
+COMPILED = "compiled"
+"""The kind of a file that does not name one."""
+
+Header = dict[str, Any]
+Tensor = Callable[[str], Any]
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +83,22 @@ class Contents:
 def write_file(path: str | os.PathLike[str], contents: Contents) -> None:
     """Write to a temporary file beside `path`, then rename: the file is complete or absent."""
     tensors: dict[str, Any] = {}
-    header = json.dumps(_header(contents, tensors), separators=(",", ":"))
+    write_tensors(path, _header(contents, tensors), tensors)
+
+
+def read_file(path: str | os.PathLike[str]) -> Contents:
+    """Read a model, or raise FileFormatError saying what is wrong with the file."""
+    return read_tensors(path, COMPILED, _contents)
+
+
+def write_tensors(path: str | os.PathLike[str], header: Mapping[str, Any], tensors: dict[str, Any]) -> None:
+    """One file of any kind: the header, with the version, and the tensors; complete or absent."""
+    text = json.dumps({"version": VERSION, **header}, separators=(",", ":"))
     path = os.fspath(path)
     handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".headsmith-", suffix=".part")
     os.close(handle)
     try:
-        save_file(tensors, temporary, metadata={"format": FORMAT, FORMAT: header})
+        save_file(tensors, temporary, metadata={"format": FORMAT, FORMAT: text})
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
@@ -85,24 +106,57 @@ def write_file(path: str | os.PathLike[str], contents: Contents) -> None:
         raise
 
 
-def read_file(path: str | os.PathLike[str]) -> Contents:
-    """Read a model, or raise FileFormatError saying what is wrong with the file."""
+def read_tensors(path: str | os.PathLike[str], kind: str, contents: Callable[[Header, Tensor], Read]) -> Read:
+    """What `contents` makes of a file of this kind, from its header and its tensors by name; FileFormatError otherwise.
+
+    A header without a kind is that of a compiled model.
+    """
     path = os.fspath(path)
+    metadata, tensors = _opened(path, True)
+    with _damage(path):
+        header = json.loads(metadata)
+        _refuse_version(header)
+        found = header.get("kind", COMPILED)
+        if found != kind:
+            raise FileFormatError(f"holds a {found!r} model, not a {kind!r} one; headsmith.load reads both")
+        return contents(header, lambda name: tensors[name])
+
+
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """What kind of model a file says that it holds, from its header alone."""
+    path = os.fspath(path)
+    metadata, _ = _opened(path, False)
+    with _damage(path):
+        header = json.loads(metadata)
+        _refuse_version(header)
+        return str(header.get("kind", COMPILED))
+
+
+def _opened(path: str, whole: bool) -> tuple[str, dict[str, Any]]:
+    """The header as text, and the tensors if the `whole` file is wanted."""
     if not os.path.isfile(path):
         raise FileFormatError(f"{path}: no such file")
     try:
         with safe_open(path, framework="np") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in file.keys()} if whole else {}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as problem:
         raise FileFormatError(f"{path}: not a complete safetensors file ({problem})") from None
     if FORMAT not in metadata:
         raise FileFormatError(f"{path}: a safetensors file, but not written by headsmith (no such header)")
+    return metadata[FORMAT], tensors
+
+
+def _refuse_version(header: Header) -> None:
+    if header["version"] != VERSION:
+        raise FileFormatError(f"format version {header['version']}; this release reads version {VERSION}")
+
+
+@contextmanager
+def _damage(path: str) -> Iterator[None]:
+    """Whatever goes wrong while a header is read is a FileFormatError that names the file."""
     try:
-        header = json.loads(metadata[FORMAT])
-        if header["version"] != VERSION:
-            raise FileFormatError(f"{path}: format version {header['version']}; this release reads version {VERSION}")
-        return _contents(header, lambda name: tensors[name])
+        yield
     except HeadsmithError as problem:
         raise type(problem)(f"{path}: {problem}") if isinstance(problem, FileFormatError) else problem from None
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError) as problem:
@@ -187,6 +241,15 @@ def _header(contents: Contents, tensors: dict[str, Any]) -> dict[str, Any]:
                     "targets": list(item.targets),
                     "size": item.size,
                 }
+            case Attend():
+                return {
+                    "kind": "attend",
+                    "queries": item.queries,
+                    "keys": item.keys,
+                    "values": item.values,
+                    "size": item.size,
+                    "causal": item.causal,
+                }
             case Expression():
                 raise FileFormatError("a target that is stored has no fused expressions")
             case _:
@@ -195,7 +258,6 @@ def _header(contents: Contents, tensors: dict[str, Any]) -> dict[str, Any]:
     # Models without positional constants look as they did before there were any.
     positional = {name: keep(f"positional.{name}", value) for name, value in transformer.positional.items()}
     return {
-        "version": VERSION,
         "domain": {"low": contents.box.low.tolist(), "high": contents.box.high.tolist()},
         "source": {
             "nodes": [node(number, item) for number, item in enumerate(contents.graph.nodes)],
@@ -233,7 +295,8 @@ def _arrangement(fusion: Fusion | Pieces | None) -> Any:
         case Pieces():
             return "pieces"
         case Fusion():
-            return {"variables": fusion.variables, "exits": sorted(fusion.exits), "plain": sorted(fusion.plain)}
+            stored = {"variables": fusion.variables, "exits": sorted(fusion.exits), "plain": sorted(fusion.plain)}
+            return {**stored, "apart": True} if fusion.apart else stored
 
 
 def _contents(header: dict[str, Any], tensor: Callable[[str], Any]) -> Contents:
@@ -266,6 +329,9 @@ def _contents(header: dict[str, Any], tensor: Callable[[str], Any]) -> Contents:
                 return Pool(kinds[item["of"]], int(item["argument"]), int(item["size"]), bool(item["causal"]))
             case "move":
                 return Move(int(item["argument"]), tuple(map(int, item["targets"])), int(item["size"]))
+            case "attend":
+                queries, keys, values, size = (int(item[name]) for name in ("queries", "keys", "values", "size"))
+                return Attend(queries, keys, values, size, bool(item["causal"]))
             case kind:
                 raise FileFormatError(f"unknown source node kind {kind!r}")
 
@@ -297,7 +363,7 @@ def _contents(header: dict[str, Any], tensor: Callable[[str], Any]) -> Contents:
         fusion = Pieces()
     elif stored is not None:
         exits, plain = (frozenset(map(int, stored[name])) for name in ("exits", "plain"))
-        fusion = Fusion(int(stored["variables"]), exits, plain)
+        fusion = Fusion(int(stored["variables"]), exits, plain, bool(stored.get("apart", False)))
     return Contents(graph, choices, box, transformer, _certificate(header["certificate"]), fusion)
 
 

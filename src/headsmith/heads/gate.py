@@ -25,6 +25,15 @@ Leak lemma.  The other data tokens weigh at most L = (1 + e^{-position_gain})^bi
 
 Rounding lemma.  Values lie between 0 and y: scores off by d move the output by at most Y d / 2 (heads/softmax.py).
 
+Few sums lemma.  Let a sum have A terms of sizes that add up to S, and any number of silent ones that add up to t. Added
+    in any order, rounded to nearest, it is off by at most gamma_A S + 3 t, however many silent terms there are.
+    An order is a binary tree. At A - 1 of its nodes both sides hold some of the A terms: these round relatively.
+    Anywhere else one side, b, is silent, and the rounding error is at most |b|: the other side is itself a
+    floating-point number, so the nearest one is no further (of a fused product, at most |b| and its own rounding).
+    Silent subtrees that meet others are disjoint: their values and these errors add up to at most 2 t, up to factors
+    1 + gamma.
+    Here the A terms are the token itself and the grid, of sizes that add up to at most Y once normalised.
+
 The features of query and key, and the value:
 
     slope       read_x . x                                          slope . grid
@@ -43,7 +52,7 @@ from typing import ClassVar
 import numpy as np
 
 from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
-from headsmith.core.rounding import FLOAT64, Precision, upper
+from headsmith.core.rounding import FLOAT64, Precision, lower, upper
 from headsmith.heads.softmax import exp_disturbance, moved_mean, outside_weight, summation_rounding
 from headsmith.heads.stream import Link, position_bits
 
@@ -95,6 +104,14 @@ def score_sizes(bank: GateBank, sizes: Array) -> Array:
     return np.asarray(upper((np.abs(bank.slope) * sizes[:, None] + np.abs(bank.offset)).max(axis=1), 2))
 
 
+def largest_weight(bank: GateBank, sizes: Array) -> Array:
+    """For each head a bound of g(x) for |x| <= sizes (heads,): every power at its smallest."""
+    exponents = bank.offset - np.abs(bank.slope) * sizes[:, None]
+    slack = FLOAT64.gamma(8) * (np.abs(bank.offset) + np.abs(bank.slope) * sizes[:, None])
+    powers = np.exp(np.maximum(exponents - slack, -700.0)) * (exponents > -690.0)
+    return np.asarray(np.minimum(upper(1.0 / (1.0 + lower(powers.sum(axis=1), powers.shape[1] + 8)), 4), 1.0))
+
+
 def score_disturbance(bank: GateBank, sizes: Array, reads: Array, precision: Precision, tokens: int) -> Array:
     """For each head a bound of how far rounding moves the scores that a data token's query has on itself and on the
     grid, exp included. |x| <= sizes as computed; `reads` (heads,) bounds how far the read of x is off.
@@ -123,20 +140,40 @@ def leak(bank: GateBank, size: Array, drift: Array, disturbance: Array, tokens: 
 
     Guarantee: (2 ((1 + e^{-position_gain})^bits - 1) + e^{-keep_gain}) e^{2d} size + drift, rounded up.
     """
-    bits = position_bits(tokens)
-    crowd = bits * np.exp(bits * np.exp(-bank.position_gain)) * outside_weight(1, bank.position_gain, disturbance)
-    sink = outside_weight(1, bank.keep_gain, disturbance)
+    crowd, sink = _silent_weights(bank, disturbance, tokens)
     return np.asarray(upper((2.0 * crowd * (1.0 + 1e-9) + sink) * size + drift, 8))
 
 
-def output_rounding(size: Array, reads: Array, disturbance: Array, precision: Precision, tokens: int) -> Array:
+def _silent_weights(bank: GateBank, disturbance: Array, tokens: int) -> tuple[Array, Array]:
+    """Bounds of what the other data tokens weigh, and the sink."""
+    bits = position_bits(tokens)
+    crowd = bits * np.exp(bits * np.exp(-bank.position_gain)) * outside_weight(1, bank.position_gain, disturbance)
+    return crowd, outside_weight(1, bank.keep_gain, disturbance)
+
+
+def few_sums(bank: GateBank, size: Array, silent: Array, precision: Precision, tokens: int, grid: int) -> Array:
+    """Bound of what rounding adds in the sum of the powers and that of the products, |y| <= size; the scores of silent
+    tokens are off by at most `silent`; there are so many data tokens and grid tokens.
+
+    Guarantee: (gamma_{2 A + 6} + 8 t) size (+ underflow), A = grid + 1 and t what the other tokens weigh, rounded up.
+    """
+    crowd, sink = _silent_weights(bank, silent, tokens)
+    underflow = 4.0 * (tokens + grid + 3) * precision.smallest_normal * (1.0 + size)
+    return np.asarray(upper((precision.gamma(2 * grid + 8) + 8.0 * (crowd + sink)) * size + underflow, 8))
+
+
+def output_rounding(
+    size: Array, reads: Array, disturbance: Array, precision: Precision, tokens: int, sums: Array | None = None
+) -> Array:
     """Bound of what rounding adds to each output: |y| <= size, its read off by at most `reads`; `tokens` counts data
-    and reference tokens.
+    and reference tokens. `sums` bounds what sums add, where that is known.
 
     Guarantee: size min(disturbance / 2, 1) + reads + gamma_{2 tokens + 6} size (+ underflow), rounded up.
     """
-    moved = moved_mean(size, disturbance)
-    return np.asarray(upper(moved + reads + summation_rounding(size, tokens, precision), 3))
+    moved, added = moved_mean(size, disturbance), summation_rounding(size, tokens, precision)
+    if sums is not None:
+        added = np.minimum(added, sums)
+    return np.asarray(upper(moved + reads + added, 3))
 
 
 def gate_deviation(

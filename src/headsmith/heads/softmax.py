@@ -63,13 +63,16 @@ def summation_rounding(size: Any, tokens: int, precision: Precision) -> Array:
     return np.asarray(upper(precision.gamma(2 * tokens + 6) * size + underflow * (1.0 + size), 5))
 
 
-def spilled(size: Any, drift: Any, keep_gain: float, tokens: int, references: int, precision: Precision) -> Array:
+def spilled(
+    size: Any, drift: Any, keep_gain: float, tokens: int, references: int, precision: Precision, pulled: float = 0.0
+) -> Array:
     """Bound of what a head writes on a reference token: data tokens hold values within +-size, reference tokens within
-    +-drift, and the reference token's own query scores `keep_gain` on the sink and zero on all others.
+    +-drift, and the reference token's own query scores `keep_gain` on the sink and zero on all others, each up to
+    `pulled`.
 
-    Guarantee: drift + tokens e^{2d - keep_gain} size + the rounding of the sum, rounded up.
+    Guarantee: drift + min(tokens e^{2d - keep_gain}, 1) size + the rounding of the sum, d with `pulled`, rounded up.
     """
-    disturbance = upper(precision.gamma(6) * abs(keep_gain) + exp_disturbance(precision), 3)
-    weight = outside_weight(tokens, keep_gain, disturbance)
+    disturbance = upper(pulled + precision.gamma(6) * abs(keep_gain) + exp_disturbance(precision), 4)
+    weight = np.minimum(outside_weight(tokens, keep_gain, disturbance), 1.0)
     kept = upper(weight * size + drift, 3)
     return np.asarray(upper(kept + summation_rounding(kept, tokens + references, precision), 2))

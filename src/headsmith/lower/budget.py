@@ -22,7 +22,7 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.balls import boltzmann_constant, gate_constant
 from headsmith.core.errors import CertificateError
-from headsmith.core.intervals import Interval
+from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
@@ -30,6 +30,7 @@ from headsmith.heads.move import MoveBank
 from headsmith.heads.sink import SinkBank, split_scale
 from headsmith.heads.stream import position_bits
 from headsmith.heads.table import TableBank
+from headsmith.source.gains import Gain
 from headsmith.transformer.gains import gains_of_heads
 from headsmith.transformer.ir import Bank, Layer, Transformer
 
@@ -39,13 +40,14 @@ TINY = 1e-280
 
 def with_softmax_budget(
     transformer: Transformer,
-    gains: Mapping[int, Interval],
+    gains: Mapping[int, Gain],
     budget: float,
     leak: float,
     sizes: Mapping[int, float] | None = None,
 ) -> Transformer:
     """The same model with score scales such that the softmax part is at most `budget`, and gains that keep the leak
-    near `leak`. `sizes` bounds what is read where maxima are taken over tokens, by circuit node."""
+    near `leak`. `sizes` bounds what is read where maxima are taken over tokens, and the scores of attention, by circuit
+    node."""
     sizes = sizes or {}
     if not transformer.layers:
         return transformer
@@ -82,13 +84,18 @@ def with_softmax_budget(
                 bits = position_bits(transformer.tokens)
                 gain = 2.0 * math.ceil(max(position / 2.0, (reach + 4.0) / max(bits, 1)) / 2.0)
                 return replace(bank, gain=gain, keep_gain=reference)
+            case AttendBank():
+                # Some data token scores at least minus the largest score.
+                depth = sizes[int(bank.node[0])]
+                gain = 2.0 * math.ceil((reach + depth + 4.0) / 2.0) if transformer.reference_tokens else 0.0
+                return replace(bank, gain=gain, keep_gain=reference)
         raise CertificateError(f"{bank.kind} banks have no scales to choose")
 
     layers = (Layer(tuple(scaled(bank) for bank in layer.banks)) for layer in transformer.layers)
     return replace(transformer, layers=tuple(layers))
 
 
-def softmax_part(transformer: Transformer, gains: Mapping[int, Interval]) -> float:
+def softmax_part(transformer: Transformer, gains: Mapping[int, Gain]) -> float:
     """The softmax part when all scales are one, up to the weights of the reads."""
     heads = [[gains_of_heads(bank, gains, transformer.outputs) for bank in layer.banks] for layer in transformer.layers]
     return _demand(transformer, heads)
@@ -114,26 +121,26 @@ def _heaviest_read(bank: Bank) -> Array:
     return np.where(heaviest > 0.0, heaviest, 1.0)
 
 
-def _demand(transformer: Transformer, heads: list[list[Interval]]) -> float:
+def _demand(transformer: Transformer, heads: list[list[Gain]]) -> float:
     """max over outputs of sum_h w_h |W_V|_h c_oh over gates and maxima, the larger of the two signs."""
     below: Array = np.zeros(1)
     above: Array = np.zeros(1)
-    for layer, intervals in zip(transformer.layers, heads, strict=True):
-        for bank, interval in zip(layer.banks, intervals, strict=True):
+    for layer, gains in zip(transformer.layers, heads, strict=True):
+        for bank, gain in zip(layer.banks, gains, strict=True):
             if not isinstance(bank, SinkBank | BoltzmannBank):
                 continue
             constant = gate_constant() if isinstance(bank, SinkBank) else boltzmann_constant(transformer.tokens)
             heavy = constant * _heaviest_read(bank)
-            below = below + np.maximum(interval.high, 0.0).T @ heavy
-            above = above + np.maximum(-interval.low, 0.0).T @ heavy
+            below = below + gain.rising.T @ heavy
+            above = above + gain.falling.T @ heavy
     return float(max(below.max(), above.max()))
 
 
-def _reach(transformer: Transformer, heads: list[list[Interval]]) -> float:
+def _reach(transformer: Transformer, heads: list[list[Gain]]) -> float:
     """How much a unit of leaked weight in every head could move an output; values of gates count as one."""
     total = 0.0
-    for layer, intervals in zip(transformer.layers, heads, strict=True):
-        for bank, interval in zip(layer.banks, intervals, strict=True):
+    for layer, gains in zip(transformer.layers, heads, strict=True):
+        for bank, gain in zip(layer.banks, gains, strict=True):
             size = np.abs(bank.values).max(axis=1).reshape(-1, 1) if isinstance(bank, TableBank) else 1.0
-            total += float((size * interval.magnitude).sum(axis=0).max())
+            total += float((size * gain.magnitude).sum(axis=0).max())
     return total

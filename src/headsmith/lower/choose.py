@@ -24,9 +24,11 @@ from headsmith.core.program_slopes import program_slopes
 from headsmith.lower.candidates import Option, candidates
 from headsmith.source.contraction import Contraction, contractions, expands
 from headsmith.source.describe import describe
+from headsmith.source.doubled_flow import doublings_on
 from headsmith.source.graph import (
     Affine,
     Approximated,
+    Attend,
     Expression,
     Function,
     Graph,
@@ -34,7 +36,7 @@ from headsmith.source.graph import (
     Input,
     Maximum,
     Minimum,
-    Move,
+    Mixing,
     Node,
     Pool,
     Product,
@@ -43,6 +45,7 @@ from headsmith.source.graph import (
     arguments,
     needed,
 )
+from headsmith.source.mixing import attend_slopes
 
 ROUNDS = 200
 
@@ -102,7 +105,7 @@ class Chooser:
             if isinstance(node, Relu | Maximum | Minimum | Pool):
                 # Exact, but for the softmax error of its gates: some of the budget, as this node sees it.
                 off[number] = off[number] + 0.05 * self.budget / max(float(np.max(self.all_gains[number])), 1e-100)
-            if isinstance(node, Pool | Move):
+            if isinstance(node, Mixing):
                 off[number] = off[number] + 1e-11 * (1.0 + self.found[number].magnitude)
             if number in plan.options:
                 option = plan.options[number]
@@ -228,17 +231,20 @@ def possible_margin(target: Graph, found: Sequence[Interval], number: int, margi
     return margin
 
 
-def target_gains(target: Graph, found: Sequence[Interval]) -> dict[int, Array]:
+def target_gains(target: Graph, found: Sequence[Interval], norms: dict[int, Array] | None = None) -> dict[int, Array]:
     """Estimates of |d output / d node|, (size, outputs), by interval derivatives from the output backwards.
 
-    A step that does not expand carries the 2-norm of its result's gain to its source.
+    A step that does not expand carries the 2-norm of its result's gain to its source; a doubling, a multiple of it.
+    `norms` receives the norms of the gains of results of doublings.
     """
     outputs = target.nodes[target.output].size
     order = needed(target, target.output)
     gains = {number: np.zeros((target.nodes[number].size, outputs)) for number in order}
     gains[target.output] = np.eye(outputs)
     steps = steps_on(target, found)
+    doublings = doublings_on(target, found)
     inside = {(number, step.source) for step in steps.values() for number in step.region}
+    inside |= {(number, source) for each in doublings.values() for number in each.region for source in each.sources}
     carried: dict[int, Array] = {}
     for number in reversed(order):
         node = target.nodes[number]
@@ -247,6 +253,11 @@ def target_gains(target: Graph, found: Sequence[Interval]) -> dict[int, Array]:
         if number in steps and steps[number].source in gains:
             source = steps[number].source
             carried[source] = carried.get(source, 0.0) + norm
+        if number in doublings:
+            if norms is not None:
+                norms[number] = norm
+            for source in doublings[number].sources:
+                carried[source] = carried.get(source, 0.0) + doublings[number].factor(source, 0.0) * norm
         for argument, slope in zip(arguments(node), argument_slopes(node, found), strict=True):
             if (number, argument) not in inside:
                 gains[argument] += slope.T @ gain if slope.ndim == 2 else slope[:, None] * gain
@@ -272,6 +283,8 @@ def argument_slopes(node: Node, found: Sequence[Interval]) -> list[Array]:
             return [1.0 / smallest, found[node.numerator].magnitude / smallest**2]
         case Expression():
             return _expression_slopes(node, found)
+        case Attend():
+            return [slope.magnitude for slope in attend_slopes(*(found[argument] for argument in arguments(node)))]
         case _:
             return [np.ones(node.size) for _ in arguments(node)]
 

@@ -30,7 +30,7 @@ from headsmith.lower.native import native_plan
 from headsmith.lower.plan import Planned, plan
 from headsmith.lower.ramp_plan import with_ramps
 from headsmith.source.fuse import Fusion, fuse
-from headsmith.source.graph import Graph, Pool
+from headsmith.source.graph import Attend, Graph, Pool
 from headsmith.source.ranges import ranges
 from headsmith.source.sensitivity import slopes_on
 from headsmith.transformer.ir import Transformer
@@ -141,6 +141,17 @@ def _attempts(request: Request, fusion: Arrangement, planner: Callable[[float, f
     raise refusal
 
 
+def _sizes(planned: Planned) -> dict[int, float]:
+    """What is read where maxima are taken over tokens, and the scores of attention, with some room."""
+    found = {}
+    for number, node in enumerate(planned.circuit.nodes):
+        if isinstance(node, Pool):
+            found[number] = 1.05 * float(np.max(planned.ranges[node.argument].magnitude, initial=0.0))
+        elif isinstance(node, Attend):
+            found[number] = 1.05 * float(planned.ranges[node.queries].magnitude @ planned.ranges[node.keys].magnitude)
+    return found
+
+
 def _scaled(
     request: Request, fusion: Arrangement, planned: Planned, skeleton: Transformer, last: bool
 ) -> tuple[Transformer, Certificate]:
@@ -149,11 +160,7 @@ def _scaled(
     Raises UnreachableError; the `last` time, and for exact circuits, with the smallest error that can be met.
     """
     error = request.error
-    sizes = {
-        number: 1.05 * float(np.max(planned.ranges[node.argument].magnitude, initial=0.0))
-        for number, node in enumerate(planned.circuit.nodes)
-        if isinstance(node, Pool)
-    }
+    sizes = _sizes(planned)
     refusals: list[CertificateError] = []
 
     def attempt(budget: float) -> tuple[Transformer, Certificate] | None:

@@ -1,23 +1,24 @@
 """The heads of one layer that look at other tokens: one head for all means, one for each pattern of moves, one a
-maximum."""
+maximum, one for each pair of queries and keys."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from headsmith.core.arrays import Array, Indices
 from headsmith.core.errors import TargetError
+from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank, addresses
 from headsmith.heads.stream import DATA, Link
 from headsmith.lower.links import constant, links, writes
 from headsmith.lower.reduce import Reduced
-from headsmith.lower.registers import Allocation
-from headsmith.source.graph import Move, Pool
+from headsmith.lower.registers import Allocation, Reader
+from headsmith.source.graph import Attend, Move, Pool
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,18 +35,16 @@ class Gathered:
         return len(self.node)
 
 
-def gather(reduced: Reduced, allocation: Allocation, names: dict[int, str], nodes: Sequence[int]) -> Gathered:
-    """Nodes of one argument each, one after the other."""
+def gather(
+    reduced: Reduced, allocation: Allocation, names: dict[int, str], nodes: Sequence[int], argument: int = 0
+) -> Gathered:
+    """Nodes whose one argument, or one of whose arguments, has a component for each of theirs, one after the other."""
     read: list[Link] = []
     first: dict[int, int] = {}
     total = 0
     for number in nodes:
         first[number] = total
-        combination = allocation.reads[number, 0]
-        read.extend(links(allocation, names, combination, total))
-        shift = constant(allocation, combination)
-        if shift.any():
-            read.append(Link(DATA, shift[:, None], total))
+        read.extend(_read(allocation, names, (number, argument), total))
         total += reduced.graph.nodes[number].size
     return Gathered(
         node=np.concatenate([np.full(len(reduced.origin[n][1]), reduced.origin[n][0]) for n in nodes]),
@@ -55,12 +54,21 @@ def gather(reduced: Reduced, allocation: Allocation, names: dict[int, str], node
     )
 
 
+def _read(allocation: Allocation, names: dict[int, str], reader: Reader, first: int) -> list[Link]:
+    """What a node reads as one of its arguments, constants included."""
+    combination = allocation.reads[reader]
+    read = links(allocation, names, combination, first)
+    shift = constant(allocation, combination)
+    return [*read, Link(DATA, shift[:, None], first)] if shift.any() else read
+
+
 def mixing_banks(
     reduced: Reduced, allocation: Allocation, names: dict[int, str], level: int
-) -> list[MeanBank | BoltzmannBank | MoveBank]:
+) -> list[MeanBank | BoltzmannBank | MoveBank | AttendBank]:
     """The banks of one layer."""
     here = [n for n in reduced.origin if allocation.levels[n] == level]
-    banks: list[MeanBank | BoltzmannBank | MoveBank] = []
+    banks: list[MeanBank | BoltzmannBank | MoveBank | AttendBank] = []
+    attends: dict[tuple[int, int], list[int]] = {}
     kinds: dict[str, list[int]] = {}
     moves: dict[tuple[int, ...], list[int]] = {}
     for number in here:
@@ -69,6 +77,8 @@ def mixing_banks(
             kinds.setdefault(node.kind, []).append(number)
         elif isinstance(node, Move):
             moves.setdefault(node.targets, []).append(number)
+        elif isinstance(node, Attend):
+            attends.setdefault((node.queries, node.keys), []).append(number)
     if "mean" in kinds:
         got = gather(reduced, allocation, names, kinds["mean"])
         banks.append(MeanBank(got.node, got.component, got.read, got.write, 1.0, 1.0))
@@ -79,6 +89,12 @@ def mixing_banks(
     for targets, numbers in moves.items():
         got = gather(reduced, allocation, names, numbers)
         banks.append(MoveBank(got.node, got.component, got.read, got.write, address_name(targets), 1.0, 1.0))
+    for (queries, _), numbers in attends.items():
+        width = reduced.graph.nodes[queries].size
+        got = gather(reduced, allocation, names, numbers, argument=2)
+        read = [link for side in (0, 1) for link in _read(allocation, names, (numbers[0], side), side * width)]
+        read += [replace(link, first=link.first + 2 * width) for link in got.read]
+        banks.append(AttendBank(got.node, got.component, tuple(read), got.write, width, 1.0, 1.0))
     return banks
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from headsmith.certify.approximation import approximate
 from headsmith.certify.table_bounds import Gate, Progress, Table
-from headsmith.circuits.assemble import GATE, TABLE, Choice, assemble, expression_of
+from headsmith.circuits.assemble import GATE, TABLE, Choice, assemble, expressions_of
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, DomainError, HeadsmithError, UnreachableError
 from headsmith.core.functions import FUNCTIONS
@@ -32,6 +32,7 @@ from headsmith.lower.choose import argument_slopes, possible_margin, steps_on, t
 from headsmith.lower.fit import Fit, fit_program
 from headsmith.lower.plan import Planned, gained
 from headsmith.source.describe import describe
+from headsmith.source.doubled_flow import doublings_on, size_of
 from headsmith.source.graph import (
     Approximated,
     Expression,
@@ -39,7 +40,7 @@ from headsmith.source.graph import (
     Input,
     Maximum,
     Minimum,
-    Move,
+    Mixing,
     Node,
     Pool,
     Product,
@@ -85,6 +86,7 @@ class Gating:
 
     follows: int
     fit: GateFit
+    mirrored: bool = False
 
     @property
     def tokens(self) -> int:
@@ -156,9 +158,19 @@ class _Planner:
         self.target, self.found, self.inputs, self.room = target, found, inputs, room
         self.precision, self.value_limit, self.max_tokens = precision, value_limit, max_tokens
         self.order = needed(target, target.output)
-        gains = target_gains(target, found)
+        norms: dict[int, Array] = {}
+        gains = target_gains(target, found, norms)
         self.gains = {number: gains[number].sum(axis=0) for number in self.order}
-        self.steps = steps_on(target, found)
+        self.steps, self.doublings = steps_on(target, found), doublings_on(target, found)
+        for number in norms:
+            # The same error in all products: what it makes in the norm of the result.
+            each = self.doublings[number]
+            length = each.rows * float(np.sqrt(each.counts(number).sum()))
+            for inner in each.region:
+                if isinstance(target.nodes[inner], Product):
+                    self.gains[inner] = np.minimum(self.gains[inner], norms[number] * length)
+        # Products of products: see circuits/assemble.py.
+        self.mirrored = {number for each in self.doublings.values() for number in each.region}
         self.groups = self._grouped()
         self.group_of = {number: group for group in self.groups for number in group.nodes}
 
@@ -176,6 +188,8 @@ class _Planner:
 
     def choose(self, budget: float) -> dict[int, Fitted]:
         """For each group (by its first node) what stands for it, with estimated errors of at most `budget` in all."""
+        if self.doublings:
+            return self._fit_all(self._allowances(budget, self._even()), budget)
         equal = dict.fromkeys(self.group_of, 1.0)
         chosen = self._fit_all(self._allowances(budget, equal), budget)
         tokens = {first: fitted.tokens for first, fitted in chosen.items()}
@@ -192,6 +206,16 @@ class _Planner:
             return chosen
         better = max(fitted.tokens for fitted in other.values()) < tokens[hardest]
         return other if better else chosen
+
+    def _even(self) -> dict[int, float]:
+        """Weights that allow all nodes the same error for their size: products of products are as good as rounding."""
+        sizes = {
+            number: math.prod(float(np.max(self.found[each].magnitude)) for each in group.variables)
+            for number, group in self.group_of.items()
+        }
+        even = {number: sizes[number] * float(np.max(self.gains[number])) for number in sizes}
+        largest = max(even.values())
+        return {number: max(weight / largest, 1e-6) for number, weight in even.items()}
 
     def _allowances(self, budget: float, weights: Mapping[int, float]) -> dict[int, float]:
         """The error of each node: sum_n g_on e_n <= budget for every output o, in proportion to the weights."""
@@ -216,13 +240,19 @@ class _Planner:
             if number in self.steps:
                 # No further off than before the step, and by what happens inside it.
                 step = self.steps[number]
-                inside = {**off, step.source: 0.0 * off[step.source]}
-                for each in sorted(step.region):
-                    inside[each] = self._passed(self.target.nodes[each], inside) + fresh.get(each, 0.0)
+                inside = self._inside(step.region, (step.source,), off, fresh)
                 before = lengths.get(step.source, float(np.linalg.norm(off[step.source])))
                 lengths[number] = before + float(np.linalg.norm(inside[number]))
                 off[number] = np.minimum(off[number], lengths[number])
-            if isinstance(node, Pool | Move):
+            if number in self.doublings:
+                double = self.doublings[number]
+                inside = self._inside(double.region, double.sources, off, fresh)
+                lengths[number] = float(size_of(inside[number], double.counts(number)))
+                for source in double.sources:
+                    before = lengths.get(source, float(size_of(off[source], double.counts(source))))
+                    lengths[number] += double.factor(source, 0.0) * before
+                off[number] = np.minimum(off[number], lengths[number])
+            if isinstance(node, Mixing):
                 off[number] = off[number] + 1e-11 * (1.0 + self.found[number].magnitude)
             arrived = off[number]
             if isinstance(node, Relu | Maximum | Minimum | Pool):
@@ -234,6 +264,15 @@ class _Planner:
                 off[number] = off[number] + allowed[number]
             fresh[number] = off[number] - arrived
         return chosen
+
+    def _inside(
+        self, region: frozenset[int], sources: Sequence[int], off: Mapping[int, Array], fresh: Mapping[int, Array]
+    ) -> dict[int, Array]:
+        """What the nodes of a region are off by, if its sources are exact."""
+        inside = {**off, **{source: 0.0 * off[source] for source in sources}}
+        for each in sorted(region):
+            inside[each] = self._passed(self.target.nodes[each], inside) + fresh.get(each, 0.0)
+        return inside
 
     def _passed(self, node: Node, off: Mapping[int, Array]) -> Array:
         """What a node is off by because its arguments are."""
@@ -253,6 +292,8 @@ class _Planner:
         if not rest:
             return Fitted((), circuits, margin)
         gate = self._gate(rest, box, allowed)
+        if gate is not None and self.doublings:
+            return Fitted((), circuits, margin, {rest[0]: gate})
         programs = {n: program_of(self._node(n))[0] for n in rest}
         # No table multiplies with fewer tokens than the smallest gates do.
         together = None if gate is not None and gate.tokens <= 4 else self._fit(programs, rest, box, allowed)
@@ -286,7 +327,12 @@ class _Planner:
             return None
         follows = int(not is_given(self.target, node.left) and is_given(self.target, node.right))
         (low, high), size = box[follows], max(abs(end) for end in box[1 - follows])
+        mirrored = nodes[0] in self.mirrored
+        if mirrored:
+            low, high = -max(-low, high), max(-low, high)
         centre, radius = (low + high) / 2.0, _half_octave((high - low) / 2.0)
+        if self.doublings:
+            return self._best_gate(follows, centre, radius, size, allowed[nodes[0]], mirrored)
         for tokens in range(1, MOST_GATE_TOKENS + 1):
             for rise in RISES:
                 # Dividing by the incline is exact where it is a power of two; it multiplies all rounding.
@@ -297,6 +343,23 @@ class _Planner:
                 if found is not None and size * found.error / incline <= 0.97 * allowed[nodes[0]]:
                     return Gating(follows, found)
         return None
+
+    def _best_gate(
+        self, follows: int, centre: float, radius: float, size: float, allowed: float, mirrored: bool
+    ) -> Gating | None:
+        """The gate with the fewest tokens that is good enough, rounding included; else the best there is."""
+        best: tuple[float, Gating] | None = None
+        for tokens in range(1, MOST_GATE_TOKENS + 1):
+            for rise in RISES:
+                incline = 2.0 ** math.floor(math.log2(rise / radius))
+                found = _gate_within(centre, radius, tokens, incline)
+                if found is not None:
+                    total = size * (found.error + GATE_ROUNDING * self.precision.unit_roundoff) / incline
+                    if best is None or total < best[0]:
+                        best = total, Gating(follows, found, mirrored)
+            if best is not None and best[0] <= allowed:
+                break
+        return None if best is None else best[1]
 
     def _fit(
         self,
@@ -356,13 +419,16 @@ class _Planner:
     def proven(self, chosen: Mapping[int, Fitted], progress: Progress | None) -> Planned:
         """What the choices really do."""
         choices: dict[int, Choice] = {}
-        columns: dict[int, Table | Gate] = {}
+        columns: dict[int, list[Table | Gate]] = {}
         for fitted in chosen.values():
             for number, gate in fitted.gates.items():
                 fit = gate.fit
                 parameters = {"incline": fit.incline, "intercept": fit.intercept, "follows": gate.follows}
+                if gate.mirrored:
+                    parameters["mirrored"] = True
                 choices[number] = Choice(GATE, parameters, fitted.margin)
-                columns[number] = Gate(fit.slope, fit.offset)
+                signs = (1.0, -1.0) if gate.mirrored else (1.0,)
+                columns[number] = [Gate(sign * fit.slope, fit.offset) for sign in signs]
             for number, option in fitted.circuits.items():
                 margin = possible_margin(self.target, self.found, number, fitted.margin)
                 choices[number] = Choice(option.choice.family, option.choice.parameters, margin)
@@ -370,11 +436,12 @@ class _Planner:
                 slope = np.stack([table.alpha] if table.beta is None else [table.alpha, table.beta], axis=1)
                 for column, number in enumerate(nodes):
                     choices[number] = Choice(TABLE, {}, fitted.margin)
-                    columns[number] = Table(slope, table.offset, table.values[:, column])
+                    columns[number] = [Table(slope, table.offset, table.values[:, column])]
         assembly = assemble(self.target, choices)
         tables = {
-            (expression_of(assembly, number), component): table
-            for number, table in columns.items()
+            (place, component): table
+            for number, each in columns.items()
+            for place, table in zip(expressions_of(assembly, number), each, strict=True)
             for component in range(self.target.nodes[number].size)
         }
         try:

@@ -18,9 +18,10 @@ from headsmith.core.arrays import Array
 from headsmith.core.errors import TooManyPiecesError, UnreachableError
 from headsmith.core.intervals import Interval
 from headsmith.lower.choose import Chooser
+from headsmith.source.doubled_flow import DoubledFlow, flow_through
+from headsmith.source.gains import Gain, pushed
 from headsmith.source.graph import Graph
-from headsmith.source.sensitivity import pushed, slopes_on
-from headsmith.source.steps import flow_of
+from headsmith.source.sensitivity import slopes_on
 
 ROUNDS = 14
 
@@ -33,7 +34,7 @@ class Planned:
     choices: Mapping[int, Choice]
     circuit: Graph
     ranges: tuple[Interval, ...]
-    gains: Mapping[int, Interval]
+    gains: Mapping[int, Gain]
     approximation: float
     gates: int
     tables: Tables = field(default_factory=dict)
@@ -145,9 +146,14 @@ def gained(
 ) -> Planned:
     """The plan with its gains and its proven approximation part."""
     slopes = slopes_on(circuit, approximation.ranges)
-    gains = flow_of(circuit, slopes, approximation.shortcuts, approximation.steps).gains()
+    known = approximation.shortcuts, approximation.steps, approximation.doublings
+    flow = flow_through(circuit, slopes, *known)
+    gains = outside = flow.gains()
     sides = np.zeros((2, target.nodes[target.output].size))
+    if isinstance(flow, DoubledFlow):
+        inside = {number: error.magnitude for number, error in approximation.errors.items()}
+        sides, outside = sides + flow.through(gains, inside), flow.outside(gains)
     for number, error in approximation.errors.items():
-        if number in gains:
-            sides = pushed(sides, gains[number], error)
+        if number in outside:
+            sides = pushed(sides, outside[number], error)
     return Planned(choices, circuit, approximation.ranges, gains, float(sides.max()), circuit.gates, tables or {})

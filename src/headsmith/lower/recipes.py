@@ -20,10 +20,12 @@ from headsmith.lower.choose import target_gains
 from headsmith.lower.meet import Met, Request, meet_with_gates, meet_with_pieces, meet_with_ramps, meet_with_tables
 from headsmith.lower.native import UnfittableError, analytic
 from headsmith.source.contraction import contractions
+from headsmith.source.doubling import iterates
 from headsmith.source.fuse import Fusion, fuse, fused_nodes
 from headsmith.source.graph import (
     Affine,
     Approximated,
+    Attend,
     Expression,
     Graph,
     Input,
@@ -32,11 +34,12 @@ from headsmith.source.graph import (
     Move,
     Pool,
     Positional,
+    Quotient,
     Relu,
     arguments,
     needed,
 )
-from headsmith.source.views import program_of
+from headsmith.source.views import program_of, taken_apart
 from headsmith.transformer.bill import Bill, bill
 
 COSTS = ("layers", "heads", "reference_tokens", "max_weight")
@@ -132,12 +135,16 @@ def variants(graph: Graph, found: Sequence[Interval]) -> list[tuple[Fusion | Non
         if isinstance(node, Approximated) and not analytic(graph, found, number)
     )
     items: dict[tuple[object, ...], tuple[Fusion | None, tuple[int, int]]] = {}
-    for fusion in (Fusion(2, plain=plain), Fusion(1, plain=plain), None):
+    fusions: list[Fusion | None] = [Fusion(2, plain=plain), Fusion(1, plain=plain), None]
+    if any(isinstance(graph.nodes[number], Quotient) for number in needed(graph, graph.output)):
+        places = taken_apart(graph)[1]
+        fusions.append(Fusion(1, plain=frozenset(places[number] for number in plain), apart=True))
+    for fusion in fusions:
         try:
             fused = graph if fusion is None else fuse(graph, fusion)
         except TargetError:
             continue
-        if len(contractions(fused)) < len(contractions(graph)):
+        if len(contractions(fused)) < len(contractions(graph)) or len(iterates(fused)) < len(iterates(graph)):
             # What is known of a step as a whole is worth more than fewer heads.
             continue
         programs = tuple(program_of(node) for node in fused.nodes if isinstance(node, Approximated))
@@ -156,7 +163,7 @@ def shape(graph: Graph) -> tuple[int, int]:
         match node:
             case Input() | Affine() | Positional():
                 levels[number] = below
-            case Pool() | Move():
+            case Pool() | Move() | Attend():
                 levels[number], gates = below + 1, gates + 1
             case Relu():
                 levels[number], gates = below + 1, gates + node.size

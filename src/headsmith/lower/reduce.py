@@ -19,10 +19,12 @@ from headsmith.core.intervals import Interval
 from headsmith.lower.linear import select_columns, select_rows
 from headsmith.source.graph import (
     Affine,
+    Attend,
     Builder,
     Expression,
     Graph,
     Input,
+    Mixing,
     Move,
     Pool,
     Positional,
@@ -73,6 +75,10 @@ class _Reducer:
         self.origin: dict[int, tuple[int, Indices]] = {}
         self.pieces: dict[int, list[_Piece]] = {}
         self.whole: dict[int, int] = {}
+        self.readers: dict[int, list[int]] = {}
+        for number, node in enumerate(graph.nodes):
+            for argument in arguments(node):
+                self.readers.setdefault(argument, []).append(number)
 
     def result(self) -> Reduced:
         dead = {
@@ -89,14 +95,14 @@ class _Reducer:
             elif isinstance(node, Positional):
                 # Constants of tokens are read where they stand, as passed-through arguments are.
                 self.pieces[number] = [_Piece(self.builder.positional(node.values), np.arange(node.size), True)]
-            elif isinstance(node, Expression | Pool | Move):
+            elif isinstance(node, Expression | Mixing):
                 self.pieces[number] = [self._headed(number, node)]
         output = self._rows(self.graph.output, np.arange(self.graph.nodes[self.graph.output].size))
         return Reduced(self.builder.graph(output), self.origin)
 
-    def _headed(self, number: int, node: Expression | Pool | Move) -> _Piece:
+    def _headed(self, number: int, node: Expression | Mixing) -> _Piece:
         every = np.arange(node.size)
-        places = [self._rows(argument, every) for argument in arguments(node)]
+        places = [self._rows(argument, np.arange(self.graph.nodes[argument].size)) for argument in arguments(node)]
         match node:
             case Expression():
                 head = self.builder.expression(node.program, places)
@@ -104,6 +110,9 @@ class _Reducer:
                 head = self.builder.pool(node.kind, places[0], node.causal)
             case Move():
                 head = self.builder.move(places[0], node.targets)
+            case Attend():
+                queries, keys, values = places
+                head = self.builder.attend(queries, keys, values, node.causal)
         self.origin[head] = (number, every)
         return _Piece(head, every, False)
 
@@ -129,7 +138,7 @@ class _Reducer:
         terms: list[tuple[int, Array]] = [(number, np.ones(node.size))]
         bias = np.zeros(node.size)
         if isinstance(node, Affine):
-            terms, bias = [(term.node, term.weights) for term in node.terms], node.bias
+            terms, bias = self._without_products(number, node), node.bias
         gates: list[tuple[int, Any]] = []
         passed: list[tuple[int, Any]] = []
         for source, weights in terms:
@@ -141,6 +150,24 @@ class _Reducer:
         if complete:
             self.whole[number] = result
         return result
+
+    def _without_products(self, number: int, node: Affine) -> list[tuple[int, Array]]:
+        """The node's terms; sums of products that nothing else reads are sums of what their heads return."""
+        terms: list[tuple[int, Array]] = []
+        for term in node.terms:
+            inner = self.graph.nodes[term.node]
+            if (
+                isinstance(inner, Affine)
+                and term.weights.ndim == 2
+                and node.size < inner.size
+                and not inner.bias.any()
+                and self.readers.get(term.node) == [number]
+                and all(each.diagonal and isinstance(self.graph.nodes[each.node], Expression) for each in inner.terms)
+            ):
+                terms += [(each.node, term.weights * each.weights) for each in inner.terms]
+            else:
+                terms.append((term.node, term.weights))
+        return terms
 
     def _pieces_of(self, number: int) -> list[_Piece]:
         if number in self.pieces:

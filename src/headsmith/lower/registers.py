@@ -24,9 +24,11 @@ from headsmith.lower.linear import applied, product, total
 from headsmith.lower.reduce import holds_constants
 from headsmith.source.graph import (
     Affine,
+    Attend,
     Expression,
     Graph,
     Input,
+    Mixing,
     Move,
     Pool,
     Positional,
@@ -36,7 +38,7 @@ from headsmith.source.graph import (
     needed,
 )
 
-Headed = Relu | Expression | Pool | Move
+Headed = Relu | Expression | Mixing
 """The nodes that heads compute."""
 
 
@@ -222,7 +224,7 @@ def _levels(graph: Graph) -> dict[int, int]:
                 levels[number] = 0
             case Affine():
                 levels[number] = max((levels[term.node] for term in node.terms), default=0)
-            case Relu() | Expression() | Pool() | Move():
+            case Relu() | Expression() | Pool() | Move() | Attend():
                 levels[number] = max(levels[argument] for argument in arguments(node)) + 1
     return levels
 

@@ -34,6 +34,10 @@ MARGIN = 0.05
 DECAY = 1.0
 LINEAR = 1.1
 """Up to this exponent a growth counts as linear."""
+WIDTH = 0.4
+"""The bandwidth of kernel regression."""
+MILD = 0.01
+"""A decay with which gradient descent takes hundreds of steps, and Newton's iteration nine layers."""
 CLOSE = 1e-4
 """How near ridge comes to scikit-learn's predictions, relative to their spread."""
 
@@ -45,22 +49,27 @@ def linear_in_steps() -> Finding:
     Errors of the steps add up, whatever their number. A gate errs in proportion to the weights, and these are bounded
     for ridge; for least squares the proven bound grows with the root of the steps, and the sum of errors with it.
     """
-    steps = [1, 2, 3, 4, 6, 8, 10, 12]
+    steps = [1, 2, 3, 4, 6, 8, 12, 16, 25, 36, 50]
     rows = [_steps_row(count, decay) for decay in (DECAY, 0.0) for count in steps]
     series = [rows[: len(steps)], rows[len(steps) :]]
     certified = [exponent(steps[3:], [row["certified"] for row in each[3:]]) for each in series]
     sound = all(row["found"] <= row["certified"] for row in rows)
     holds = sound and certified[0] <= LINEAR and certified[1] <= 0.5 + LINEAR + 0.1
-    last = rows[len(steps) - 1]
+    last, constant = series[0][-1], max(row["certified_per_step"] for row in series[0])
     figures = (
-        f"with the same heads in every step the certified error of ridge grows as steps^{certified[0]:.2f} "
-        f"({last['certified_per_step']:.3g} a step at {last['steps']} steps, found {last['found']:.3g}); that of least "
-        f"squares as steps^{certified[1]:.2f}, because the proven range of its weights grows as steps^0.5, and a gate "
-        "errs in proportion to it"
+        f"with the same heads in every step the certified error of ridge is at most {constant:.3g} a step, and grows "
+        f"as steps^{certified[0]:.2f} because its steps shrink errors ({last['certified']:.3g} at {last['steps']} "
+        f"steps, found {last['found']:.3g}); that of least squares grows as steps^{certified[1]:.2f}, because the "
+        "proven range of its weights grows as steps^0.5, and a gate errs in proportion to it"
     )
     return Finding(
-        ran="3 features, 16 examples, 1 to 12 steps of rate 1/L, one gate for all products; ridge and least squares",
-        figure={"ridge_exponent": certified[0], "least_squares_exponent": certified[1], "rows": rows},
+        ran="3 features, 16 examples, 1 to 50 steps of rate 1/L, one gate for all products; ridge and least squares",
+        figure={
+            "ridge_exponent": certified[0],
+            "ridge_constant": constant,
+            "least_squares_exponent": certified[1],
+            "rows": rows,
+        },
         holds=holds,
         verdict=f"holds with these constants: {figures}" if holds else f"fails: {figures}",
     )
@@ -116,26 +125,27 @@ def same_heads(steps: int, decay: float = 0.0, features: int = 3, examples: int 
     return Learner(model, run)
 
 
-@claim("U6", "statistical models in context: least squares, ridge, lasso, logistic")
+@claim("U6", "statistical models in context: least squares, ridge, lasso, logistic, nearest neighbours")
 def statistical_models() -> Finding:
     """Data sets that scikit-learn ships: the transformer against its estimators, the gap in its two parts."""
     try:
         import sklearn  # noqa: F401
     except ImportError:
         return Finding("nothing", {}, False, "not checked: scikit-learn is not installed (pip install scikit-learn)")
-    rows = [_gap(*case) for case in _cases()]
+    rows = [*(_gap(*case) for case in _cases()), _nearest_digits()]
     sound = all(row["softmax_part"] <= row["certified"] for row in rows)
     ridge = max(row["gap"] for row in rows if row["model"] == "ridge")
     rest = max(row["gap"] for row in rows if row["model"] != "ridge")
     part = max(row["softmax_part"] for row in rows)
     holds = sound and ridge <= CLOSE and rest <= 1e-2
     figures = (
-        f"{len(rows)} data sets; ridge on diabetes within {ridge:.2g} of scikit-learn's predictions, the others within "
+        f"{len(rows)} models; ridge on diabetes within {ridge:.2g} of scikit-learn's predictions, the others within "
         f"{rest:.2g}, relative to their spread; the softmax part is at most {part:.2g}; up to "
         f"{max(row['layers'] for row in rows)} layers, {max(row['heads'] for row in rows)} heads"
     )
     return Finding(
-        ran="ridge, least squares, lasso and logistic regression in context, on data scaled to the box, no intercept",
+        ran="ridge, least squares, lasso, logistic regression, kernel means and nearest neighbours in context, on data "
+        "scaled to the box, no intercept",
         figure={"ridge_gap": ridge, "other_gap": rest, "softmax_part": part, **preconditioning(), "rows": rows},
         holds=holds,
         verdict=f"holds with these constants: {figures}" if holds else f"fails: {figures}",
@@ -147,7 +157,7 @@ Case = tuple[str, str, Array, Array, Callable[[int, int], Learner], Any]
 
 def _cases() -> Iterator[Case]:
     """Data set, model, X, y, the learner for (features, examples), and scikit-learn's estimator of the same."""
-    from sklearn import datasets, decomposition, linear_model
+    from sklearn import datasets, decomposition, linear_model, neighbors
 
     def logistic(decay: float, steps: int, count: int) -> tuple[Callable[[int, int], Learner], Any]:
         theirs = linear_model.LogisticRegression(
@@ -159,6 +169,13 @@ def _cases() -> Iterator[Case]:
     X, y = _scaled(X), _scaled(y[:, None])[:, 0]
     theirs = linear_model.Ridge(alpha=2.0 * len(X), fit_intercept=False)
     yield "diabetes", "ridge", X, y, lambda d, m: in_context.ridge(2.0, 22, d, m, error=1e-4), theirs
+
+    theirs = neighbors.KNeighborsRegressor(len(X), weights=lambda d: np.exp(-np.square(d) / (2.0 * WIDTH**2)))
+    yield "diabetes", "kernel", X, y, lambda d, m: in_context.kernel_regression(WIDTH, d, m), theirs
+
+    few = _scaled(decomposition.PCA(3).fit_transform(X))
+    theirs = linear_model.Ridge(alpha=MILD * len(X), fit_intercept=False)
+    yield "diabetes, 3 components", "newton", few, y, lambda d, m: in_context.newton(MILD, 9, d, m, error=1e-5), theirs
 
     X, y = datasets.make_regression(200, 2, random_state=0)
     X, y = np.clip(X, -1.0, 1.0), y / np.abs(y).max()
@@ -182,6 +199,23 @@ def _cases() -> Iterator[Case]:
     X, y = datasets.load_digits(return_X_y=True)
     X, y = _scaled(decomposition.PCA(3).fit_transform(X[y < 2])), y[y < 2]
     yield "digits 0 and 1", "logistic", X, y, *logistic(0.5, 8, len(X))
+
+
+def _nearest_digits(examples: int = 300, gap: float = 0.05) -> dict[str, Any]:
+    """Digits by their pixels: the label of the nearest example, at all queries where it is nearer by the gap."""
+    from sklearn import datasets, neighbors
+
+    X, y = datasets.load_digits(return_X_y=True)
+    X, y = X / 16.0, y.astype(np.float64)
+    shown, asked = slice(examples), slice(examples, 2 * examples)
+    learner = in_context.nearest_neighbour(
+        X.shape[1], examples, gap=gap, domain=(0.0, 1.0), labels=(0.0, 9.0), error=1e-3
+    )
+    theirs = neighbors.KNeighborsRegressor(1).fit(X[shown], y[shown])
+    away = np.sort(theirs.kneighbors(X[asked], 2)[0] ** 2, axis=1)
+    clear = X[asked][away[:, 1] - away[:, 0] >= gap]
+    wanted = theirs.predict(clear)
+    return _row("digits, pixels", "nearest", learner, X[shown], y[shown], clear, wanted)
 
 
 def preconditioning(close: float = 1e-2) -> dict[str, int]:
@@ -222,9 +256,14 @@ def _scaled(X: Array) -> Array:
 
 def _gap(data: str, model: str, X: Array, y: Array, make: Callable[[int, int], Learner], theirs: Any) -> dict[str, Any]:
     """`gap`, and `optimisation` are relative to the spread of the estimator's scores; `softmax_part` is absolute."""
-    learner = make(X.shape[1], len(X))
-    scores, exact = learner.predict(X, y, X), np.asarray(learner.exact(X, y, X), dtype=np.float64)
-    wanted = X @ np.ravel(theirs.fit(X, y).coef_)
+    learner, fitted = make(X.shape[1], len(X)), theirs.fit(X, y)
+    # Scores of a linear model, of which a classifier would only tell the sign.
+    wanted = X @ np.ravel(fitted.coef_) if hasattr(fitted, "coef_") else fitted.predict(X)
+    return _row(data, model, learner, X, y, X, wanted)
+
+
+def _row(data: str, model: str, learner: Learner, X: Array, y: Array, queries: Array, wanted: Array) -> dict[str, Any]:
+    scores, exact = learner.predict(X, y, queries), np.asarray(learner.exact(X, y, queries), dtype=np.float64)
     spread = float(wanted.std())
     return {
         "data": data,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headsmith.circuits.assemble import GATE, TABLE, assemble, expression_of
+from headsmith.circuits.assemble import GATE, TABLE, assemble, expressions_of
 from headsmith.compile import Compiled
 from headsmith.heads.gate import GateBank
 from headsmith.heads.sink import SinkBank
@@ -36,7 +36,8 @@ def _expressions(compiled: Compiled) -> dict[tuple[int, int], str]:
         root = max(members[number]) if members.get(number) else None
         for component in range(fused.nodes[number].size):
             text = describe(fused, number, component) if root is None else describe(compiled.graph, root, component)
-            names[expression_of(assembly, number), component] = text
+            for place in expressions_of(assembly, number):
+                names[place, component] = text
     return names
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from headsmith.compile import Compiled
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, TargetError
+from headsmith.sequence.universal import Universal
 from headsmith.source.formula import parse
 from headsmith.source.maxout import MaxoutNetwork
 from headsmith.source.network import Network
@@ -168,8 +169,22 @@ def _number(text: str, where: str) -> float:
         raise DomainError(f"{where}: {text!r} is not a number") from None
 
 
-def run_rows(compiled: Compiled, rows: Array, *, causal: bool, outside: bool) -> Array:
+def input_names(model: Compiled | Universal) -> tuple[str, ...]:
+    """The names of a row's numbers: of the inputs, or of a token's features."""
+    if isinstance(model, Universal):
+        return tuple(f"x[:, {feature}]" for feature in range(model.features))
+    return model.box.names
+
+
+def assumption(model: Compiled | Universal) -> str | None:
+    """What a certificate takes for granted of its target: nothing, unless it was sampled."""
+    return model.assumed if isinstance(model, Universal) else None
+
+
+def run_rows(compiled: Compiled | Universal, rows: Array, *, causal: bool, outside: bool) -> Array:
     """The model's outputs for rows of inputs: each row alone, or as sequences of the model's token count."""
+    if isinstance(compiled, Universal):
+        return _run_sampled(compiled, rows, causal, outside)
     tokens = compiled.transformer.tokens
     if tokens == 1:
         return compiled(rows, causal=causal, outside="allow" if outside else "refuse")
@@ -178,6 +193,16 @@ def run_rows(compiled: Compiled, rows: Array, *, causal: bool, outside: bool) ->
         for start in range(0, len(rows), tokens)
     ]
     return np.concatenate(parts) if parts else np.zeros((0, compiled.transformer.outputs))
+
+
+def _run_sampled(model: Universal, rows: Array, causal: bool, outside: bool) -> Array:
+    """The same for a callable's model, which takes whole sequences."""
+    if causal or outside:
+        raise DomainError("the model of a sampled callable runs without a mask, and inside its domain alone")
+    if len(rows) % model.tokens:
+        raise DomainError(f"{len(rows)} rows; the model takes sequences of exactly {model.tokens} tokens, one a row")
+    outputs = model(rows.reshape(-1, model.tokens, model.features))
+    return outputs.reshape(len(rows), -1)
 
 
 def write_rows(path: str | None, outputs: Array) -> None:

@@ -6,7 +6,7 @@ a proof, and fitted answers where the target is smooth.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,8 +108,9 @@ def two_layers() -> Finding:
     holds = holds and abs(rate + 1.0) <= 0.02 and constant <= 0.505 and attained >= 0.98 and min(gains) >= GAIN
     figures = (
         f"proven error {constant:.4f} (b - a)/p sum L_i (hardmax and best possible 1/2), rate p^{rate:.3f}, up to "
-        f"{attained:.4f} of it attained; fitted answers (an estimate, not proven) gain x {min(gains):.2g} or more on "
-        f"smooth targets at p = {FITS[-1]}"
+        f"{attained:.4f} of it attained: {_series(rows, 'proven')}. Fitted answers on as many reference tokens (an "
+        f"estimate, not proven) gain x {min(gains):.2g} or more on smooth targets at p = {FITS[-1]}: "
+        f"{_series(fits, 'estimate')}"
     )
     return Finding(
         ran=f"{len(TARGETS)} targets of 2 and 3 tokens, 1 and 2 features on [-1, 1], p = 4 to {CELLS[-1]}",
@@ -196,6 +197,13 @@ def _fit(target: Target, nodes: int) -> dict[str, Any]:
         "largest_answer": fit.largest_answer,
         "reference_tokens": fit.bill.reference_tokens,
     }
+
+
+def _series(rows: Sequence[dict[str, Any]], figure: str) -> str:
+    """The first target's figures against p."""
+    mine = [row for row in rows if row["target"] == rows[0]["target"]]
+    values, cells = (", ".join(f"{row[name]:.3g}" for row in mine) for name in (figure, "p"))
+    return f"{mine[0]['target']} {values} at p = {cells}"
 
 
 def _verdict(holds: bool, figures: str) -> str:

@@ -74,14 +74,15 @@ class Attention:
         if self.observe is not None:
             self.observe(self.layer, slice(self.first + heads.start, self.first + heads.stop), queries, weights)
 
-    def chunks(self, heads: int, batch: int) -> Iterator[tuple[slice, slice]]:
-        """Runs of heads and of query tokens; reference tokens are left out unless somebody observes."""
+    def chunks(self, heads: int, batch: int) -> Iterator[tuple[slice, list[slice]]]:
+        """Runs of query tokens, and the runs of heads of each; reference tokens are left out unless somebody
+        observes."""
         start = 0 if self.observe is not None else self.prefix
-        queries = max(1, min(self.size, self.chunk // max(1, batch * self.size)))
+        queries = max(1, min(self.size - start, self.chunk // max(1, batch * self.size)))
         group = max(1, min(heads, self.chunk // max(1, batch * self.size * queries)))
-        for head in range(0, heads, group):
-            for query in range(start, self.size, queries):
-                yield slice(head, min(head + group, heads)), slice(query, min(query + queries, self.size))
+        groups = [slice(head, min(head + group, heads)) for head in range(0, heads, group)]
+        for query in range(start, self.size, queries):
+            yield slice(query, min(query + queries, self.size)), groups
 
 
 def sink_outputs(attention: Attention, bank: SinkBank) -> Any:
@@ -90,16 +91,17 @@ def sink_outputs(attention: Attention, bank: SinkBank) -> Any:
     values = attention.reads(bank)
     slopes = values * bank.query_scale.astype(dtype)
     keys = (stream[DATA] * bank.key_scale.astype(dtype)).transpose(1, 0, 2)
-    shared = attention.masked(_shared_sink_scores(attention.transformer, bank, stream))
     outputs = np.zeros_like(values)
-    for heads, queries in attention.chunks(bank.heads, len(values)):
-        # The leading axis runs over key tokens: weights[key token, sequence, query token, head].
-        weights = slopes[None, :, queries, heads] * keys[:, :, None, heads]
-        weights += shared[queries].T[:, None, :, None]
-        softmax(weights, attention.hard)
-        attention.report(heads, queries, weights[:, 0].transpose(2, 1, 0))
-        weights *= values.transpose(1, 0, 2)[:, :, None, heads]
-        outputs[:, queries, heads] = weights.sum(axis=0)
+    for queries, groups in attention.chunks(bank.heads, len(values)):
+        shared = attention.masked(_shared_sink_scores(attention.transformer, bank, stream, queries), queries)
+        for heads in groups:
+            # The leading axis runs over key tokens: weights[key token, sequence, query token, head].
+            weights = slopes[None, :, queries, heads] * keys[:, :, None, heads]
+            weights += shared.T[:, None, :, None]
+            softmax(weights, attention.hard)
+            attention.report(heads, queries, weights[:, 0].transpose(2, 1, 0))
+            weights *= values.transpose(1, 0, 2)[:, :, None, heads]
+            outputs[:, queries, heads] = weights.sum(axis=0)
     return outputs
 
 
@@ -113,16 +115,17 @@ def table_outputs(attention: Attention, bank: TableBank) -> Any:
     silent = sum(stream[name][0].sum(axis=1) for name in silent_registers(bank, attention.transformer.grid_tokens))
     offsets = grid @ bank.offset.astype(dtype).T - silent[:, None] * dtype.type(bank.gain)
     values = np.einsum("jk,hkm->jhm", grid, bank.values.astype(dtype))
-    shared = attention.masked(attention.kept(bank.keep_gain))
     data = stream[DATA][0, :, 0]
     outputs = np.zeros((batch, size, bank.heads, bank.columns), dtype=dtype)
-    for heads, queries in attention.chunks(bank.heads, batch):
-        weights = np.einsum("bqha,jha->jbqh", reads[:, queries, heads], slopes[:, heads])
-        weights += data[queries][None, None, :, None] * offsets[:, None, None, heads]
-        weights += shared[queries].T[:, None, :, None]
-        softmax(weights, attention.hard)
-        attention.report(heads, queries, weights[:, 0].transpose(2, 1, 0))
-        outputs[:, queries, heads] = np.einsum("jbqh,jhm->bqhm", weights, values[:, heads])
+    for queries, groups in attention.chunks(bank.heads, batch):
+        shared = attention.masked(attention.kept(bank.keep_gain, queries), queries)
+        for heads in groups:
+            weights = np.einsum("bqha,jha->jbqh", reads[:, queries, heads], slopes[:, heads])
+            weights += data[queries][None, None, :, None] * offsets[:, None, None, heads]
+            weights += shared.T[:, None, :, None]
+            softmax(weights, attention.hard)
+            attention.report(heads, queries, weights[:, 0].transpose(2, 1, 0))
+            outputs[:, queries, heads] = np.einsum("jbqh,jhm->bqhm", weights, values[:, heads])
     return outputs.reshape(batch, size, bank.outputs)
 
 
@@ -136,22 +139,23 @@ def softmax(scores: Any, hard: bool = False) -> None:
     scores /= scores.sum(axis=0)
 
 
-def _shared_sink_scores(transformer: Transformer, bank: SinkBank, stream: Stream) -> Any:
-    """The part of the scores that all heads of the bank have in common: the same for every sequence of the batch."""
-    reference, data = stream[REFERENCE][0, :, 0], stream[DATA][0, :, 0]
-    kept = reference
-    scores = np.zeros((len(data), len(data)), dtype=data.dtype)
+def _shared_sink_scores(transformer: Transformer, bank: SinkBank, stream: Stream, queries: slice) -> Any:
+    """The part of the scores (query token, key token) of some queries that all heads of the bank have in common: the
+    same for every sequence of the batch."""
+    reference, data = stream[REFERENCE][0], stream[DATA][0]
+    # Features of all tokens as queries and as keys: (token, features).
+    kept, query, key = reference, [], []
     if transformer.grid_tokens:
-        grid = stream[GRID][0].sum(axis=1)
+        grid = stream[GRID][0].sum(axis=1, keepdims=True)
         kept = reference + grid
-        scores += np.outer(data * KEY, grid * (-bank.reference_gain / KEY))
-    scores += np.outer(kept * (bank.reference_gain / KEY), reference * KEY)
+        query, key = [data * KEY], [grid * (-bank.reference_gain / KEY)]
+    query.append(kept * (bank.reference_gain / KEY))
+    key.append(reference * KEY)
     if transformer.tokens > 1:
-        bits = position_bits(transformer.tokens)
-        position = stream[POSITION][0]
-        scores += (position * (bank.position_gain / 2.0 / KEY)) @ (position * KEY).T
-        scores += np.outer(data * KEY, data * (-bank.position_gain * bits / 2.0 / KEY))
-    return scores
+        bits, position = position_bits(transformer.tokens), stream[POSITION][0]
+        query += [position * (bank.position_gain / 2.0 / KEY), data * KEY]
+        key += [position * KEY, data * (-bank.position_gain * bits / 2.0 / KEY)]
+    return np.hstack(query)[queries] @ np.hstack(key).T
 
 
 def linear(link: Link, values: Any) -> Any:

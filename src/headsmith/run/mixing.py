@@ -1,4 +1,4 @@
-"""The kinds of heads whose data tokens read values from data tokens: gate, mean, Boltzmann, move.
+"""The kinds of heads whose data tokens read values from data tokens: gate, mean, Boltzmann, move, attend.
 
 Each computes what attention would, in its own best order: a mean is a running sum, all queries of a Boltzmann head have
 the same scores unless a mask tells them apart, a move's weights are the same for every sequence. Reference tokens hold
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
@@ -57,12 +58,13 @@ def boltzmann_outputs(attention: Attention, bank: BoltzmannBank) -> Any:
         outputs[:, attention.prefix :] = (scores * values).sum(axis=1, keepdims=True)
         return outputs
     places = np.arange(attention.size)
-    for heads, queries in attention.chunks(bank.heads, len(values)):
+    for queries, groups in attention.chunks(bank.heads, len(values)):
         hidden = places[:, None, None, None] > places[None, None, queries, None]
-        weights = np.where(hidden, dtype.type(-np.inf), scores.swapaxes(0, 1)[:, :, None, heads])
-        softmax(weights, attention.hard)
-        weights *= values.swapaxes(0, 1)[:, :, None, heads]
-        outputs[:, queries, heads] = weights.sum(axis=0)
+        for heads in groups:
+            weights = np.where(hidden, dtype.type(-np.inf), scores.swapaxes(0, 1)[:, :, None, heads])
+            softmax(weights, attention.hard)
+            weights *= values.swapaxes(0, 1)[:, :, None, heads]
+            outputs[:, queries, heads] = weights.sum(axis=0)
     return outputs
 
 
@@ -72,7 +74,7 @@ def move_outputs(attention: Attention, bank: MoveBank) -> Any:
     address, position, reference = (stream[name][0] for name in (bank.address, POSITION, REFERENCE))
     bits = position.shape[1]
     outputs = np.zeros_like(values)
-    for heads, queries in attention.chunks(1, 1):
+    for queries, (heads,) in attention.chunks(1, 1):
         scores = (address[queries, :bits] * (bank.gain / KEY)) @ (position * KEY).T
         scores += (address[queries, bits:] * (bank.gain * bits / KEY)) @ (reference * KEY).T
         scores += attention.kept(bank.keep_gain, queries)
@@ -80,6 +82,25 @@ def move_outputs(attention: Attention, bank: MoveBank) -> Any:
         softmax(weights, attention.hard)
         attention.report(heads, queries, weights.T[None])
         outputs[:, queries] = np.einsum("jq,bjm->bqm", weights, values, optimize=True)
+    return outputs
+
+
+def attend_outputs(attention: Attention, bank: AttendBank) -> Any:
+    """What an attend head returns: (batch, token, output)."""
+    stream, reads = attention.stream, attention.reads(bank)
+    query, key, value = (reads[..., part] for part in bank.parts)
+    data, silent = stream[DATA][0, :, 0], stream[REFERENCE][0, :, 0]
+    if GRID in stream:
+        silent = silent + stream[GRID][0].sum(axis=1)
+    outputs = np.zeros_like(value)
+    for queries, (heads,) in attention.chunks(1, len(reads)):
+        shared = np.outer(data[queries] * KEY, silent * (-bank.gain / KEY)) + attention.kept(bank.keep_gain, queries)
+        # weights[key token, sequence, query token]
+        weights = (key @ query[:, queries].swapaxes(1, 2)).swapaxes(0, 1)
+        weights += attention.masked(shared, queries).T[:, None, :]
+        softmax(weights, attention.hard)
+        attention.report(heads, queries, weights[:, 0].T[None])
+        outputs[:, queries] = weights.transpose(1, 2, 0) @ value
     return outputs
 
 
@@ -93,20 +114,22 @@ def gate_outputs(attention: Attention, bank: GateBank) -> Any:
     keys = grid @ bank.slope.astype(dtype).T
     offsets = grid @ (bank.offset / KEY).astype(dtype).T + (data * (-bank.position_gain * bits / 2.0 / KEY))[:, None]
     outputs = np.zeros_like(values)
-    for heads, queries in attention.chunks(bank.heads, len(values)):
+    for queries, groups in attention.chunks(bank.heads, len(values)):
         shared = attention.kept(bank.keep_gain, queries)
         shared += np.outer(data[queries] * (-bank.keep_gain / KEY), reference * KEY)
         if bits:
             position = stream[POSITION][0]
             shared += (position[queries] * (bank.position_gain / 2.0 / KEY)) @ (position * KEY).T
-        # The leading axis runs over key tokens: weights[key token, sequence, query token, head].
-        weights = slopes[None, :, queries, heads] * keys[:, None, None, heads]
-        weights += (data[queries] * KEY)[None, None, :, None] * offsets[:, None, None, heads]
-        weights += attention.masked(shared, queries).T[:, None, :, None]
-        softmax(weights, attention.hard)
-        attention.report(heads, queries, weights[:, 0].transpose(2, 1, 0))
-        weights *= values.transpose(1, 0, 2)[:, :, None, heads]
-        outputs[:, queries, heads] = weights.sum(axis=0)
+        shared = attention.masked(shared, queries)
+        for heads in groups:
+            # The leading axis runs over key tokens: weights[key token, sequence, query token, head].
+            weights = slopes[None, :, queries, heads] * keys[:, None, None, heads]
+            weights += (data[queries] * KEY)[None, None, :, None] * offsets[:, None, None, heads]
+            weights += shared.T[:, None, :, None]
+            softmax(weights, attention.hard)
+            attention.report(heads, queries, weights[:, 0].transpose(2, 1, 0))
+            weights *= values.transpose(1, 0, 2)[:, :, None, heads]
+            outputs[:, queries, heads] = weights.sum(axis=0)
     return outputs
 
 

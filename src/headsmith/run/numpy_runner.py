@@ -15,6 +15,7 @@ from typing import Any, assert_never
 import numpy as np
 
 from headsmith.core.errors import DomainError
+from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
@@ -23,7 +24,7 @@ from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, position_code
 from headsmith.heads.table import TableBank
 from headsmith.run.attention import Attention, Observer, Stream, linear, sink_outputs, table_outputs
-from headsmith.run.mixing import boltzmann_outputs, gate_outputs, mean_outputs, move_outputs
+from headsmith.run.mixing import attend_outputs, boltzmann_outputs, gate_outputs, mean_outputs, move_outputs
 from headsmith.transformer.ir import Bank, Transformer
 
 CHUNK = 1 << 18
@@ -124,6 +125,8 @@ def head_outputs(attention: Attention, bank: Bank) -> Any:
             return boltzmann_outputs(attention, bank)
         case MoveBank():
             return move_outputs(attention, bank)
+        case AttendBank():
+            return attend_outputs(attention, bank)
         case _:
             assert_never(bank)
 

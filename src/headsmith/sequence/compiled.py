@@ -5,29 +5,36 @@ def centred(x):
 
 model = hs.compile_sequence(centred, tokens=16, features=3, domain=(-1, 1), error=1e-6)
 model(table)                   # (m, 3) -> (m, 3) for any m from 1 to 16
+
+A function that cannot be traced is sampled, if a Lipschitz bound is stated (sequence/universal.py).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from headsmith.certify.table_bounds import Progress
 from headsmith.compile import Compiled, compile, load
 from headsmith.core.arrays import Array
-from headsmith.core.errors import DomainError, TargetError
+from headsmith.core.errors import DomainError, HeadsmithError, TargetError
 from headsmith.core.intervals import as_box
 from headsmith.core.rounding import Dtype
+from headsmith.export.file import kind_of
 from headsmith.sequence.recorder import SequenceRecorder
+from headsmith.sequence.sampled import HINT, sampled
 from headsmith.sequence.tokens import over_tokens
+from headsmith.sequence.universal import MAX_NODES, Universal, load_universal
+from headsmith.sequence.universal_file import KIND
+from headsmith.sequence.universal_model import Architecture
 from headsmith.source.columns import Columns
 from headsmith.source.expression import Value, build, combine
-from headsmith.source.graph import Graph, Move, Pool, evaluate
+from headsmith.source.graph import Attend, Graph, Move, Pool, evaluate
 from headsmith.source.trace import Traced, outputs_of
 
 
@@ -92,6 +99,7 @@ class CompiledSequence(Compiled):
         return evaluate(self.graph, self.table(array), dtype)
 
 
+@overload
 def compile_sequence(
     function: Callable[[Any], Any],
     *,
@@ -105,7 +113,48 @@ def compile_sequence(
     max_layers: int | None = None,
     cost: Mapping[str, float] | None = None,
     progress: Progress | None = None,
-) -> CompiledSequence:
+    lipschitz: None = None,
+) -> CompiledSequence: ...
+
+
+@overload
+def compile_sequence(
+    function: Callable[[Array], Any],
+    *,
+    tokens: int,
+    features: int = 1,
+    domain: Any = None,
+    error: float = 1e-6,
+    max_layers: int | None = None,
+    lipschitz: float | Sequence[Sequence[float]] | Array,
+    norm: float = 2,
+    evaluation: float | None = None,
+    outputs: int | None = None,
+    architecture: Architecture = "two layers",
+    max_nodes: int = MAX_NODES,
+) -> Universal: ...
+
+
+def compile_sequence(
+    function: Callable[[Any], Any],
+    *,
+    tokens: int,
+    features: int = 1,
+    domain: Any = None,
+    error: float = 1e-6,
+    causal: bool = False,
+    recipe: str = "auto",
+    dtype: Dtype = "float64",
+    max_layers: int | None = None,
+    cost: Mapping[str, float] | None = None,
+    progress: Progress | None = None,
+    lipschitz: float | Sequence[Sequence[float]] | Array | None = None,
+    norm: float = 2,
+    evaluation: float | None = None,
+    outputs: int | None = None,
+    architecture: Architecture = "two layers",
+    max_nodes: int = MAX_NODES,
+) -> CompiledSequence | Universal:
     """Compile `function`, which maps a table (m, features) to a table (m, outputs), for up to `tokens` tokens.
 
     `function` is traced: it gets a stand-in for the table, x, of which x[:, j] is a value that every token has. What it
@@ -116,7 +165,38 @@ def compile_sequence(
 
     Guarantee: |model - function| <= certificate.error at every token of every sequence of a length in `lengths` whose
     tokens lie in the domain.
+
+    With `lipschitz` the function is sampled instead, and the model is a `Universal`: any callable of arrays of exactly
+    (tokens, features) numbers with |f(X) - f(Y)| <= lipschitz |X - Y| for every output number, in the `norm` 1, 2 or
+    infinity of all of them, or sum L_ij |X_ij - Y_ij| for an array of bounds. Its results may be off by `evaluation`;
+    `outputs` is found by one call unless given; `architecture` and `max_nodes` are those of `universal`. That the
+    callable is as stated is assumed, the rest is proven.
+
+    Which: trace whatever can be traced. Errors of 1e-9 are then within reach, nothing is assumed, and shorter sequences
+    run too. Sample what cannot be, for few numbers and moderate errors: it takes some (L width / error)^(tokens
+    features) reference tokens, however smooth the target is.
     """
+    if lipschitz is not None:
+        _refuse_sizes(function, tokens, features)
+        return sampled(
+            function,
+            int(tokens),
+            int(features),
+            domain,
+            error,
+            architecture=architecture,
+            max_layers=max_layers,
+            outputs=outputs,
+            options={"causal": causal, "recipe": recipe, "dtype": dtype, "cost": cost},
+            lipschitz=lipschitz,
+            norm=norm,
+            evaluation=evaluation,
+            max_nodes=max_nodes,
+        )
+    given = {"norm": norm != 2, "evaluation": evaluation is not None, "outputs": outputs is not None}
+    given |= {"architecture": architecture != "two layers", "max_nodes": max_nodes != MAX_NODES}
+    for name in (name for name, changed in given.items() if changed):
+        raise TargetError(f"{name} is for a callable that is sampled: give its Lipschitz bound (lipschitz) as well")
     graph = sequence_graph(function, tokens, features, domain, causal)
     compiled = compile(
         graph,
@@ -132,32 +212,41 @@ def compile_sequence(
     return _as_sequence(compiled, causal)
 
 
-def load_sequence(path: str | os.PathLike[str]) -> CompiledSequence:
+def load_sequence(path: str | os.PathLike[str]) -> CompiledSequence | Universal:
     """Read a saved sequence model back, bit for bit. Its certificate is the stored one: `verify` re-derives it."""
+    if kind_of(path) == KIND:
+        return load_universal(path)
     compiled = load(path)
-    return _as_sequence(compiled, any(isinstance(node, Pool) and node.causal for node in compiled.graph.nodes))
+    return _as_sequence(compiled, any(isinstance(node, Pool | Attend) and node.causal for node in compiled.graph.nodes))
 
 
 def sequence_graph(function: Callable[[Any], Any], tokens: int, features: int, domain: Any, causal: bool) -> Graph:
     """The source graph of a sequence program."""
-    for name, number in (("tokens", tokens), ("features", features)):
-        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
-            raise TargetError(f"{name} is {number!r}; it must be a positive integer")
-    if not callable(function):
-        raise TargetError(f"a sequence program is a function of a table (tokens, features); got {function!r}")
+    _refuse_sizes(function, tokens, features)
     names = tuple(f"x[:, {index}]" for index in range(int(features)))
     recorder = SequenceRecorder(int(tokens), bool(causal), as_box(domain, names))
     columns = Columns([Traced(recorder, recorder.variable(name)) for name in names], over_tokens)
     try:
-        result = function(columns)
-    except TypeError as problem:
-        raise TargetError(f"the function cannot be traced: {problem}") from problem
-    outputs = [output.value for output in outputs_of(_flat(result), recorder)]
+        outputs = [output.value for output in outputs_of(_flat(function(columns)), recorder)]
+    except TargetError as problem:
+        raise problem if causal else TargetError(f"{problem}; {HINT}") from problem
+    except HeadsmithError:
+        raise
+    except (TypeError, AttributeError, ValueError, IndexError) as problem:
+        raise TargetError(f"the function cannot be traced: {problem}; {HINT}") from problem
     graph = build(recorder, outputs, names)
     if recorder.full_length and lengths(graph, recorder.tokens) != (recorder.tokens,):
         outputs[0] = _guarded(recorder, outputs[0])
         graph = build(recorder, outputs, names)
     return graph
+
+
+def _refuse_sizes(function: Any, tokens: Any, features: Any) -> None:
+    for name, number in (("tokens", tokens), ("features", features)):
+        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
+            raise TargetError(f"{name} is {number!r}; it must be a positive integer")
+    if not callable(function):
+        raise TargetError(f"a sequence program is a function of a table (tokens, features); got {function!r}")
 
 
 def lengths(graph: Graph, tokens: int) -> tuple[int, ...]:

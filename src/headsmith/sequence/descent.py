@@ -46,6 +46,10 @@ class Descent:
     kept: float = 1.0
     cut: float = 0.0
 
+    def predicted(self, X: Any, y: Any, queries: Any, dtype: Any = np.longdouble) -> Any:
+        """w . q at every query, in plain arithmetic of `dtype`."""
+        return np.asarray(queries, dtype=dtype) @ descended(self, X, y, dtype)
+
 
 def smoothness(loss: Loss, largest: Array, decay: float = 0.0) -> float:
     """L: the largest curvature of the loss if |x_k| <= largest_k."""
@@ -164,7 +168,7 @@ def descent_of(graph: Graph) -> Descent:
     cut = -float(gates[0].bias[0]) if gates and isinstance(gates[0], Affine) else 0.0
     for loss in LOSSES:
         run = Descent(loss, len(updates), features, rate, kept, cut)
-        if _same(graph, descent_graph(run, weights=graph.nodes[graph.output].size > 1)):
+        if same_graph(graph, descent_graph(run, weights=graph.nodes[graph.output].size > 1)):
             return run
     raise TargetError("this model learns in context by other steps than those of gradient descent")
 
@@ -173,7 +177,7 @@ def _pools(graph: Graph, node: Affine) -> list[Term]:
     return [term for term in node.terms if isinstance(graph.nodes[term.node], Pool)]
 
 
-def _same(first: Graph, second: Graph) -> bool:
+def same_graph(first: Graph, second: Graph) -> bool:
     """Whether two graphs compute the same, bit for bit, on a few tokens."""
     if len(first.nodes) != len(second.nodes) or first.nodes[first.output].size != second.nodes[second.output].size:
         return False

@@ -23,7 +23,6 @@ A function of the distance to one point attains the first as c grows: no use of 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Literal
@@ -32,8 +31,9 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, UnreachableError
+from headsmith.core.rounding import FLOAT64
 from headsmith.heads.ramp import REACH
-from headsmith.source.smoothness import Lipschitz
+from headsmith.source.smoothness import Lipschitz, euclidean
 
 BEYOND = 1e-6
 """How far, in steps, rounding may put t beyond the ends: the constants hold there too."""
@@ -106,14 +106,17 @@ def kernel_bound(stated: Lipschitz, steps: Array, counts: Sequence[int], width: 
     def moments(which: Moment) -> Array:
         return np.array([moment(min(count, 2 * REACH), width, which) for count in counts])
 
-    match stated.norm:
-        case "1":
-            return float((stated.constants * steps) @ moments("first")) * ROOM
-        case "2":
-            return float(stated.constants[0]) * math.sqrt(float(steps**2 @ moments("second"))) * ROOM
-        case "inf":
-            spread = float(steps.max()) / 2.0 + float(steps @ moments("excess"))
-            return float(stated.constants[0]) * spread * ROOM
+    with np.errstate(over="ignore", under="ignore"):
+        match stated.norm:
+            case "1":
+                found = float((stated.constants * steps) @ moments("first"))
+            case "2":
+                found = float(stated.constants[0] * euclidean(steps * np.sqrt(moments("second"))))
+            case "inf":
+                spread = float(steps.max()) / 2.0 + float(steps @ moments("excess"))
+                found = float(stated.constants[0]) * spread
+    # Products may underflow.
+    return found * ROOM + 4.0 * len(steps) * FLOAT64.smallest_normal
 
 
 def fewest_cells(stated: Lipschitz, widths: Array, target: float, kernel: float, most: int) -> tuple[int, ...]:
@@ -124,15 +127,19 @@ def fewest_cells(stated: Lipschitz, widths: Array, target: float, kernel: float,
     ratios = stated.proportions
     used = (widths > 0.0) & (ratios > 0.0)
 
+    with np.errstate(over="ignore", under="ignore"):
+        lengths = np.divide(widths, ratios, out=np.zeros_like(widths), where=used)
+    longest = float(lengths.max(initial=0.0))
+    lengths = lengths / longest if 0.0 < longest < np.inf else used.astype(np.float64)
+
     def counts_at(scale: float) -> Array:
-        wanted = np.divide(widths, scale * ratios, out=np.ones_like(widths), where=used)
-        return np.where(used, np.maximum(np.ceil(wanted), 1.0), 1.0)
+        return np.maximum(np.ceil(lengths / scale), 1.0)
 
     def bound(counts: Array) -> float:
         return kernel_bound(stated, widths / counts, [int(min(count, 2 * REACH)) for count in counts], kernel)
 
-    scale = float((widths[used] / ratios[used]).max(initial=0.0)) or 1.0
-    while bound(counts_at(scale)) > target and np.prod(counts_at(scale)) < 1e300:
+    scale = 1.0
+    while bound(counts_at(scale)) > target and np.prod(counts_at(scale)) < 1e300 and scale > 1e-200:
         scale /= 2.0
     low, high = scale, 2.0 * scale
     for _ in range(50):
@@ -140,14 +147,14 @@ def fewest_cells(stated: Lipschitz, widths: Array, target: float, kernel: float,
         low, high = (middle, high) if bound(counts_at(middle)) <= target else (low, middle)
     counts = counts_at(low)
     for axis in np.argsort(counts):
-        while counts[axis] > 1.0 and bound(counts - np.eye(len(counts))[axis]) <= target:
+        while 1.0 < counts[axis] <= most and bound(counts - np.eye(len(counts))[axis]) <= target:
             counts[axis] -= 1.0
     if np.prod(counts) > most:
         while np.prod(counts_at(high)) > most:
             high *= 1.01
         smallest = 1.03 * bound(counts_at(high))
         raise UnreachableError(
-            f"a grid of {' x '.join(f'{count:.0f}' for count in counts)} = {float(np.prod(counts)):.4g} nodes is "
+            f"a grid of {' x '.join(f'{count:.9g}' for count in counts)} = {float(np.prod(counts)):.4g} nodes is "
             f"needed, and at most {most} are allowed: with those an error of {smallest:.3g} can be met; allow more "
             f"(max_nodes), state a smaller Lipschitz bound if one holds, or take a smaller domain",
             part="approximation",

@@ -3,6 +3,7 @@
     learner = hs.in_context.ridge(decay=2.0, steps=20, features=10, examples=64)
     learner.predict(X, y, queries)       # X (m, 10), y (m,), m <= 64; queries (k, 10): k predictions
     learner.certificate.error            # proven: this close to the same steps in exact arithmetic, always
+    hs.in_context.newton(decay=0.05, doublings=9, features=10, examples=64)        # 512 such steps in 12 layers
 
 A context is the tokens (x_i, y_i), each with a query of its own. Penalties are those of the mean of the losses:
 
@@ -23,11 +24,11 @@ import numpy as np
 
 from headsmith.certify.certificate import Certificate
 from headsmith.certify.table_bounds import Progress
-from headsmith.compile import Compiled, as_request, compiled_of, verify
+from headsmith.compile import Compiled, as_request, check_error, compiled_of, verify
 from headsmith.compile import load as load_compiled
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import DomainError, TargetError
-from headsmith.core.intervals import as_box
+from headsmith.core.intervals import Box, as_box
 from headsmith.core.rounding import Dtype
 from headsmith.lower.meet import Request
 from headsmith.lower.recipes import meet
@@ -36,12 +37,21 @@ from headsmith.sequence.descent import (
     Descent,
     Loss,
     checked_rate,
-    descended,
     descent_graph,
     descent_of,
     input_names,
     largest_rate,
 )
+from headsmith.sequence.neighbours import (
+    Neighbours,
+    neighbour_error,
+    neighbours_graph,
+    neighbours_of,
+    scale_for,
+    scale_of,
+)
+from headsmith.sequence.newton import Newton, best_rate, newton_graph, newton_of
+from headsmith.source.doubling import MOST_LEVELS
 from headsmith.transformer.bill import Bill
 
 BATCH = 32
@@ -50,11 +60,11 @@ BATCH = 32
 
 @dataclass(frozen=True, eq=False)
 class Learner:
-    """A transformer that runs gradient descent on its context. `preconditioner`, if any, is the matrix P by which
+    """A transformer that learns from its context. `preconditioner`, if any, is the matrix P by which
     features and queries are multiplied before they are embedded: domain and certificate are about P x."""
 
     model: Compiled
-    run: Descent
+    run: Descent | Neighbours | Newton
     preconditioner: Array | None = None
 
     @property
@@ -78,8 +88,8 @@ class Learner:
         return self.model.transformer.tokens
 
     def predict(self, X: Any, y: Any, queries: Any) -> Array:
-        """w . q for each row q of `queries`, w fitted in context to the examples (X, y): (k,). For the logistic loss
-        that is the score, whose sign is the class.
+        """For each row q of `queries` the prediction from the examples (X, y): (k,). With weights w that were fitted in
+        context it is w . q; for the logistic loss that is the score, whose sign is the class.
 
         Guarantee: within certificate.error of `exact`, for examples, labels and queries in the domain.
         """
@@ -102,7 +112,7 @@ class Learner:
     def exact(self, X: Any, y: Any, queries: Any, dtype: Any = np.longdouble) -> Any:
         """What `predict` approximates: the same steps in plain arithmetic, of extended precision."""
         X, y, queries = self._context(X, y, queries)
-        return np.asarray(queries, dtype=dtype) @ descended(self.run, X, y, dtype)
+        return self.run.predicted(X, y, queries, dtype)
 
     def tokens(self, X: Any, y: Any, queries: Any) -> Array:
         """The sequences (s, m, inputs) that the model is run on: m queries in each, the last filled up by repeating."""
@@ -199,20 +209,25 @@ def gradient_descent(
     linear in the number of steps.
     """
     _check_numbers(loss, steps, features, examples, decay, threshold)
-    names = input_names(features)
-    shown = as_box(domain, names[:features])
-    asked = shown if queries is None else as_box(queries, names[features + 1 :])
-    label = as_box(
-        (0.0, 1.0) if labels is None and loss == "logistic" else (-1.0, 1.0) if labels is None else labels, "y"
-    )
+    if labels is None and loss == "logistic":
+        labels = (0.0, 1.0)
+    shown, pairs = _domain(features, domain, labels, queries)
     largest = np.maximum(np.abs(shown.low), np.abs(shown.high))
     chosen = checked_rate(loss, rate, largest, decay)
     run = Descent(loss, int(steps), int(features), chosen, 1.0 - chosen * decay, chosen * threshold)
     matrix = _checked_matrix(preconditioner, features)
-    pairs = [pair for box in (shown, label, asked) for pair in zip(box.low, box.high, strict=True)]
     graph = descent_graph(run, weights)
     request = as_request(graph, pairs, error, int(examples), dtype, progress=progress)
     return Learner(_compiled(request), run, matrix)
+
+
+def _domain(features: int, domain: Any, labels: Any, queries: Any) -> tuple[Box, list[tuple[float, float]]]:
+    """The box of the features, and the intervals of all inputs."""
+    names = input_names(features)
+    shown = as_box(domain, names[:features])
+    asked = shown if queries is None else as_box(queries, names[features + 1 :])
+    label = as_box((-1.0, 1.0) if labels is None else labels, "y")
+    return shown, [pair for box in (shown, label, asked) for pair in zip(box.low, box.high, strict=True)]
 
 
 def _compiled(request: Request) -> Compiled:
@@ -251,10 +266,108 @@ def logistic(
     return gradient_descent("logistic", steps, chosen, features, examples, decay=decay, **options)
 
 
+def newton(
+    decay: float,
+    doublings: int,
+    features: int,
+    examples: int,
+    *,
+    rate: float | None = None,
+    domain: Any = (-1.0, 1.0),
+    labels: Any = None,
+    queries: Any = None,
+    error: float = 1e-6,
+    weights: bool = False,
+    dtype: Dtype = "float64",
+    progress: Progress | None = None,
+) -> Learner:
+    """Ridge regression (least squares, for decay = 0) by Newton's iteration: in doublings + 3 layers, exactly what
+    2^doublings steps of gradient descent at that `rate` lead to. Options are those of `gradient_descent`.
+
+    `rate` None takes 2 / (S^2 + 2 decay), S^2 = sum of max|x_k|^2, whose steps shrink distances most; for decay = 0,
+    1 / S^2.
+
+    Guarantee: |predict - exact| <= certificate.error <= error for every context and query in the domain.
+    """
+    _check_counts(doublings=doublings)
+    _check_numbers("squared", 1, features, examples, decay, 0.0)
+    if doublings > MOST_LEVELS:
+        raise TargetError(f"doublings is {doublings!r}; it must be at most {MOST_LEVELS}")
+    shown, pairs = _domain(features, domain, labels, queries)
+    largest = np.maximum(np.abs(shown.low), np.abs(shown.high))
+    chosen = checked_rate("squared", best_rate(largest, decay) if rate is None else rate, largest, decay)
+    run = Newton(int(doublings), int(features), chosen, 1.0 - chosen * decay)
+    request = as_request(newton_graph(run, weights), pairs, error, int(examples), dtype, progress=progress)
+    return Learner(_compiled(request), run)
+
+
+def kernel_regression(
+    bandwidth: float,
+    features: int,
+    examples: int,
+    *,
+    domain: Any = (-1.0, 1.0),
+    labels: Any = None,
+    queries: Any = None,
+    error: float = 1e-6,
+    dtype: Dtype = "float64",
+    progress: Progress | None = None,
+) -> Learner:
+    """The mean of the labels with weights exp(-|q - x|^2 / (2 bandwidth^2)): two layers, whatever the number of
+    examples. What Nadaraya and Watson proposed, and scikit-learn's KNeighborsRegressor with all neighbours and these
+    weights computes.
+
+    Guarantee: |predict - exact| <= certificate.error <= error for every context and query in the domain.
+    """
+    _check_counts(features=features, examples=examples)
+    _, pairs = _domain(features, domain, labels, queries)
+    return _neighbours(Neighbours(int(features), scale_of(bandwidth)), pairs, error, examples, dtype, progress)
+
+
+def nearest_neighbour(
+    features: int,
+    examples: int,
+    *,
+    gap: float,
+    domain: Any = (-1.0, 1.0),
+    labels: Any = None,
+    queries: Any = None,
+    error: float = 1e-6,
+    dtype: Dtype = "float64",
+    progress: Progress | None = None,
+) -> Learner:
+    """The label of the nearest example, by a kernel mean that is narrow enough: two layers.
+
+    Which example is nearest jumps where two are equally near, and no continuous function follows that. So the
+    certificate is about the kernel mean, and the rest is a theorem: where the nearest example is nearer than all others
+    by at least `gap` in squared distance, predictions are within `error` of its label. Elsewhere they are means of the
+    labels of examples that are nearly as near.
+    """
+    _check_counts(features=features, examples=examples)
+    _, pairs = _domain(features, domain, labels, queries)
+    spread = pairs[features][1] - pairs[features][0]
+    check_error(error)
+    scale = scale_for(gap, int(examples), spread, error / 4.0)
+    left = error - neighbour_error(scale, gap, int(examples), spread)
+    return _neighbours(Neighbours(int(features), scale), pairs, left, examples, dtype, progress)
+
+
+def _neighbours(
+    run: Neighbours,
+    pairs: list[tuple[float, float]],
+    error: float,
+    examples: int,
+    dtype: Dtype,
+    progress: Progress | None,
+) -> Learner:
+    request = as_request(neighbours_graph(run), pairs, error, int(examples), dtype, progress=progress)
+    return Learner(_compiled(request), run)
+
+
 def load(path: str | os.PathLike[str], preconditioner: Any = None) -> Learner:
     """Read a saved learner back. Its certificate is the stored one: `verify` re-derives it."""
     model = load_compiled(path)
-    run = descent_of(model.graph)
+    run = neighbours_of(model.graph) or newton_of(model.graph) or descent_of(model.graph)
     return Learner(model, run, _checked_matrix(preconditioner, run.features))
 
 
@@ -277,12 +390,16 @@ def _checked_matrix(matrix: Any, features: int) -> Array | None:
     return frozen(found)
 
 
+def _check_counts(**numbers: Any) -> None:
+    for name, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
+            raise TargetError(f"{name} is {number!r}; it must be a positive integer")
+
+
 def _check_numbers(loss: str, steps: Any, features: Any, examples: Any, decay: Any, threshold: Any) -> None:
     if loss not in LOSSES:
         raise TargetError(f"unknown loss {loss!r}; choose one of {', '.join(LOSSES)}")
-    for name, number in (("steps", steps), ("features", features), ("examples", examples)):
-        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
-            raise TargetError(f"{name} is {number!r}; it must be a positive integer")
+    _check_counts(steps=steps, features=features, examples=examples)
     for name, number in (("decay", decay), ("threshold", threshold)):
         if not (math.isfinite(number) and number >= 0.0):
             raise TargetError(f"{name} is {number!r}; it must be a finite number, not negative")

@@ -3,6 +3,7 @@
     positional   constants of the tokens. What is computed from them alone is folded: sin(position) is a table.
     pool         the mean, maximum or minimum over all tokens; in a causal program, over the tokens so far
     move         the value at another token, or zero
+    attend       softmax attention: a mean with weights exp(query . key)
 
 A sequence of a single token has no others: there all of these are folded away.
 """
@@ -17,7 +18,7 @@ import numpy as np
 
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Box
-from headsmith.source.expression import ZERO, Operation, Recorder, Value, build, combine, constant
+from headsmith.source.expression import ZERO, Operation, Recorder, Value, build, combine, constant, scale
 from headsmith.source.graph import PoolKind
 from headsmith.source.ranges import ranges
 
@@ -62,7 +63,7 @@ class SequenceRecorder(Recorder):
         for number in range(len(self._common), atom + 1):
             each = self.operations[number]
             common = (each.kind == "pool" and not each.causal) or (each.kind == "move" and len(set(each.table)) == 1)
-            if each.arguments and each.kind not in ("pool", "move"):
+            if each.arguments and each.kind not in ("pool", "move", "attend"):
                 common = all(self._common[inner] for value in each.arguments for inner, _ in value.terms)
             self._common.append(common and not self.causal)
         return self._common[atom]
@@ -92,6 +93,18 @@ class SequenceRecorder(Recorder):
             return combine(common, factor, self.move(before.arguments[0], composed))
         moved = self._record(Operation("move", (inner,), table=tuple(float(target) for target in targets)))
         return combine(common, factor, moved)
+
+    def attend(self, queries: Sequence[Value], keys: Sequence[Value], value: Value) -> Value:
+        """The mean of the value over the tokens (causal: so far) with weights exp(query . key)."""
+        if self.tokens == 1 or value.is_constant:
+            return value
+        # A number of the key that all tokens share moves all scores alike.
+        pairs = [(q, k) for q, k in zip(queries, keys, strict=True) if q != ZERO and not k.is_constant]
+        if not pairs:
+            return self.pool("mean", value)
+        factor, inner = value.unit
+        arguments = (*(q for q, _ in pairs), *(k for _, k in pairs), inner)
+        return scale(factor, self._record(Operation("attend", arguments, causal=self.causal)))
 
     def guard(self) -> Value:
         """Zero, by a move from the last token: a program that holds it takes sequences of full length alone."""
@@ -169,7 +182,7 @@ def _so_far(kind: PoolKind, rows: Sequence[Fraction]) -> list[Fraction]:
     """The mean, maximum or minimum of the rows up to each."""
     match kind:
         case "mean":
-            return [sum(rows[: i + 1], Fraction(0)) / (i + 1) for i in range(len(rows))]
+            return [total / count for count, total in enumerate(itertools.accumulate(rows), start=1)]
         case "max":
             return list(itertools.accumulate(rows, max))
         case "min":

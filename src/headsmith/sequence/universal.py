@@ -3,6 +3,7 @@
     grid       as few cells as the stated bound allows for the error           sequence/gaussian_grid.py
     answers    the callable's values at the cells' centres
     model      two attention layers, or one and a softmax, as matrices         sequence/universal_model.py
+    error      what the matrices prove                                         sequence/universal_proof.py
 
 A callable cannot be proven anything about from samples. What is proven and what is assumed is kept apart, as in
 approximate.py. The cost is p^D answers for D = tokens * features: this is for small D.
@@ -11,29 +12,34 @@ approximate.py. The cost is p^D answers for D = tokens * features: this is for s
 from __future__ import annotations
 
 import math
+import numbers
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
+from decimal import ROUND_CEILING, Context, Decimal
+from functools import cached_property
 from typing import Any, get_args
 
 import numpy as np
 
+from headsmith.certify.certificate import Certificate
 from headsmith.core.arrays import Array, frozen
-from headsmith.core.errors import DomainError, TargetError, UnreachableError
+from headsmith.core.errors import CertificateError, DomainError, TargetError, UnreachableError
 from headsmith.core.intervals import Box
 from headsmith.heads.ramp import WIDTH
-from headsmith.sequence.gaussian_grid import BEYOND, NARROWEST, WIDEST, fewest_cells, kernel_bound
-from headsmith.sequence.universal_inputs import box_of, points_of, run_inside, sample
-from headsmith.sequence.universal_model import (
-    Architecture,
-    Attention,
-    Lookup,
-    answer_error,
-    bill,
-    build,
-    gathered_error,
-    query_error,
-    score_size,
+from headsmith.sequence.gaussian_grid import BEYOND, NARROWEST, WIDEST, fewest_cells
+from headsmith.sequence.universal_cache import run_with_cache
+from headsmith.sequence.universal_file import read_universal, write_universal
+from headsmith.sequence.universal_inputs import box_of, points_of, run_inside, sample, table_inside
+from headsmith.sequence.universal_model import Architecture, Attention, Lookup, bill, build, score_size
+from headsmith.sequence.universal_proof import (
+    Stated,
+    answers_of,
+    axes_of,
+    error_of,
+    lookup_of,
+    prove,
+    verified,
 )
 from headsmith.source.kuhn import Grid
 from headsmith.source.refute import refute
@@ -43,6 +49,9 @@ from headsmith.transformer.bill import Bill
 SHARE = 0.999
 """How much of the error the kernel may take: leak and rounding are small."""
 
+MAX_NODES = 100_000
+"""How many nodes a grid may have, unless told."""
+
 
 @dataclass(frozen=True, eq=False)
 class Universal:
@@ -51,38 +60,88 @@ class Universal:
 
         error = approximation + evaluation + leak + rounding
 
-    `leak` and `rounding` bound the run against the exact kernel mean of the answers at a point near X, and are proven;
+    `leak` and `rounding` bound the run against the exact kernel mean of the answers at a point near X;
     `approximation` bounds that mean against f, if `lipschitz`, which the user stated, is true of f; `evaluation` is how
-    far the callable's floating-point results are assumed to be from f.
+    far the callable's floating-point results are assumed to be from f. The sum is proven of every f that is as stated
+    and has the stored answers at the knots (`certificate`); that the callable is one of them is assumed.
     """
 
     model: Attention
-    lookup: Lookup
-    box: Box
-    counts: tuple[int, ...]
-    lipschitz: Lipschitz
-    architecture: Architecture
+    stated: Stated
     parts: Mapping[str, float]
 
     @property
+    def box(self) -> Box:
+        """The domain of the flattened input: tokens, then features."""
+        return self.stated.box
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many cells each coordinate has."""
+        return self.stated.counts
+
+    @property
+    def lipschitz(self) -> Lipschitz:
+        return self.stated.lipschitz
+
+    @property
+    def architecture(self) -> Architecture:
+        return self.stated.architecture
+
+    @cached_property
+    def lookup(self) -> Lookup:
+        """What the matrices look up."""
+        return lookup_of(axes_of(self.box, self.counts), answers_of(self.stated, self.model), self.stated.width)
+
+    @property
     def error(self) -> float:
-        return math.nextafter(math.fsum(self.parts.values()), math.inf)
+        return error_of(tuple(self.parts.values()))
 
     @property
     def tokens(self) -> int:
+        """How many tokens a sequence has: exactly so many."""
         return self.model.tokens
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The numbers of tokens that the model takes."""
+        return (self.tokens,)
+
+    @property
+    def features(self) -> int:
+        return self.model.features
 
     @property
     def bill(self) -> Bill:
         return bill(self.model, score_size(self.lookup))
 
     @property
+    def certificate(self) -> Certificate:
+        """|run - f| <= error for every f that is as stated and whose values at the knots are within `evaluation` of
+        the stored answers. `evaluation` is a part of the approximation here."""
+        sampled = error_of((self.parts["approximation"], self.parts["evaluation"]))
+        return Certificate(
+            error=self.error,
+            parts={
+                "approximation": sampled,
+                "softmax": 0.0,
+                "leak": self.parts["leak"],
+                "rounding": self.parts["rounding"],
+            },
+            outputs=(self.error,) * self.model.outputs,
+            dtype="float64",
+            tokens=self.tokens,
+            max_score=self.bill.max_score,
+        )
+
+    @property
     def proven(self) -> str:
         """What holds whatever the callable is."""
         return (
-            f"the model is within {self.parts['leak'] + self.parts['rounding']:.6g} of the exact Gaussian mean (c = "
-            f"{self.lookup.width:g}) of the {len(self.lookup.nodes)} sampled answers, at a point within {BEYOND:g} "
-            f"grid steps of the input"
+            f"the model is within {_up(self.parts['leak'], self.parts['rounding'])} of the exact Gaussian mean (c = "
+            f"{self.stated.width:g}) of the {math.prod(self.counts)} sampled answers that its matrices hold, at a "
+            f"point within {BEYOND:g} grid steps of the input; and so within {_up(self.error)} of every f that is "
+            f"within {_up(self.parts['evaluation'])} of these answers at the nodes and has {self.lipschitz}"
         )
 
     @property
@@ -90,13 +149,55 @@ class Universal:
         """What the user vouches for, and what follows from it."""
         evaluation = self.parts["evaluation"]
         return (
-            f"{self.lipschitz} for every output, and the callable's results are within {evaluation:.3g} of f; then "
-            f"that mean is within {self.parts['approximation'] + evaluation:.6g} of f"
+            f"{self.lipschitz} for every output, and the callable's results are within {_up(evaluation)} of f; then "
+            f"that mean is within {_up(self.parts['approximation'], evaluation)} of f. That the stored answers are "
+            f"the callable's is what check(function) samples again"
         )
 
     def __call__(self, array: Any) -> Array:
-        """(..., tokens, features) -> (..., tokens, outputs); DomainError outside the domain."""
+        """(..., tokens, features) -> (..., tokens, outputs); DomainError outside the domain, or for another number of
+        tokens. For one feature, (tokens,) will do as well."""
         return run_inside(self.model, self.box, array)
+
+    def run(self, array: Any, *, cache: bool = False) -> Any:
+        """Run the model. With `cache`, on one sequence (tokens, features), and return also every intermediate by its
+        name: "layer 1 / gather head 0 / pattern", "layer 2 / register out" (see universal_cache.py)."""
+        if not cache:
+            return self(array)
+        return run_with_cache(self.model, self.architecture, table_inside(self.model, self.box, array))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything but the callable to one safetensors file, completely or not at all."""
+        write_universal(path, self.stated, self.model, self.parts)
+
+    def verify(self) -> Certificate:
+        """Prove the error again, from the matrices and what is stated. CertificateError if less can be proven than is
+        claimed."""
+        return Universal(self.model, self.stated, verified(self.stated, self.model, self.parts)).certificate
+
+    def check(self, function: Callable[[Array], Any]) -> float:
+        """Sample the callable again: how far its results are from the stored answers, at most.
+
+        TargetError, with the point, where that is more than twice `evaluation` (both may be so far from f), or where
+        samples contradict the stated bound.
+        """
+        axes, answers = axes_of(self.box, self.counts), self.lookup.answers
+        points = points_of(axes.knots)
+        apart = np.abs(sample(function, points, self.tokens, self.model.outputs) - answers)
+        worst = np.unravel_index(int(np.argmax(apart)), apart.shape)
+        if not apart[worst] <= 2.0 * self.stated.evaluation:
+            raise TargetError(
+                f"the model holds {float(answers[worst])!r} at {points[worst[0]].reshape(self.tokens, -1).tolist()}, "
+                f"token {int(worst[1])}, output {int(worst[2])}; the callable differs from that by "
+                f"{float(apart[worst]):.6g}, and may by {2.0 * self.stated.evaluation:.3g}"
+            )
+        _refute(function, self.stated, axes.knots, answers)
+        return float(apart[worst])
+
+
+def load_universal(path: str | os.PathLike[str]) -> Universal:
+    """Read a saved model back, bit for bit. Its parts are the stored ones: `verify` derives them again."""
+    return Universal(*read_universal(path))
 
 
 def universal(
@@ -113,7 +214,7 @@ def universal(
     evaluation: float | None = None,
     width: float = WIDTH,
     architecture: Architecture = "two layers",
-    max_nodes: int = 100_000,
+    max_nodes: int = MAX_NODES,
 ) -> Universal:
     """An attention-only model within `error` of a callable f: (tokens, features) -> (tokens, outputs), or one with
     `grid` cells along every coordinate, if the callable is as smooth as is stated.
@@ -129,36 +230,30 @@ def universal(
         raise TargetError(f"architecture is {architecture!r}; choose one of {', '.join(get_args(Architecture))}")
     if not WIDEST <= width <= NARROWEST:
         raise TargetError(f"width is {width!r}; it must lie between {WIDEST} and {NARROWEST}")
-    if evaluation is not None and not (math.isfinite(evaluation) and evaluation >= 0.0):
+    if evaluation is not None and not (isinstance(evaluation, numbers.Real) and 0.0 <= evaluation < math.inf):
         raise TargetError(f"evaluation is {evaluation!r}; it must be a finite number, not negative")
     box = box_of(domain, tokens, features)
+    if not isinstance(max_nodes, numbers.Integral):
+        raise TargetError(f"max_nodes is {max_nodes!r}; it must be an integer")
     if 3**box.size > max_nodes:
         raise TargetError(
             f"{tokens} tokens of {features} features are {box.size} numbers; a grid in so many dimensions has more "
             f"than {max_nodes} nodes (max_nodes)"
         )
-    numbers = np.asarray(lipschitz, dtype=np.float64) if np.ndim(lipschitz) == 2 else None
-    if numbers is not None and numbers.shape != (tokens, features):
-        raise TargetError(
-            f"lipschitz has shape {numbers.shape}; it needs one number, or ({tokens}, {features}) of them"
-        )
-    stated = as_smoothness(numbers.reshape(-1) if numbers is not None else lipschitz, None, norm, box.size)
-    assert isinstance(stated, Lipschitz)
-    counts = _counts(box, stated, error, grid, width, max_nodes, evaluation or 0.0)
-    axes = [_axis(*item) for item in zip(box.names, box.low.tolist(), box.high.tolist(), counts, strict=True)]
-    knots, steps, scale, middle, drift = (list(column) for column in zip(*axes, strict=True))
-    nodes: list[Array] = [np.arange(float(count)) - (count - 1) / 2.0 for count in counts]
-    answers = sample(function, points_of(knots), tokens, outputs)
+    bound = _bound(lipschitz, norm, tokens, features)
+    counts = _counts(box, bound, error, grid, width, max_nodes, evaluation or 0.0)
+    axes = axes_of(box, counts)
+    answers = sample(function, points_of(axes.knots), tokens, outputs)
     slack = float(evaluation) if evaluation is not None else 2.0**-50 * float(np.abs(answers).max())
-    _refute(function, box, knots, stated, answers, slack)
-    lookup = Lookup(frozen(scale), frozen(middle), frozen(points_of(nodes)), frozen(answers), float(width))
-    model = build(lookup, architecture)
-    moved = _moved(model, lookup, box) + np.array(drift)
-    mean = kernel_bound(stated, np.array(steps), counts, width) + float(stated.distance(moved)) * (1.0 + 1e-9)
-    leak, rounding = answer_error(lookup, model)
-    parts = {"approximation": math.nextafter(mean, math.inf), "evaluation": slack, "leak": leak, "rounding": rounding}
-    made = Universal(model, lookup, box, counts, stated, architecture, parts)
+    stated = Stated(box, counts, float(width), bound, slack, architecture)
+    _refute(function, stated, axes.knots, answers)
+    model = build(lookup_of(axes, answers, width), architecture)
+    try:
+        made = Universal(model, stated, prove(stated, model))
+    except CertificateError as problem:
+        raise UnreachableError(str(problem), part="rounding", smallest=math.inf) from None
     if error is not None and made.error > error:
+        parts, mean = made.parts, made.parts["approximation"]
         blocks = max(("evaluation", "leak", "rounding"), key=lambda name: parts[name])
         smallest = (evaluation or 0.0) + 1100.0 * (made.error - mean - (evaluation or 0.0))
         raise UnreachableError(
@@ -170,7 +265,17 @@ def universal(
     return made
 
 
-# The grid -----------------------------------------------------------------------------------------------------------
+def _bound(lipschitz: Any, norm: Any, tokens: int, features: int) -> Lipschitz:
+    """What the user states of the callable, or TargetError."""
+    try:
+        each = np.asarray(lipschitz, dtype=np.float64) if np.ndim(lipschitz) == 2 else None
+    except (TypeError, ValueError):
+        raise TargetError(f"lipschitz is {lipschitz!r}; it needs one number, or ({tokens}, {features})") from None
+    if each is not None and each.shape != (tokens, features):
+        raise TargetError(f"lipschitz has shape {each.shape}; it needs one number, or ({tokens}, {features}) of them")
+    stated = as_smoothness(each.reshape(-1) if each is not None else lipschitz, None, norm, tokens * features)
+    assert isinstance(stated, Lipschitz)
+    return stated
 
 
 def _counts(
@@ -185,7 +290,11 @@ def _counts(
     """How many cells each coordinate has."""
     if (error is None) == (grid is None):
         raise TargetError("give either the error or the number of cells along every coordinate (grid)")
-    wide = np.where(box.high > box.low, np.nextafter(box.high - box.low, np.inf) * (1.0 + 1e-12), 0.0)
+    with np.errstate(over="ignore"):
+        wide = np.where(box.high > box.low, np.nextafter(box.high - box.low, np.inf) * (1.0 + 1e-12), 0.0)
+    if not np.isfinite(wide).all():
+        worst = int(np.argmax(wide))
+        raise DomainError(f"the domain of {box.names[worst]}, [{box.low[worst]}, {box.high[worst]}], is too wide")
     if error is not None:
         if not (isinstance(error, int | float) and math.isfinite(error) and error > 0.0):
             raise TargetError(f"error is {error!r}; it must be a positive finite number")
@@ -208,46 +317,9 @@ def _counts(
     return tuple(counts.tolist())
 
 
-def _axis(name: str, low: float, high: float, count: int) -> tuple[Array, float, float, float, float]:
-    """(knots, step, scale, middle, drift): t = scale * (s - middle); `drift` bounds what rounding moves knots by."""
-    if low == high:
-        return frozen([low]), 0.0, 0.0, low, 0.0
-    start, end = Fraction(low), Fraction(high)
-    scale = float(count / (end - start))
-    middle = float((start + end) / 2)
-    nodes = [Fraction(2 * k - count + 1, 2) for k in range(count)]
-    if not (math.isfinite(scale) and scale > 0.0):
-        raise DomainError(f"the domain of {name}, [{low!r}, {high!r}], is too thin or too wide for {count} cells")
-    exact = [Fraction(middle) + node / Fraction(scale) for node in nodes]
-    knots = np.array([float(min(max(knot, start), end)) for knot in exact])
-    drift = max(abs(Fraction(float(knot)) - at) for knot, at in zip(knots, exact, strict=True))
-    beyond = max(abs(Fraction(scale) * (at - Fraction(middle))) - Fraction(count, 2) for at in (start, end))
-    if not (np.diff(knots) > 0.0).all() or beyond > BEYOND / 4.0:
-        raise DomainError(f"the domain of {name}, [{low!r}, {high!r}], is too thin for {count} cells in doubles")
-    step = math.nextafter(float(1 / Fraction(scale)), math.inf)
-    return frozen(knots), step, scale, middle, math.nextafter(float(drift), math.inf)
-
-
-def _moved(model: Attention, lookup: Lookup, box: Box) -> Array:
-    """Bound of how far, in each coordinate, the point that is looked up is from the input."""
-    gathered = gathered_error(model, lookup, box.low, box.high)
-    query = query_error(lookup, np.maximum(box.high - lookup.middle, lookup.middle - box.low) + gathered)
-    steps = lookup.scale * gathered + query
-    if not (steps <= BEYOND / 4.0).all():
-        worst = int(np.argmax(steps))
-        raise DomainError(
-            f"rounding moves the input {box.names[worst]} by {float(steps[worst]):.3g} grid steps: its domain is too "
-            f"thin, or too far from 0, for so many cells"
-        )
-    inverse = np.divide(1.0, lookup.scale, out=np.zeros_like(lookup.scale), where=lookup.scale > 0.0)
-    return np.asarray((gathered + query * inverse) * (1.0 + 1e-12))
-
-
-def _refute(
-    function: Callable[[Array], Any], box: Box, knots: list[Array], stated: Lipschitz, answers: Array, slack: float
-) -> None:
+def _refute(function: Callable[[Array], Any], stated: Stated, knots: Sequence[Array], answers: Array) -> None:
     """TargetError where the answers, points between them, or the domain's ends contradict what is stated."""
-    _, tokens, outputs = answers.shape
+    box, (_, tokens, outputs) = stated.box, answers.shape
 
     def flat(points: Array) -> Array:
         return sample(function, points, tokens, outputs).reshape(len(points), -1)
@@ -256,4 +328,10 @@ def _refute(
     zeros = frozen(np.zeros(box.size))
     for axes, values in ((knots, answers.reshape(len(answers), -1)), (ends, flat(points_of(ends)))):
         grid = Grid(box, tuple(len(axis) - 1 for axis in axes), tuple(axes), zeros, zeros, zeros)
-        refute(stated, grid, values, slack, flat)
+        refute(stated.lipschitz, grid, values, stated.evaluation, flat)
+
+
+def _up(*parts: float) -> str:
+    """A bound for reading, or a sum of bounds: rounded up."""
+    value = parts[0] if len(parts) == 1 else error_of(parts)
+    return f"{float(Decimal(value).normalize(Context(prec=6, rounding=ROUND_CEILING))):.6g}"

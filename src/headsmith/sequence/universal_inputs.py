@@ -29,17 +29,31 @@ def box_of(domain: Any, tokens: int, features: int) -> Box:
             f"array ({tokens}, {features}, 2)"
         )
     pairs = np.broadcast_to(pairs, (tokens, features, 2)).reshape(-1, 2)
-    names = tuple(f"[{token}, {feature}]" for token in range(tokens) for feature in range(features))
-    return Box(names, pairs[:, 0], pairs[:, 1])
+    return Box(names_of(tokens, features), pairs[:, 0], pairs[:, 1])
+
+
+def names_of(tokens: int, features: int) -> tuple[str, ...]:
+    """The names of the flattened input's numbers."""
+    return tuple(f"[{token}, {feature}]" for token in range(tokens) for feature in range(features))
 
 
 def run_inside(model: Attention, box: Box, array: Any) -> Array:
     """Run a model on (..., tokens, features) inside its box."""
+    inputs = table_inside(model, box, array)
+    found = run(model, inputs.reshape(-1, model.tokens, model.features))
+    return found.reshape(*inputs.shape[:-1], found.shape[-1])
+
+
+def table_inside(model: Attention, box: Box, array: Any) -> Array:
+    """The input as (..., tokens, features); DomainError for another number of tokens, or outside the box."""
     inputs = np.asarray(array, dtype=np.float64)
-    shape = (model.tokens, box.size // model.tokens)
+    shape = (model.tokens, model.features)
+    if inputs.ndim == 1 and model.features == 1:
+        inputs = inputs[:, None]
     if inputs.shape[-2:] != shape:
         raise DomainError(
-            f"the input has shape {inputs.shape}; the model takes (..., {shape[0]}, {shape[1]}): all tokens"
+            f"the input has shape {inputs.shape}; the model takes (..., {shape[0]}, {shape[1]}): all tokens, exactly "
+            f"{shape[0]} of them"
         )
     flat = inputs.reshape(-1, box.size)
     inside = (flat >= box.low) & (flat <= box.high)
@@ -50,8 +64,7 @@ def run_inside(model: Attention, box: Box, array: Any) -> Array:
             f"outside its domain [{float(box.low[place])!r}, {float(box.high[place])!r}]; build the model for "
             f"a larger one"
         )
-    found = run(model, flat.reshape(-1, *shape))
-    return found.reshape(*inputs.shape[:-1], found.shape[-1])
+    return inputs
 
 
 def sample(function: Callable[[Array], Any], points: Array, tokens: int, outputs: int) -> Array:
@@ -60,16 +73,23 @@ def sample(function: Callable[[Array], Any], points: Array, tokens: int, outputs
     for row, point in enumerate(points):
         given = point.reshape(tokens, -1).copy()
         result = function(given)
-        try:
-            values = np.asarray(result, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise TargetError(f"the function returned {result!r} at {given.tolist()}; numbers are needed") from None
+        values = numbers_of(result)
         if values.shape != (tokens, outputs) and not (outputs == 1 and values.shape == (tokens,)):
             raise TargetError(f"the function returned an array {values.shape}; it needs ({tokens}, {outputs})")
         if not np.isfinite(values).all():
             raise TargetError(f"the function returned {result!r} at {point.reshape(tokens, -1).tolist()}: not finite")
         found[row] = values.reshape(tokens, outputs)
     return found
+
+
+def numbers_of(result: Any) -> Array:
+    """What a callable returned as an array of doubles; TargetError where it is none, or something would be lost."""
+    try:
+        if np.iscomplexobj(result) or np.ma.isMaskedArray(result):
+            raise TypeError
+        return np.asarray(result, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TargetError(f"the function returned {result!r}; an array of real numbers is needed") from None
 
 
 def points_of(axes: Sequence[Array]) -> Array:

@@ -50,6 +50,10 @@ CHUNK = 2_000_000
 Architecture = Literal["two layers", "one layer and a softmax"]
 
 
+HEAD, LAST = ("W_Q", "W_K", "W_V", "W_O"), ("W", "b", "V")
+"""The matrices of a head, and of the softmax at the end."""
+
+
 @dataclass(frozen=True, eq=False)
 class Head:
     """softmax(X W_Q (X W_K)^T) X W_V W_O."""
@@ -91,6 +95,14 @@ class Attention:
     def tokens(self) -> int:
         return len(self.positional)
 
+    @property
+    def features(self) -> int:
+        return len(self.embedding)
+
+    @property
+    def outputs(self) -> int:
+        return int((self.readout if self.last is None else self.last.V).shape[1])
+
 
 @dataclass(frozen=True, eq=False)
 class Lookup:
@@ -108,18 +120,23 @@ class Lookup:
         return GAIN + len(self.scale) * self.width / 4.0
 
 
+def layout(tokens: int, features: int, outputs: int, architecture: Architecture) -> dict[str, slice]:
+    """The registers' columns, in order; the last one ends at d_model."""
+    size = tokens * features
+    sizes = {"x": features, "data": 1, "position": tokens, "gathered": size}
+    if architecture == "two layers":
+        sizes |= {"grid": size + 1, "block": tokens, "answer": outputs, "out": outputs}
+    ends = np.cumsum(list(sizes.values())).tolist()
+    return {name: slice(end - length, end) for (name, length), end in zip(sizes.items(), ends, strict=True)}
+
+
 def build(lookup: Lookup, architecture: Architecture) -> Attention:
     """The matrices."""
     nodes, tokens, outputs = lookup.answers.shape
     size = len(lookup.scale)
     features = size // tokens
-    two = architecture == "two layers"
-    sizes = {"x": features, "data": 1, "position": tokens, "gathered": size}
-    if two:
-        sizes |= {"grid": size + 1, "block": tokens, "answer": outputs, "out": outputs}
-    ends = np.cumsum(list(sizes.values())).tolist()
-    at = {name: slice(end - length, end) for (name, length), end in zip(sizes.items(), ends, strict=True)}
-    d_model = ends[-1]
+    at = layout(tokens, features, outputs, architecture)
+    d_model = max(columns.stop for columns in at.values())
 
     def matrix(rows: int, name: str, values: Array) -> Array:
         """Zero but for `values` in the columns of a register."""
@@ -155,7 +172,7 @@ def build(lookup: Lookup, architecture: Architecture) -> Attention:
     blocks = np.repeat(np.eye(tokens), nodes, axis=0)
     slopes = np.array([*[2.0 * lookup.width] * size, 1.0])
     embedding = frozen(matrix(features, "x", np.eye(features)))
-    if not two:
+    if architecture != "two layers":
         keys = np.hstack([np.tile(slopes[:-1] * lookup.nodes, (tokens, 1)), np.zeros((tokens * nodes, 1)), blocks])
         last = Softmax(frozen(query.T @ keys.T), frozen(np.tile(grid[:, -1], tokens)), frozen(answers))
         empty = frozen(np.zeros((0, d_model)))
@@ -176,7 +193,7 @@ def run(model: Attention, inputs: Array, every_row: bool = False) -> Array:
     width = len(model.prefix) + model.tokens + (len(model.last.b) if model.last is not None else 0)
     step = max(1, CHUNK // (model.tokens * width))
     parts = [_run(model, inputs[start : start + step], every_row) for start in range(0, len(inputs), step)]
-    return np.concatenate(parts) if parts else np.zeros((0, model.tokens, _outputs(model)))
+    return np.concatenate(parts) if parts else np.zeros((0, model.tokens, model.outputs))
 
 
 def _run(model: Attention, inputs: Array, every_row: bool) -> Array:
@@ -194,12 +211,17 @@ def _run(model: Attention, inputs: Array, every_row: bool) -> Array:
 
 def attend(head: Head, rows: Array, prefix: Array, data: Array) -> Array:
     """What a head writes on `rows`, which look at the reference tokens and the data tokens."""
-    queries = rows @ head.W_Q
-    scores = [queries @ np.swapaxes(part @ head.W_K, -1, -2) for part in (prefix, data)]
-    weights = softmax(np.concatenate(scores, axis=-1))
+    weights = pattern(head, rows, prefix, data)
     count = prefix.shape[-2]
     mean = weights[..., :count] @ (prefix @ head.W_V) + weights[..., count:] @ (data @ head.W_V)
     return np.asarray(mean @ head.W_O)
+
+
+def pattern(head: Head, rows: Array, prefix: Array, data: Array) -> Array:
+    """How much `rows` look at each token, reference tokens first."""
+    queries = rows @ head.W_Q
+    scores = [queries @ np.swapaxes(part @ head.W_K, -1, -2) for part in (prefix, data)]
+    return softmax(np.concatenate(scores, axis=-1))
 
 
 def softmax(scores: Array) -> Array:
@@ -283,14 +305,16 @@ def bill(model: Attention, max_score: float) -> Bill:
 
 
 def _matrices(model: Attention) -> Iterator[Array]:
-    yield model.embedding
-    for layer in model.layers:
-        for head in layer:
-            yield from (head.W_Q, head.W_K, head.W_V, head.W_O)
-    yield model.readout
+    return (array for name, array in named(model).items() if name not in ("positional", "prefix"))
+
+
+def named(model: Attention) -> dict[str, Array]:
+    """Every array of the model by its name."""
+    found = {"embedding": model.embedding, "positional": model.positional, "prefix": model.prefix}
+    for number, layer in enumerate(model.layers):
+        for place, head in enumerate(layer):
+            found |= {f"layers.{number}.{place}.{name}": getattr(head, name) for name in HEAD}
+    found["readout"] = model.readout
     if model.last is not None:
-        yield from (model.last.W, model.last.b, model.last.V)
-
-
-def _outputs(model: Attention) -> int:
-    return int((model.readout if model.last is None else model.last.V).shape[1])
+        found |= {f"last.{name}": getattr(model.last, name) for name in LAST}
+    return found

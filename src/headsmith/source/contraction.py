@@ -12,6 +12,7 @@ with r = sum p - y (least squares), or sigmoid(sum p) - y (logistic). The Hessia
 the same at every token.
 
     soft threshold    w' = relu(u - t) - relu(-u - t)     acts component by component and is 1-Lipschitz
+    exchange          w' = smaller or larger of w and a partner's w      see source/exchange.py: tokens need not share w
 
 Recognising is exact: weights must be the stated ones, and no node inside may be read from outside.
 """
@@ -26,12 +27,13 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.intervals import Interval
 from headsmith.core.rounding import upper
+from headsmith.source.exchange import exchange
 from headsmith.source.graph import (
     Affine,
     Function,
     Graph,
     Input,
-    Move,
+    Mixing,
     Pool,
     Positional,
     Product,
@@ -42,6 +44,9 @@ from headsmith.source.graph import (
 from headsmith.source.views import is_given
 
 CURVATURE = {"squared": 1.0, "logistic": 0.25}
+
+GIVEN = ("threshold", "exchange")
+"""Kinds that do not expand whatever their constants are, and take 0 to 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +75,11 @@ def contractions(graph: Graph) -> dict[int, Contraction]:
     for number, node in enumerate(graph.nodes):
         if isinstance(node, Affine):
             step = _gradient_step(graph, number, node) or _soft_threshold(graph, number, node)
-            if step is not None and _closed(step, readers, graph.output) and _one_for_all(graph, step, shared):
+            if step is not None and not _one_for_all(graph, step, shared):
+                step = None
+            if step is None and (exchanged := exchange(graph, number)) is not None:
+                step = Contraction(exchanged[0], number, exchanged[1], "exchange")
+            if step is not None and _closed(step, readers, graph.output):
                 found[number] = step
     return found
 
@@ -80,7 +89,7 @@ def shared_nodes(graph: Graph) -> frozenset[int]:
     found: set[int] = set()
     for number, node in enumerate(graph.nodes):
         pooled = isinstance(node, Pool) and not node.causal
-        own = isinstance(node, Input | Positional | Move | Pool)
+        own = isinstance(node, Input | Positional | Mixing)
         if pooled or (not own and all(argument in found for argument in arguments(node))):
             found.add(number)
     return frozenset(found)
@@ -98,7 +107,7 @@ def expands(step: Contraction, ranges: Mapping[int, Interval] | Sequence[Interva
 
     Guarantee: False only if 0 <= rate and rate (c max |x|^2 + decay) <= 2.
     """
-    if step.kind == "threshold":
+    if step.kind in GIVEN:
         return False
     return steepness(step, ranges[step.features].magnitude) > 2.0
 
@@ -116,7 +125,7 @@ def shrinkage(step: Contraction, size: Array) -> float:
 
     The eigenvalues of the step's Jacobian lie between 1 - s and 1 - rate decay, s the steepness: q is the larger size.
     """
-    if step.kind == "threshold":
+    if step.kind in GIVEN:
         return 1.0
     steep = steepness(step, size)
     if steep > 2.0:
@@ -139,7 +148,7 @@ def reach(step: Contraction, source: float, ranges: Mapping[int, Interval] | Seq
                  |mean(r x)|^2 <= max|x|^2 mean r^2, so |w'|^2 <= |w|^2 + rate (2 |r||y| - (2 - s) |r|^2)
                  <= |w|^2 + rate max y^2 / (2 - s); decay is one more example with y = 0
     """
-    if step.kind == "threshold":
+    if step.kind in GIVEN:
         return source
     size = ranges[step.features].magnitude
     first = ranges[step.labels].magnitude

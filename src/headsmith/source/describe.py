@@ -7,6 +7,7 @@ from typing import assert_never
 
 from headsmith.source.graph import (
     Affine,
+    Attend,
     Expression,
     Function,
     Graph,
@@ -78,6 +79,8 @@ def _text(graph: Graph, place: int, component: int, outer: int, budget: Iterator
             text, binding = f"{node.kind}_of_tokens({inner(node.argument)})", _ATOM
         case Move():
             text, binding = f"moved({inner(node.argument)})", _ATOM
+        case Attend():
+            text, binding = f"attended({inner(node.values)})", _ATOM
         case Expression():
             text, binding = f"f({', '.join(inner(argument) for argument in node.arguments)})", _ATOM
         case _:

@@ -35,6 +35,8 @@ Kind = Literal[
     "positional",
     "pool",
     "move",
+    "held",
+    "attend",
 ]
 Key = tuple[tuple[tuple[int, Fraction], ...], Fraction]
 
@@ -95,6 +97,7 @@ class Operation:
     """A recorded operation: `name` and `parameter` are those of a function, `name` also that of a variable.
 
     About the tokens of a sequence: `table` holds the constants or the targets of each token, `name` the kind of pool.
+    The arguments of attention are the numbers of a query, as many of a key, and a value.
     """
 
     kind: Kind
@@ -137,6 +140,10 @@ class Recorder:
         if Operation("relu", (opposite,)) in self._numbers:
             return combine(value, Fraction(1), self._record(Operation("relu", (opposite,))))
         return self._record(Operation("relu", (value,)))
+
+    def held(self, value: Value) -> Value:
+        """The value as one atom, which later sums read as it is instead of taking it apart."""
+        return self._record(Operation("held", (value,)))
 
     def extremum(self, values: Sequence[Value], largest: bool) -> Value:
         """The largest or the smallest of several values."""
@@ -278,6 +285,7 @@ class _Construction:
         self.builder = Builder(names)
         self.atoms: dict[int, int] = {}
         self.values: dict[Value, int] = {}
+        self.vectors: dict[tuple[Value, ...], int] = {}
 
     def graph(self, outputs: Sequence[Value]) -> Graph:
         for atom in self._reachable(outputs):
@@ -297,6 +305,11 @@ class _Construction:
         return sorted(found)
 
     def _operation(self, operation: Operation) -> int:
+        if operation.kind == "attend":
+            width = len(operation.arguments) // 2
+            queries, keys, values = (operation.arguments[part : part + width] for part in (0, width, 2 * width))
+            places = (self._vector(queries), self._vector(keys), self._node(values[0]))
+            return self.builder.attend(*places, operation.causal)
         arguments = [self._node(value) for value in operation.arguments]
         match operation.kind:
             case "relu":
@@ -319,6 +332,8 @@ class _Construction:
                 return self.builder.pool(POOLS[operation.name], arguments[0], operation.causal)
             case "move":
                 return self.builder.move(arguments[0], [int(target) for target in operation.table])
+            case "held":
+                return arguments[0]
         raise AssertionError(operation.kind)
 
     def _node(self, value: Value) -> int:
@@ -329,6 +344,12 @@ class _Construction:
         if value not in self.values:
             self.values[value] = self._affine([value])
         return self.values[value]
+
+    def _vector(self, rows: tuple[Value, ...]) -> int:
+        """One node for several values."""
+        if rows not in self.vectors:
+            self.vectors[rows] = self._affine(rows)
+        return self.vectors[rows]
 
     def _affine(self, rows: Sequence[Value]) -> int:
         weights: dict[int, np.ndarray[tuple[int, int], np.dtype[np.float64]]] = {}

@@ -20,8 +20,10 @@ import numpy as np
 from headsmith.core.errors import TargetError
 from headsmith.core.functions import FUNCTIONS
 from headsmith.core.program import Call, Linear, Over, Program, Step, Times
+from headsmith.source.contraction import contractions
 from headsmith.source.graph import (
     Affine,
+    Attend,
     Builder,
     Expression,
     Function,
@@ -40,17 +42,19 @@ from headsmith.source.graph import (
     needed,
 )
 from headsmith.source.piecewise import Atom, Form, Forms
-from headsmith.source.views import pruned
+from headsmith.source.views import pruned, taken_apart
 
 
 @dataclass(frozen=True)
 class Fusion:
     """How much is fused: programs of at most so many `variables`. What `exits` (nodes of the target) compute is always
-    computed on its own, and nodes in `plain` neither take in what they read nor are taken in."""
+    computed on its own, and nodes in `plain` neither take in what they read nor are taken in. With `apart`, quotients
+    become products with reciprocals first, and the others are about the nodes of that graph."""
 
     variables: int
     exits: frozenset[int] = frozenset()
     plain: frozenset[int] = frozenset()
+    apart: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,8 +134,12 @@ def fused_nodes(target: Graph, fusion: Fusion) -> dict[int, frozenset[int]]:
 
 class _Fuser:
     def __init__(self, target: Graph, fusion: Fusion) -> None:
+        target = taken_apart(target)[0] if fusion.apart else target
         self.target, self.fusion = target, fusion
-        self.forms = Forms(target)
+        # An exchange is known as a whole: what it reads and what it returns stay nodes.
+        exchanges = [step for step in contractions(target).values() if step.kind == "exchange"]
+        self.whole = {number for step in exchanges for number in (step.source, step.result)}
+        self.forms = Forms(target, self.whole)
         self.builder = Builder(target.input.names)
         self.inner: dict[int, _Inner] = {}
         self.places: dict[int, int] = {}
@@ -192,7 +200,7 @@ class _Fuser:
         return form if free else Form({(number, 0): Fraction(1)}, Fraction(0))
 
     def _taken(self, atom: Atom) -> bool:
-        return atom[0] in self.inner and atom[0] not in self.fusion.exits
+        return atom[0] in self.inner and atom[0] not in self.fusion.exits and atom[0] not in self.whole
 
     def _space_of(self, form: Form) -> Space | None:
         """What a form depends on; None where that is too much."""
@@ -241,6 +249,9 @@ class _Fuser:
                 return builder.pool(node.kind, self._place(node.argument), node.causal)
             case Move():
                 return builder.move(self._place(node.argument), node.targets)
+            case Attend():
+                queries, keys, values = (self._place(argument) for argument in arguments(node))
+                return builder.attend(queries, keys, values, node.causal)
 
     def _exit(self, number: int) -> int:
         """The node on its own: with what it takes in as one expression, or as it is if it takes in nothing."""

@@ -14,11 +14,13 @@
              | Positional table              constants of the token: its row of a table
              | Pool    mean, max or min of a node over the tokens (causal: over the tokens so far)
              | Move    a node's value at another token, or zero
+             | Attend  softmax attention: the mean of values over the tokens, weighted by exp(query . key)
 
-Most graphs are about one token. The last three kinds are about the tokens of a sequence: inputs are then (..., tokens,
-inputs). All but Affine act component by component. A node is a vector, whatever its width: a layer of a thousand
-neurons is one Affine and one Relu. The semantics is exact real arithmetic on the stored doubles. `weights` is a matrix
-(to, from), or a vector that stands for a diagonal matrix. A graph of Input, Affine and Relu nodes alone is a circuit.
+Most graphs are about one token. The last four kinds are about the tokens of a sequence: inputs are then (..., tokens,
+inputs). All but Affine and Attend act component by component. A node is a vector, whatever its width: a layer of a
+thousand neurons is one Affine and one Relu. The semantics is exact real arithmetic on the stored doubles. `weights` is
+a matrix (to, from), or a vector that stands for a diagonal matrix. A graph of Input, Affine and Relu nodes alone is a
+circuit.
 """
 
 from __future__ import annotations
@@ -187,6 +189,18 @@ class Move:
     size: int
 
 
+@dataclass(frozen=True, eq=False)
+class Attend:
+    """At token i, the mean of `values` over all tokens j (up to i if `causal`) with weights exp(q_i . k_j), q and k the
+    values of `queries` and `keys`."""
+
+    queries: int
+    keys: int
+    values: int
+    size: int
+    causal: bool = False
+
+
 Node = (
     Input
     | Affine
@@ -201,9 +215,10 @@ Node = (
     | Positional
     | Pool
     | Move
+    | Attend
 )
 
-Mixing = Pool | Move
+Mixing = Pool | Move | Attend
 """The nodes that read other tokens."""
 
 Approximated = Product | Quotient | Hypotenuse | Function | Expression
@@ -225,6 +240,8 @@ def arguments(node: Node) -> tuple[int, ...]:
             return (node.left, node.right)
         case Quotient():
             return (node.numerator, node.denominator)
+        case Attend():
+            return (node.queries, node.keys, node.values)
         case _:
             assert_never(node)
 
@@ -324,6 +341,10 @@ class Builder:
         """The value at other tokens."""
         return self._add(Move(argument, tuple(targets), self.size(argument)))
 
+    def attend(self, queries: int, keys: int, values: int, causal: bool = False) -> int:
+        """Softmax attention."""
+        return self._add(Attend(queries, keys, values, self.size(values), causal))
+
     def expression(self, program: Program, arguments: Sequence[int]) -> int:
         """A program of one or two nodes."""
         return self._add(Expression(program, tuple(arguments), self.size(arguments[0])))
@@ -353,6 +374,15 @@ def check(graph: Graph) -> None:
                     raise TargetError(f"node {number}: constants of tokens are a finite table (tokens, size)")
             case Move() if any(not -1 <= target < len(node.targets) for target in node.targets):
                 raise TargetError(f"node {number}: tokens can be moved from 0 .. {len(node.targets) - 1}, or -1")
+            case Attend():
+                for argument in arguments(node):
+                    _check_argument(number, argument)
+                queries, keys, values = (graph.nodes[argument].size for argument in arguments(node))
+                if queries != keys or values != node.size:
+                    raise TargetError(
+                        f"node {number}: attention of width {node.size} on {values} values, with queries of {queries} "
+                        f"numbers and keys of {keys}"
+                    )
             case (
                 Relu()
                 | Pool()
@@ -460,6 +490,8 @@ def node_values(graph: Graph, inputs: Any, dtype: Any = np.float64) -> list[Any]
                 values.append(_pooled(node, values[node.argument]))
             case Move():
                 values.append(_fetched(node, values[node.argument]))
+            case Attend():
+                values.append(_attended(node, *(values[argument] for argument in arguments(node))))
             case _:
                 assert_never(node)
     return values
@@ -474,6 +506,16 @@ def _pooled(node: Pool, value: Any) -> Any:
     reducers: dict[str, Any] = {"mean": np.mean, "max": np.max, "min": np.min}
     reduced = reducers[node.kind](value, axis=-2, keepdims=True)
     return np.broadcast_to(reduced, value.shape)
+
+
+def _attended(node: Attend, queries: Any, keys: Any, values: Any) -> Any:
+    """Each token's softmax mean, in extended precision where the arithmetic has it."""
+    scores = queries @ np.swapaxes(keys, -1, -2)
+    if node.causal:
+        hidden = np.triu(np.ones(scores.shape[-2:], dtype=bool), 1)
+        scores = np.where(hidden, -np.inf, scores)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return (weights / weights.sum(axis=-1, keepdims=True)) @ values
 
 
 def _fetched(node: Move, value: Any) -> Any:

@@ -11,7 +11,7 @@ of t one piecewise linear function of t alone; it takes its extremes at the ends
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -53,19 +53,24 @@ class Form:
 
 
 class Forms:
-    """The forms of a graph's small affine nodes, each found once. Larger nodes are atoms."""
+    """The forms of a graph's small affine nodes, each found once. Larger nodes are atoms, and those in `atoms`."""
 
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
+    def __init__(self, graph: Graph, atoms: Container[int] = ()) -> None:
+        self._graph, self._atoms = graph, atoms
         self._known: dict[int, list[Form]] = {}
         self._directions: dict[Atom, Direction] = {}
 
     def small(self, node: Affine) -> bool:
         return sum(node.size * self._graph.nodes[term.node].size for term in node.terms) <= LARGEST_WEIGHTS
 
+    def expanded(self, number: int) -> bool:
+        """Whether a node's forms are about other nodes: it is no atom itself."""
+        rows = range(self._graph.nodes[number].size)
+        return all((number, row) not in self.of(number, row).terms for row in rows)
+
     def of(self, number: int, component: int) -> Form:
         node = self._graph.nodes[number]
-        if not (isinstance(node, Affine) and self.small(node)):
+        if not (isinstance(node, Affine) and self.small(node)) or number in self._atoms:
             return Form({(number, component): Fraction(1)}, Fraction(0))
         if number not in self._known:
             self._known[number] = [self._row(number, node, row) for row in range(node.size)]
@@ -145,7 +150,7 @@ def quotient_range(forms: Forms, node: Quotient, component: int, found: Sequence
     """
     numerator, denominator = forms.of(node.numerator, component), forms.of(node.denominator, component)
     everything = np.full(found[0].low.shape[1], np.inf)
-    share = _share(denominator, numerator)
+    share = share_of(denominator, numerator)
     if share <= 0:
         return Interval(-everything, everything)
     a = found[node.numerator][component]
@@ -197,7 +202,7 @@ def _by_gates(forms: Forms, graph: Graph, form: Form, found: Sequence[Interval])
         number, component = arguments[members[0]]
         argument = forms.of(number, component)
         rest = Form({other: c for other, c in form.terms.items() if other not in members}, form.constant)
-        share = _share(rest, argument)
+        share = share_of(rest, argument)
         if share == 0 and len(members) < 2:
             continue
         gates = [_gate(form.terms[atom], forms.of(*arguments[atom]), argument) for atom in members]
@@ -236,7 +241,7 @@ def _gate(weight: Fraction, own: Form, argument: Form) -> _Gate:
     return _Gate(weight, slope, own.constant - slope * argument.constant)
 
 
-def _share(rest: Form, argument: Form) -> Fraction:
+def share_of(rest: Form, argument: Form) -> Fraction:
     """How much of `argument` to take out of the rest: what leaves the fewest terms, or nothing."""
     pivot = max(argument.terms, default=None)
     if pivot is None or pivot not in rest.terms:

@@ -4,7 +4,8 @@ Term by term, intervals forget that x * x - x + 1 reads the same x three times. 
   columns    column 0 of every range is the whole box, the others are cells that cover it; the hull of the cells trims
              column 0, and column 0 trims the cells (it holds for each of them, so that is sound)
   rounding   results that are doubles are not widened (core.directed), so a range that touches 0 still touches it
-  sharing    sums of gates, maxima and minima of one argument are bounded as functions of it (source.piecewise)
+  sharing    sums of gates, maxima and minima of one argument are bounded as functions of it (source.piecewise), sums
+             of a value and its pools over the tokens by their order (source.order)
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from headsmith.core.intervals import Box, Interval, add, linear_image, point
 from headsmith.core.program_range import program_range
 from headsmith.source.contraction import Contraction, contractions, expands, norm, reach
 from headsmith.source.describe import describe, number
+from headsmith.source.doubling import Iterate, entries, iterates
 from headsmith.source.graph import (
     Affine,
     Approximated,
+    Attend,
     Expression,
     Function,
     Graph,
@@ -40,6 +43,7 @@ from headsmith.source.graph import (
     Quotient,
     Relu,
 )
+from headsmith.source.order import order_range
 from headsmith.source.piecewise import Forms, affine_range, quotient_range, stacked
 
 COARSE_HALVINGS, FINE_HALVINGS = 9, 13
@@ -67,7 +71,7 @@ _KNOWN: WeakKeyDictionary[Graph, dict[bytes, tuple[Interval, ...]]] = WeakKeyDic
 def _ranges(graph: Graph, box: Box) -> tuple[Interval, ...]:
     if all(isinstance(node, Input | Relu) or _one_term(node) for node in graph.nodes) or _is_maxout(graph):
         return _chain_ranges(graph, box)
-    if not any(isinstance(node, Approximated) for node in graph.nodes):
+    if not any(isinstance(node, Approximated) for node in graph.nodes) or iterates(graph):
         return _Propagation(graph, box, 0).result()
     try:
         return _Propagation(graph, box, COARSE_HALVINGS).result()
@@ -129,10 +133,13 @@ class _Propagation:
 
     def __init__(self, graph: Graph, box: Box, halvings: int) -> None:
         self.graph = graph
-        self.forms = Forms(graph)
         self.inputs = _columns(box, halvings)
         self.found: list[Interval] = []
-        self.steps = contractions(graph) if any(isinstance(node, Pool) for node in graph.nodes) else {}
+        self.steps = contractions(graph) if any(isinstance(node, Pool | Move) for node in graph.nodes) else {}
+        self.iterates = iterates(graph)
+        # What is known of an exchange or of a doubling as a whole is not known of the sum that it is.
+        whole = {place for place, step in self.steps.items() if step.kind == "exchange"}
+        self.forms = Forms(graph, whole | set(self.iterates))
         self.reach: dict[int, float] = {}
 
     def result(self) -> tuple[Interval, ...]:
@@ -141,6 +148,8 @@ class _Propagation:
                 range_ = _trimmed(self._range(place, node))
                 if place in self.steps:
                     range_ = self._stepped(self.steps[place], range_)
+                if place in self.iterates:
+                    range_ = self._iterated(self.iterates[place], range_)
             finite = np.isfinite(range_.low[:, 0]) & np.isfinite(range_.high[:, 0])
             if not finite.all():
                 self._refuse_overflow(place, int(np.argmin(finite)))
@@ -148,7 +157,10 @@ class _Propagation:
         return tuple(range_[:, 0] for range_ in self.found)
 
     def _stepped(self, step: Contraction, range_: Interval) -> Interval:
-        """The result of a step that does not expand is no longer than its source, and the step from zero."""
+        """The result of a step that does not expand is no longer than its source, and the step from zero; that of an
+        exchange lies where its source does, at this token or another."""
+        if step.kind == "exchange":
+            return intersected(_anywhere(self.found[step.source]), range_)
         known = {
             number: self.found[number][:, 0] for number in (step.source, step.features, step.labels) if number >= 0
         }
@@ -158,6 +170,12 @@ class _Propagation:
         self.reach[step.result] = reach(step, before, known)
         ends = np.full(range_.low.shape, self.reach[step.result])
         return intersected(range_, Interval(-ends, ends))
+
+    def _iterated(self, iterate: Iterate, range_: Interval) -> Interval:
+        """Powers of one matrix and the weights they lead to are known by their eigenvalues."""
+        known = {number: self.found[number][:, 0] for number in (iterate.features, iterate.labels) if number >= 0}
+        bound = entries(iterate, len(range_.low), known)
+        return intersected(range_, Interval(bound.low[:, None], bound.high[:, None]))
 
     def _range(self, place: int, node: Node) -> Interval:
         found = self.found
@@ -194,17 +212,23 @@ class _Propagation:
                 if -1 in node.targets:
                     moved = Interval(np.minimum(moved.low, 0.0), np.maximum(moved.high, 0.0))
                 return moved
+            case Attend():
+                return _anywhere(found[node.values])
             case _:
                 assert_never(node)
 
     def _affine(self, place: int, node: Affine) -> Interval:
-        if self.forms.small(node):
-            rows = [affine_range(self.forms, self.graph, place, row, self.found) for row in range(node.size)]
-            return stacked(rows)
+        if self.forms.small(node) and self.forms.expanded(place):
+            return stacked([self._affine_row(place, row) for row in range(node.size)])
         cells = _plain_affine(node, {term.node: self.found[term.node] for term in node.terms})
         whole = _plain_affine(node, {term.node: self.found[term.node][:, 0] for term in node.terms})
         low = np.concatenate([whole.low[:, None], cells.low[:, 1:]], axis=1)
         return Interval(low, np.concatenate([whole.high[:, None], cells.high[:, 1:]], axis=1))
+
+    def _affine_row(self, place: int, row: int) -> Interval:
+        result = affine_range(self.forms, self.graph, place, row, self.found)
+        ordered = order_range(self.forms, self.graph, self.forms.of(place, row), self.found)
+        return result if ordered is None else intersected(ordered, result)
 
     def _function(self, place: int, node: Function) -> Interval:
         if node.name not in FUNCTIONS:

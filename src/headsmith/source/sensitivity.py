@@ -6,6 +6,8 @@ c_n e_n, where the gains c obey, from the output backwards,
 
     c_n  =  sum over affine readers m of  W_mn^T c_m   +   sum over gates g reading n of  P_gn^T s_g c_g.
 
+(Where nodes read other tokens, see source/gains.py: gains are found token by token, from each place where tokens meet.)
+
 Correlation matters. A fold z' = z - 2 relu(z - t) does not amplify: its slope is 1 or -1. Treating z and the gate apart
 would give 1 + 2 = 3 a level, 3^20 for a deep circuit. So where a gate writes into nodes that its argument's node also
 reaches directly, the gains are collected first, c_z = c_z' (1 - 2 s) + ..., and since that is linear in s the hull of
@@ -24,7 +26,8 @@ import numpy as np
 from headsmith.core.arrays import Array, Indices
 from headsmith.core.intervals import Interval, add, linear_image
 from headsmith.core.rounding import FLOAT64, magnitude_product, upper
-from headsmith.source.graph import Affine, Graph, Relu, Term, arguments, needed
+from headsmith.source.gains import Far, Gain
+from headsmith.source.graph import Affine, Graph, Mixing, Relu, Term, arguments, needed
 
 VERTEX_LIMIT = 4096
 """How many combinations of extreme slopes are looked at jointly."""
@@ -66,23 +69,39 @@ class _Reader:
 class Shortcut:
     """A stretch of circuit whose behaviour is known as a whole: a node that stands for a smooth function.
 
-    What arrives at its arguments passes with the function's own slopes, one interval vector for each argument, instead
-    of through the gates: their references are then their values at the arguments as they are, and the nodes of
-    `region` (the node itself included) see no deviation of the arguments.
+    What arrives at its arguments passes with the function's own slopes, instead of through the gates: their references
+    are then their values at the arguments as they are, and the nodes of `region` (the node itself included) see no
+    deviation of the arguments. For each argument the slopes are an interval vector, where the function acts component
+    by component, or an interval matrix (to, from) that is symmetric about zero.
     """
 
     arguments: tuple[int, ...]
     slopes: tuple[Interval, ...]
     region: frozenset[int]
 
+    def slopes_at(self, off: Mapping[int, Array]) -> tuple[Interval, ...]:
+        """The slopes when the arguments are off by so much."""
+        return self.slopes
+
 
 class Flow:
     """The readers of every needed node of a circuit, and the deviations that travel along them."""
 
     def __init__(
-        self, graph: Graph, slopes: Mapping[int, Slopes], shortcuts: Mapping[int, Shortcut] | None = None
+        self,
+        graph: Graph,
+        slopes: Mapping[int, Slopes],
+        shortcuts: Mapping[int, Shortcut] | None = None,
+        output: int | None = None,
+        severed: frozenset[tuple[int, int]] = frozenset(),
     ) -> None:
+        """`output` is the node whose moves count, if not the graph's; `severed` are pairs (reader, argument) that gains
+        do not pass, because something better is known of them."""
         self.graph, self.slopes, self.shortcuts = graph, slopes, shortcuts or {}
+        self.output, self.severed = graph.output if output is None else output, severed
+        self.arrived: Mapping[int, Array] = {}
+        """How far nodes are off, where that is known by the time when gains are asked for."""
+        self.mixing = {number for number in self.shortcuts if isinstance(graph.nodes[number], Mixing)}
         self.cut = {
             (reader, argument)
             for shortcut in self.shortcuts.values()
@@ -90,22 +109,25 @@ class Flow:
             for argument in shortcut.arguments
         }
         self.stops = {number for number, slope in slopes.items() if not slope.high.any()}
-        self.order = needed(graph, graph.output, self.stops)
+        # One token at a time: what a node that reads other tokens reads is somebody else's.
+        self.order = needed(graph, self.output, self.stops | self.mixing)
         self.affine_readers: dict[int, list[_Reader]] = {number: [] for number in self.order}
         self.gate_readers: dict[int, list[int]] = {number: [] for number in self.order}
         self.shortcut_readers: dict[int, list[tuple[int, Interval]]] = {number: [] for number in self.order}
+        passed_over = self.cut | severed
         for number in self.order:
             node = graph.nodes[number]
             if isinstance(node, Affine):
                 for term in self._terms(number):
-                    self.affine_readers[term.node].append(_Reader(number, term.weights))
-            elif isinstance(node, Relu) and number not in self.stops and (number, node.argument) not in self.cut:
+                    if (number, term.node) not in severed:
+                        self.affine_readers[term.node].append(_Reader(number, term.weights))
+            elif isinstance(node, Relu) and number not in self.stops and (number, node.argument) not in passed_over:
                 self.gate_readers[node.argument].append(number)
-            if number in self.shortcuts:
+            if number in self.shortcuts and number not in self.mixing:
                 shortcut = self.shortcuts[number]
                 for argument, slope in zip(shortcut.arguments, shortcut.slopes, strict=True):
                     # A circuit that is constant does not read its argument: whatever that is off by does not matter.
-                    if argument in self.shortcut_readers:
+                    if argument in self.shortcut_readers and (number, argument) not in severed:
                         self.shortcut_readers[argument].append((number, slope))
 
     def _terms(self, number: int) -> list[Term]:
@@ -116,17 +138,62 @@ class Flow:
 
     # ---- backwards: gains ------------------------------------------------------------------------------------------
 
-    def gains(self) -> dict[int, Interval]:
-        """For every needed node an interval matrix (size, outputs) that holds d output / d node.
+    def gains(self) -> dict[int, Gain]:
+        """For every needed node, how its errors move the output.
+
+        Guarantee: whatever the slopes within their bounds are, and whatever they are at other tokens, the output moves
+        by the sum over all nodes of what their `Gain` allows.
+        """
+        here, far = self.within(), dict[int, Far]()
+        outputs, parts = self.graph.nodes[self.output].size, {self.output: here}
+        found: dict[int, Gain] = {}
+
+        def spread(place: int, moved: Far) -> None:
+            """A place that errors of other tokens come through: all that it is made of, token by token."""
+            if place not in parts:
+                part = Flow(self.graph, self.slopes, self.shortcuts, place, self.severed)
+                parts[place] = part.within()
+            for number, slopes in parts[place].items():
+                far[number] = moved.through(slopes).plus(far.get(number))
+
+        for number in reversed(needed(self.graph, self.output, self.stops)):
+            zero = np.zeros((self.graph.nodes[number].size, outputs))
+            own = here.get(number, Interval(zero, zero))
+            known = self._known(number, Gain(own, far.get(number)), found)
+            if known is not None:
+                spread(number, known)
+            found[number] = Gain(own, far.get(number))
+            if number in self.mixing:
+                for argument, slopes in self._met(number):
+                    spread(argument, found[number].anywhere.through(slopes))
+        return found
+
+    def _known(self, number: int, rest: Gain, found: Mapping[int, Gain]) -> Far | None:
+        """What is known of a node's gain besides its readers: of those that `severed` leaves out."""
+        return None
+
+    def _met(self, number: int) -> list[tuple[int, Interval]]:
+        """The arguments that a node reads at other tokens, with its slopes (argument, node), or one a component."""
+        shortcut = self.shortcuts[number]
+        pairs = zip(shortcut.arguments, shortcut.slopes_at(self.arrived), strict=True)
+        return [
+            (argument, Interval(slope.low.T, slope.high.T))
+            for argument, slope in pairs
+            if (number, argument) not in self.severed
+        ]
+
+    def within(self) -> dict[int, Interval]:
+        """For every node that reaches the output without leaving the token, an interval matrix (size, outputs) that
+        holds d output / d node.
 
         Guarantee: whatever the slopes within their bounds are, the output moves by sum_n c_n e_n with c_n in these
-        intervals.
+        intervals, e_n the errors at its own token.
         """
-        outputs = self.graph.nodes[self.graph.output].size
+        outputs = self.graph.nodes[self.output].size
         found: dict[int, Interval] = {}
         for number in reversed(self.order):
             found[number] = self._gain(number, found, outputs)
-            if number == self.graph.output:
+            if number == self.output:
                 found[number] = add(found[number], Interval(np.eye(outputs), np.eye(outputs)))
         return found
 
@@ -159,11 +226,11 @@ class Flow:
 
     def _only_read_affinely(self, number: int) -> bool:
         others = self.gate_readers[number] or self.shortcut_readers[number]
-        return not others and number != self.graph.output
+        return not others and number != self.output
 
     def _only_feeds_gates(self, number: int) -> bool:
         others = self.affine_readers[number] or self.shortcut_readers[number]
-        return not others and number != self.graph.output and bool(self.gate_readers[number])
+        return not others and number != self.output and bool(self.gate_readers[number])
 
     def _paths(self, number: int) -> list[_Reader]:
         """Gates that read `number` through one affine argument (or directly), with the weights of that read."""
@@ -271,9 +338,9 @@ class Flow:
         passed: Array = np.zeros(node.size)
         if number in self.shortcuts:
             shortcut = self.shortcuts[number]
-            for slope, argument in zip(shortcut.slopes, shortcut.arguments, strict=True):
+            for slope, argument in zip(shortcut.slopes_at(known), shortcut.arguments, strict=True):
                 if argument in known:
-                    passed = upper(passed + slope.magnitude * known[argument], 3)
+                    passed = upper(passed + magnitude_product(slope.magnitude, known[argument]), 3)
         return np.asarray(upper(passed + self._affine_deviation(number, known, own), 1))
 
     def _affine_deviation(self, number: int, known: dict[int, Array], own: Mapping[int, Array]) -> Array:
@@ -351,19 +418,13 @@ class Flow:
 
 
 def _sloped(slopes: Interval, gain: Interval) -> Interval:
-    """Every product of a slope (size) and a gain (size, outputs)."""
+    """Every product of slopes and a gain (size, outputs): a slope for each component, or a matrix (size, from)."""
+    if slopes.low.ndim == 2:
+        size = upper(slopes.magnitude.T @ gain.magnitude, len(slopes.low) + 2)
+        return Interval(-size, size)
     ends = [(gain_end.T * slope_end) for gain_end in (gain.low, gain.high) for slope_end in (slopes.low, slopes.high)]
     low, high = np.minimum.reduce(ends).T, np.maximum.reduce(ends).T
     return Interval(np.nextafter(low, -np.inf), np.nextafter(high, np.inf))
-
-
-def pushed(sides: Array, gain: Interval, error: Interval) -> Array:
-    """Add to `sides` the largest pushes downwards and upwards of sum_h c_h e_h, c in gain (heads, outputs), e in error
-    (heads)."""
-    corners = [c.T * e for c in (gain.low, gain.high) for e in (error.low, error.high)]
-    down, up = np.minimum.reduce(corners), np.maximum.reduce(corners)
-    pushes = np.stack([np.maximum(-down, 0.0).sum(axis=1), np.maximum(up, 0.0).sum(axis=1)])
-    return np.asarray(upper(sides + pushes, len(error.low) + 4))
 
 
 @dataclass(frozen=True, eq=False)

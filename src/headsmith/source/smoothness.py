@@ -53,17 +53,17 @@ class Lipschitz:
     def distance(self, difference: Array) -> Array:
         """The bound of |f(x) - f(y)| for differences x - y (..., inputs)."""
         size = np.abs(difference)
-        if self.norm == "1":
-            return np.asarray(size @ self.constants)
-        longest = np.sqrt((size**2).sum(axis=-1)) if self.norm == "2" else size.max(axis=-1)
-        return np.asarray(self.constants[0] * longest)
+        with np.errstate(over="ignore"):
+            if self.norm == "1":
+                return np.asarray(size @ self.constants)
+            return np.asarray(self.constants[0] * (euclidean(size) if self.norm == "2" else size.max(axis=-1)))
 
     def bound(self, steps: Array) -> float:
         """Guarantee: |f - interpolant| <= this on a Kuhn triangulation with these steps; sharp (inf: if equal)."""
         if self.norm == "1":
             return float(self.constants @ steps) / 2.0 * ROOM
         if self.norm == "2":
-            return float(self.constants[0] * np.sqrt((steps**2).sum())) / 2.0 * ROOM
+            return float(self.constants[0] * euclidean(steps)) / 2.0 * ROOM
         return float(self.constants[0] * steps.max()) * largest_coordinate_constant(int(np.count_nonzero(steps))) * ROOM
 
     @property
@@ -76,6 +76,13 @@ class Lipschitz:
             return f"|f(x) - f(y)| <= sum of L_i |x_i - y_i| with L = {self.constants.tolist()}"
         name = {"2": "Euclidean norm of x - y", "inf": "largest |x_i - y_i|"}[self.norm]
         return f"|f(x) - f(y)| <= {self.constants[0]:g} times the {name}"
+
+
+def euclidean(size: Array) -> Array:
+    """The 2-norm of vectors (..., inputs) that are not negative; squares neither vanish nor overflow on the way."""
+    longest = size.max(axis=-1, keepdims=True)
+    unit = np.divide(size, longest, out=np.zeros_like(size), where=(longest > 0.0) & np.isfinite(longest))
+    return np.asarray(longest[..., 0] * np.maximum(np.sqrt((unit**2).sum(axis=-1)), 1.0))
 
 
 def largest_coordinate_constant(dimension: int) -> float:
@@ -98,7 +105,7 @@ class Hessian:
         """The bound of |v' H v| for vectors v (..., inputs)."""
         size = np.abs(difference)
         if self.entries is None:
-            return np.asarray(self.spectral * (size**2).sum(axis=-1))
+            return np.asarray((self.spectral * size * size).sum(axis=-1))
         return np.asarray(((size @ self.entries) * size).sum(axis=-1))
 
     def bound(self, steps: Array) -> float:

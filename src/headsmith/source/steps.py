@@ -7,6 +7,9 @@ Let w' = f(w) be such a step, computed from a w~ that is off by D in the 2-norm.
 Inside, w~ counts as exact. Every token has its own copy of w~, and f wants one: copies differ by what the mean heads
 commit, each in its own way, and a gradient step turns a difference d of copies into at most rate L d <= 2 d. The other
 way round, an error at w moves the output by at most as much, in the 2-norm, as the same error at w'.
+
+An exchange is a function of the values of w~ at all tokens: it wants no copies to be equal, and |D| is the largest of
+any token, so nothing is added for that.
 """
 
 from __future__ import annotations
@@ -18,10 +21,10 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
-from headsmith.core.intervals import Interval, add
 from headsmith.core.rounding import magnitude_product, upper
 from headsmith.source.contraction import Contraction, norm, shared_nodes, shrinkage
-from headsmith.source.graph import Affine, Graph, Pool, Relu, needed
+from headsmith.source.gains import Far, Gain
+from headsmith.source.graph import Affine, Graph, Pool, Relu, arguments, needed
 from headsmith.source.sensitivity import Flow, Shortcut, Slopes
 
 
@@ -68,8 +71,10 @@ class SteppedFlow(Flow):
         slopes: Mapping[int, Slopes],
         shortcuts: Mapping[int, Shortcut],
         steps: Mapping[int, Step],
+        severed: frozenset[tuple[int, int]] = frozenset(),
     ) -> None:
-        super().__init__(graph, slopes, shortcuts)
+        inside = frozenset((reader, step.source) for step in steps.values() for reader in step.region)
+        super().__init__(graph, slopes, shortcuts, severed=inside | severed)
         self.steps, self.shared = steps, shared_nodes(graph)
         self.leaving: dict[int, list[Step]] = {}
         for step in steps.values():
@@ -84,37 +89,21 @@ class SteppedFlow(Flow):
         self.uneven: dict[int, Array] = {}
         """For each result, what unequal copies of its source add to it."""
 
-    def _gain(self, number: int, found: dict[int, Interval], outputs: int) -> Interval:
+    def _known(self, number: int, rest: Gain, found: Mapping[int, Gain]) -> Far | None:
+        """An error at the source of a step moves the output by at most as much as the same error at its result."""
         leaving = [step for step in self.leaving.get(number, []) if step.result in found]
+        if number in self.steps or leaving:
+            self.gain_norms[number] = norms(rest.magnitude)
         if not leaving:
-            total = super()._gain(number, found, outputs)
-        else:
-            total = self._rest(number, frozenset().union(*(step.region for step in leaving)), found, outputs)
-            carried = sum(
-                (self.factors.get(step.result, 1.0) * self.gain_norms[step.result] for step in leaving),
-                np.zeros(outputs),
-            )
-            carried = upper(carried, len(leaving) + 1)
-            self.gain_norms[number] = upper(carried + norms(total.magnitude), 1)
-            wide = np.broadcast_to(carried, total.low.shape)
-            total = add(total, Interval(-wide, wide))
-        if number in self.steps and number not in self.gain_norms:
-            whole = total.magnitude
-            if number == self.graph.output:
-                whole = whole + np.eye(outputs)
-            self.gain_norms[number] = norms(whole)
-        return total
-
-    def _rest(self, number: int, region: frozenset[int], found: dict[int, Interval], outputs: int) -> Interval:
-        """The gain through readers outside of the steps that leave here."""
-        kept = self.affine_readers[number], self.gate_readers[number], self.shortcut_readers[number]
-        self.affine_readers[number] = [reader for reader in kept[0] if reader.node not in region]
-        self.gate_readers[number] = [gate for gate in kept[1] if gate not in region]
-        self.shortcut_readers[number] = [(reader, slope) for reader, slope in kept[2] if reader not in region]
-        try:
-            return super()._gain(number, found, outputs)
-        finally:
-            self.affine_readers[number], self.gate_readers[number], self.shortcut_readers[number] = kept
+            return None
+        outputs = rest.magnitude.shape[1]
+        carried = sum(
+            (self.factors.get(step.result, 1.0) * self.gain_norms[step.result] for step in leaving), np.zeros(outputs)
+        )
+        carried = upper(carried, len(leaving) + 1)
+        self.gain_norms[number] = upper(carried + self.gain_norms[number], 1)
+        wide = np.broadcast_to(carried, rest.magnitude.shape)
+        return Far(wide, wide, wide)
 
     def arriving(self, number: int, deviations: dict[int, Array], own: Mapping[int, Array]) -> Array:
         """As for any flow; the result of a step is off by no more than its source and what happens inside."""
@@ -133,13 +122,16 @@ class SteppedFlow(Flow):
                         "its rate; choose a smaller rate"
                     )
                 before = self.distances.get(step.source, norm(deviations[step.source]))
-                self.uneven[earlier] = np.full(len(plain), 2.0 * norm(self.apart[step.source]))
+                uneven = 0.0
+                if step.kind.kind != "exchange":
+                    self.uneven[earlier] = np.full(len(plain), 2.0 * norm(self.apart[step.source]))
+                    uneven = float(self.uneven[earlier].max(initial=0.0))
                 inside = norm(self._inside(step, deviations, own))
-                uneven = float(self.uneven[earlier].max(initial=0.0))
                 self.factors[earlier] = factor
                 distance = float(upper(factor * before + inside + uneven, 4))
                 self.distances[earlier] = distance
                 deviations[earlier] = np.minimum(plain, distance)
+                self.apart[earlier] = np.minimum(self.apart[earlier], upper(2.0 * deviations[earlier], 1))
         return deviations[number]
 
     def _inside(self, step: Step, deviations: Mapping[int, Array], own: Mapping[int, Array]) -> Array:
@@ -151,17 +143,21 @@ class SteppedFlow(Flow):
         return Flow.arriving(self, step.result, known, own)
 
     def _copies(self, number: int, plain: Array, own: Mapping[int, Array]) -> Array:
-        """How far the node's deviations at two tokens can be apart."""
+        """How far the node's deviations at two tokens can be apart: never more than twice what it is off by."""
         node = self.graph.nodes[number]
+        either = np.asarray(upper(2.0 * plain, 1))
         if isinstance(node, Pool) and not node.causal:
             everything = upper(2.0 * own.get(number, np.full(node.size, np.inf)), 1)
             return np.asarray(self.noise.get(number, everything))
+        committed = 2.0 * own.get(number, np.zeros(node.size))
+        if number in self.stops or number in self.shortcuts or any(each not in self.apart for each in arguments(node)):
+            # What is dead reads nothing, and what stands for a function passes its arguments' errors by its slopes.
+            return either
         if isinstance(node, Relu) and number in self.shared:
-            committed = own.get(number, np.zeros(node.size))
-            return np.asarray(upper(self.apart[node.argument] + 2.0 * committed, 2))
+            return np.asarray(np.minimum(either, upper(self.apart[node.argument] + committed, 2)))
         if isinstance(node, Affine):
             total = np.zeros(node.size)
             for term in node.terms:
                 total = upper(total + magnitude_product(term.weights, self.apart[term.node]), 2)
-            return np.asarray(upper(total + 2.0 * own.get(number, np.zeros(node.size)), 2))
-        return np.asarray(upper(2.0 * plain, 1))
+            return np.asarray(np.minimum(either, upper(total + committed, 2)))
+        return either

@@ -10,6 +10,7 @@ from headsmith.core.program import Call, Linear, Over, Program, Times
 from headsmith.source.graph import (
     Affine,
     Approximated,
+    Attend,
     Expression,
     Function,
     Graph,
@@ -56,6 +57,21 @@ def pruned(graph: Graph) -> Graph:
     return Graph(tuple(_moved(graph.nodes[number], places) for number in kept), places[graph.output])
 
 
+def taken_apart(graph: Graph) -> tuple[Graph, dict[int, int]]:
+    """The same function with every quotient a/b written as a * (1/b), and the new number of each node: a reciprocal is
+    a function of one variable, and products are cheap."""
+    nodes: list[Node] = []
+    places: dict[int, int] = {}
+    for number, node in enumerate(graph.nodes):
+        if isinstance(node, Quotient):
+            nodes.append(Function("reciprocal", places[node.denominator], node.size))
+            nodes.append(Product(places[node.numerator], len(nodes) - 1, node.size))
+        else:
+            nodes.append(_moved(node, places))
+        places[number] = len(nodes) - 1
+    return Graph(tuple(nodes), places[graph.output]), places
+
+
 def _moved(node: Node, places: dict[int, int]) -> Node:
     match node:
         case Input():
@@ -66,6 +82,9 @@ def _moved(node: Node, places: dict[int, int]) -> Node:
             return node
         case Relu() | Function() | Pool() | Move():
             return replace(node, argument=places[node.argument])
+        case Attend():
+            queries, keys, values = (places[argument] for argument in arguments(node))
+            return replace(node, queries=queries, keys=keys, values=values)
         case Maximum() | Minimum() | Expression():
             return replace(node, arguments=tuple(places[argument] for argument in node.arguments))
         case Product() | Hypotenuse():

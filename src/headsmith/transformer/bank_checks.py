@@ -9,6 +9,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
+from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
@@ -51,10 +52,20 @@ def check_scales(bank: BoltzmannBank, where: str) -> None:
             raise CertificateError(f"{where}: a head with scale zero returns a mean, not an extreme; use a mean head")
 
 
-def check_vector(bank: MeanBank | MoveBank, where: str) -> None:
+def check_vector(bank: MeanBank | MoveBank | AttendBank, where: str) -> None:
     """At least one output, in a row."""
     if bank.node.ndim != 1 or bank.outputs == 0:
         raise CertificateError(f"{where}: outputs of shape {bank.node.shape}")
+
+
+def check_attend(bank: AttendBank, where: str) -> None:
+    """Queries and keys of one number or more, all of which are read."""
+    check_vector(bank, where)
+    last = max((link.first + link.rows for link in bank.read), default=0)
+    if bank.width < 1 or last != bank.readers:
+        raise CertificateError(
+            f"{where}: queries and keys of {bank.width} numbers, and {bank.outputs} values, do not fit {last} reads"
+        )
 
 
 def check_move(bank: MoveBank, around: Surroundings, where: str) -> None:

@@ -9,7 +9,8 @@ from typing import assert_never
 import numpy as np
 
 from headsmith.core.arrays import Array
-from headsmith.heads import boltzmann, gate, mean, move
+from headsmith.heads import attend, boltzmann, gate, mean, move
+from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
@@ -80,6 +81,8 @@ def head_features(transformer: Transformer, bank: Bank) -> int:
             return move.feature_count(transformer.tokens, transformer.sink_tokens)
         case GateBank():
             return gate.feature_count(transformer.tokens)
+        case AttendBank():
+            return attend.feature_count(bank, transformer.sink_tokens, transformer.grid_tokens)
         case _:
             assert_never(bank)
 
@@ -143,6 +146,8 @@ def _bank_nonzeros(transformer: Transformer, bank: Bank) -> int:
         case GateBank():
             keys = int(np.count_nonzero(bank.slope)) + int(np.count_nonzero(bank.offset))
             return read + keys + bank.heads * (1 + (bits > 0) + 2 * bits + keep + 1)
+        case AttendBank():
+            return read + (1 + transformer.reference_tokens if transformer.reference_tokens else 0) + keep
         case _:
             assert_never(bank)
 
@@ -174,6 +179,8 @@ def _folded(transformer: Transformer, bank: Bank) -> list[float]:
             return [KEY, abs(bank.gain) * max(1, bits * transformer.sink_tokens) / KEY]
         case GateBank():
             return [KEY, _largest(bank.offset) / KEY, abs(bank.position_gain) * bits / 2.0 / KEY]
+        case AttendBank():
+            return [KEY, abs(bank.gain) / KEY] if transformer.reference_tokens else []
         case _:
             assert_never(bank)
 

@@ -8,6 +8,7 @@ from typing import assert_never
 import numpy as np
 
 from headsmith.core.arrays import Array
+from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
@@ -119,6 +120,9 @@ def _bank(transformer: Transformer, bank: Bank) -> DenseLayer:
         case GateBank():
             _gate_features(transformer, bank, read[0::2], W_Q, W_K)
             return DenseLayer(W_Q, W_K, read[1::2, :, None], write[:, None, :])
+        case AttendBank():
+            _attend_features(transformer, bank, read, W_Q, W_K)
+            return DenseLayer(W_Q, W_K, read[bank.parts[2]].T[None], write[None])
         case _:
             assert_never(bank)
 
@@ -194,6 +198,18 @@ def _gate_features(transformer: Transformer, bank: GateBank, read: Array, W_Q: A
         W_Q[:, columns[POSITION].start + bit, 2 + bit] = bank.position_gain / 2.0 / KEY
         W_K[:, columns[POSITION].start + bit, 2 + bit] = KEY
     W_Q[:, data, -1] = -bank.keep_gain / KEY
+    _keep(transformer, bank.keep_gain, W_Q, W_K)
+
+
+def _attend_features(transformer: Transformer, bank: AttendBank, read: Array, W_Q: Array, W_K: Array) -> None:
+    columns = layout(transformer)
+    query, key, _ = bank.parts
+    W_Q[0, :, : bank.width] = read[query].T
+    W_K[0, :, : bank.width] = read[key].T
+    if transformer.reference_tokens:
+        W_Q[:, columns[DATA], bank.width] = KEY
+        for name in (REFERENCE, GRID) if transformer.grid_tokens else (REFERENCE,):
+            W_K[:, columns[name], bank.width] = -bank.gain / KEY
     _keep(transformer, bank.keep_gain, W_Q, W_K)
 
 

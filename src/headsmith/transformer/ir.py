@@ -28,6 +28,7 @@ import numpy as np
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import CertificateError
 from headsmith.core.rounding import PRECISIONS, Dtype, Precision
+from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
@@ -37,6 +38,7 @@ from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, RESERVED, Li
 from headsmith.heads.table import TableBank
 from headsmith.transformer.bank_checks import (
     Surroundings,
+    check_attend,
     check_gate,
     check_move,
     check_scales,
@@ -44,7 +46,7 @@ from headsmith.transformer.bank_checks import (
     check_vector,
 )
 
-Bank = SinkBank | TableBank | GateBank | MeanBank | BoltzmannBank | MoveBank
+Bank = SinkBank | TableBank | GateBank | MeanBank | BoltzmannBank | MoveBank | AttendBank
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +104,7 @@ class Transformer:
                 return True
             case TableBank():
                 return False
-            case MeanBank() | BoltzmannBank():
+            case MeanBank() | BoltzmannBank() | AttendBank():
                 return self.grid_tokens > 0
             case MoveBank():
                 # The last column of an address says: nothing.
@@ -169,7 +171,7 @@ def arrays(transformer: Transformer) -> Iterator[tuple[str, Array]]:
                     yield f"{where}, query scale", bank.query_scale
                     yield f"{where}, key scale", bank.key_scale
                     yield f"{where}, gains", np.array([bank.gain, bank.keep_gain])
-                case MeanBank() | MoveBank():
+                case MeanBank() | MoveBank() | AttendBank():
                     yield f"{where}, gains", np.array([bank.gain, bank.keep_gain])
                 case GateBank():
                     yield f"{where}, slopes", bank.slope
@@ -224,6 +226,8 @@ def _check_bank(transformer: Transformer, bank: Bank, where: str) -> None:
             check_scales(bank, where)
         case MeanBank():
             check_vector(bank, where)
+        case AttendBank():
+            check_attend(bank, where)
         case MoveBank():
             check_move(bank, around, where)
         case GateBank():

@@ -1,0 +1,122 @@
+"""Newton's iteration on the examples of a context: 2^k steps of gradient descent in k layers.
+
+Token i holds an example (x_i, y_i) and a query q_i of its own, as in sequence/descent.py. For least squares with
+decay/2 |w|^2 gradient descent is linear: w <- Q w + b with Q = I - rate (mean x x^T + decay I) and b = rate mean y x.
+Two steps are one step with (Q Q, b + Q b), and so on (source/doubling.py):
+
+    all x_i x_j and x_i y          one layer of products       d (d + 1) / 2 + d heads
+    their means                    one layer
+    Q <- Q Q,  w <- w + Q w        one layer of products for each doubling: sums are free
+    w . q                          one layer of products
+
+It is also Newton's iteration X <- X (2 I - M X) for the inverse of M = mean x x^T + decay I, from X = rate I: there
+I - M X = Q and w = X b. So 2^k steps take k + 3 layers instead of 3 2^k, and about d^3 / 2 heads in each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from headsmith.core.arrays import Array
+from headsmith.core.errors import TargetError
+from headsmith.sequence.descent import input_names, largest_rate, same_graph, smoothness
+from headsmith.source.doubling import apply_maps, counts, iterates, moment_maps, square_maps
+from headsmith.source.graph import Builder, Graph
+
+
+@dataclass(frozen=True)
+class Newton:
+    """What is run: 2^doublings steps. `kept` (1 - rate decay) is the double that graph and arithmetic share."""
+
+    doublings: int
+    features: int
+    rate: float
+    kept: float = 1.0
+
+    @property
+    def steps(self) -> int:
+        """As many steps of gradient descent lead to the same weights."""
+        return int(2**self.doublings)
+
+    def predicted(self, X: Any, y: Any, queries: Any, dtype: Any = np.longdouble) -> Any:
+        """w . q at every query, in plain arithmetic of `dtype`."""
+        return np.asarray(queries, dtype=dtype) @ doubled(self, X, y, dtype)
+
+
+def best_rate(largest: Array, decay: float) -> float:
+    """The rate for which the matrix of one step has the smallest norm on the domain; 1/L without a decay.
+
+    Eigenvalues of a step lie between 1 - rate (S^2 + decay) and 1 - rate decay, |x| <= S: both ends are equally far
+    from zero for rate = 2 / (S^2 + 2 decay). Without a decay, negative ones would only do harm.
+    """
+    steepest = smoothness("squared", largest, decay)
+    if not steepest > 0.0:
+        return 1.0
+    balanced = 2.0 / (steepest + decay) if decay > 0.0 else 1.0 / steepest
+    return min(balanced, largest_rate("squared", largest, decay))
+
+
+def newton_graph(run: Newton, weights: bool = False) -> Graph:
+    """The whole run as a source graph: at every token, its prediction w . q, and w itself if `weights`."""
+    size = run.features
+    build = Builder(input_names(size))
+    features, labels, queries = (
+        build.affine([(build.input, rows)], np.zeros(len(rows)))
+        for rows in np.split(np.eye(2 * size + 1), [size, size + 1])
+    )
+    left, right = (build.affine([(features, each)], np.zeros(len(each))) for each in moment_maps(size))
+    repeated = build.affine([(labels, np.ones((size, 1)))], np.zeros(size))
+    often = counts(size)
+    second = build.pool("mean", build.product(left, right))
+    first = build.pool("mean", build.product(features, repeated))
+    matrix = build.affine([(second, np.full(len(often), -run.rate))], np.where(often == 1.0, run.kept, 0.0))
+    vector = build.affine([(first, np.full(size, run.rate))], np.zeros(size))
+    for level in range(run.doublings):
+        *factors, total = apply_maps(size)
+        moved = build.product(*_gathered(build, (matrix, vector), factors))
+        vector = build.affine([(vector, np.ones(size)), (moved, total)], np.zeros(size))
+        if level + 1 < run.doublings:
+            *factors, total = square_maps(size)
+            squared = build.product(*_gathered(build, (matrix, matrix), factors))
+            matrix = build.affine([(squared, total)], np.zeros(len(total)))
+    prediction = build.product(vector, queries)
+    if not weights:
+        return build.graph(build.affine([(prediction, np.ones((1, size)))], np.zeros(1)))
+    rows = np.vstack([np.ones((1, size)), np.zeros((size, size))])
+    both = [(prediction, rows), (vector, np.vstack([np.zeros((1, size)), np.eye(size)]))]
+    return build.graph(build.affine(both, np.zeros(size + 1)))
+
+
+def _gathered(build: Builder, nodes: tuple[int, int], maps: list[Array]) -> list[int]:
+    return [build.affine([(node, each)], np.zeros(len(each))) for node, each in zip(nodes, maps, strict=True)]
+
+
+def doubled(run: Newton, X: Any, y: Any, dtype: Any = np.longdouble) -> Any:
+    """The weights after all doublings, in plain arithmetic of `dtype` (dtype object takes fractions)."""
+    X, y = np.asarray(X, dtype=dtype), np.asarray(y, dtype=dtype)
+    number: Any = Fraction if dtype is object else np.dtype(dtype).type
+    rate, kept, count = number(run.rate), number(run.kept), number(len(X))
+    matrix = kept * np.eye(run.features, dtype=int).astype(dtype) - rate * ((X.T @ X) / count)
+    w = rate * ((X.T @ y) / count)
+    for _ in range(run.doublings):
+        w = w + matrix @ w
+        matrix = matrix @ matrix
+    return w
+
+
+def newton_of(graph: Graph) -> Newton | None:
+    """What a graph of `newton_graph` runs, read off its nodes; None for any other graph."""
+    found = iterates(graph)
+    first = next((iterate for iterate in found.values() if iterate.is_matrix and not iterate.level), None)
+    if first is None:
+        return None
+    doublings = max((iterate.level for iterate in found.values() if not iterate.is_matrix), default=0)
+    run = Newton(doublings, graph.nodes[first.features].size, first.rate, first.kept)
+    same = newton_graph(run, weights=graph.nodes[graph.output].size > 1)
+    if list(graph.input.names) != input_names(run.features) or not same_graph(graph, same):
+        raise TargetError("this model learns in context by other steps than those of Newton's iteration")
+    return run

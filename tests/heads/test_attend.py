@@ -1,0 +1,179 @@
+"""The attend head: data tokens compare queries with keys, and average values.
+
+Theorem: |out - softmax mean| <= leak + rounding, whatever the reference tokens hold. Scores off by at most d move the
+mean by at most R tanh(d/2); queries off by e and keys off by f move scores by at most sum |q| f + |k| e + e f.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bank_models as models
+import mpmath
+import numpy as np
+import pytest
+from dense_reference import Rounded, run_dense
+
+from headsmith import single
+from headsmith.core.errors import CertificateError
+from headsmith.core.intervals import Interval
+from headsmith.core.rounding import EXP_ULPS, PRECISIONS
+from headsmith.heads.attend import (
+    AttendBank,
+    largest_score,
+    leak,
+    moved_scores,
+    output_rounding,
+    score_disturbance,
+)
+from headsmith.heads.stream import DATA, Link
+from headsmith.run.numpy_runner import run
+from headsmith.source.mixing import attend_slopes
+from headsmith.transformer.dense import dense
+
+each_dtype = pytest.mark.parametrize("dtype", ["float64", "float32"])
+each_mask = pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+each_surrounding = pytest.mark.parametrize("how", models.SURROUNDINGS)
+
+QUERY = np.array([[2.0, 1.0], [0.0, -3.0], [0.5, 0.25]])
+KEY = np.array([[1.0, -0.5], [1.0, 1.0], [0.0, 2.0]])
+SHIFT = 0.75
+VALUES = np.array([[1.0, 0.0], [0.5, -1.0]])
+
+
+def bank(gain: float = 70.0) -> AttendBank:
+    """Queries and keys of three numbers, the first key shifted; two values."""
+    read = (Link("x", np.vstack([QUERY, KEY, VALUES])), Link(DATA, [[SHIFT]], 3))
+    return AttendBank([-1, -1], [0, 1], read, (Link("out", [[1.0, 0.0], [0.5, 1.0]]),), 3, gain, 60.0)
+
+
+def attended(sequence: Any, place: int, causal: bool) -> list[Any]:
+    """To forty digits."""
+    seen = sequence[: place + 1] if causal else sequence
+    scores = [_dot(_image(QUERY, sequence[place]), _shifted(_image(KEY, row))) for row in seen]
+    powers = [mpmath.exp(score - max(scores)) for score in scores]
+    values = [_image(VALUES, row) for row in seen]
+    first, second = (
+        mpmath.fsum(p * v[k] for p, v in zip(powers, values, strict=True)) / mpmath.fsum(powers) for k in (0, 1)
+    )
+    return [first, first / 2 + second]
+
+
+def _image(matrix: Any, row: Any) -> list[Any]:
+    return [
+        mpmath.fsum(mpmath.mpf(float(w)) * mpmath.mpf(float(x)) for w, x in zip(r, row, strict=True)) for r in matrix
+    ]
+
+
+def _shifted(key: list[Any]) -> list[Any]:
+    return [key[0] + mpmath.mpf(SHIFT), *key[1:]]
+
+
+def _dot(left: list[Any], right: list[Any]) -> Any:
+    return mpmath.fsum(a * b for a, b in zip(left, right, strict=True))
+
+
+# ---- the theorem ----------------------------------------------------------------------------------------------------
+
+
+@each_mask
+@pytest.mark.parametrize("how", ["alone", "gates", "table"])
+@pytest.mark.parametrize("push", ["up", "down", "in", "out", "random"])
+def test_the_mean_holds_for_the_worst_rounding(how, causal, push, rng) -> None:
+    """The textbook transformer, every operation pushed by a unit roundoff of float32, against forty digits."""
+    precision = PRECISIONS["float32"]
+    model, mine = models.surround(bank(), how, 4, "float32"), bank()
+    query, key = np.abs(QUERY).sum(axis=1), np.abs(KEY).sum(axis=1) + np.array([SHIFT, 0.0, 0.0])
+    size, unit = np.abs(VALUES).sum(axis=1), 8.0 * precision.unit_roundoff
+    d = score_disturbance(query, key, precision) + moved_scores(query, key, unit * query, unit * key)
+    references, largest = model.reference_tokens, largest_score(query, key)
+    bound = leak(mine, largest, 0.0, size, 0.0 * size, d, references, precision)
+    bound = bound + output_rounding(2.0 * size, size, d, precision, 4 + references) + unit * size
+    total = np.array([[1.0, 0.0], [0.5, 1.0]]) @ bound + unit * 4.0
+    sequence = models.stored(rng.uniform(-1, 1, (4, 2)), "float32")
+    found = run_dense(dense(model), sequence, Rounded(precision.unit_roundoff, 2 * EXP_ULPS, push, rng), causal=causal)
+    with mpmath.workdps(40):
+        for place, row in enumerate(found.tolist()):
+            for got, wanted, room in zip(row, attended(sequence, place, causal), total, strict=True):
+                assert abs(mpmath.mpf(got) - wanted) <= room
+
+
+def test_slopes_bound_every_move(rng) -> None:
+    """Queries, keys and values that are off, each token in its own way: the mean moves by at most the slopes say; and
+    two tokens whose scores part come near it."""
+    closest = 0.0
+    for trial in range(400):
+        width, tokens, steep = int(rng.integers(1, 4)), int(rng.integers(2, 6)), 10.0 ** rng.uniform(-2, 1)
+        low = rng.uniform(-1, 0, (3, width)) * steep
+        high = low + rng.uniform(0, 2, (3, width)) * steep
+        ranges = [Interval(a, b) for a, b in zip(low, high, strict=True)]
+        q, k, v = (item.low + (item.high - item.low) * rng.random((tokens, width)) for item in ranges)
+        if trial % 2:
+            q, k, v = q.round(), np.where(rng.random(k.shape) < 0.5, low[1], high[1]), np.where(k > 0, low[2], high[2])
+            q = np.clip(q, low[0], high[0])
+        off = [10.0 ** rng.uniform(-7, -1) * steep for _ in range(3)]
+        moved = [each + size * rng.choice([-1.0, 1.0], each.shape) for each, size in zip((q, k, v), off, strict=True)]
+        slopes = attend_slopes(*ranges, off=off[0])
+        room = sum(slope.magnitude @ np.full(width, size) for slope, size in zip(slopes[:2], off[:2], strict=True))
+        room = room + slopes[2].magnitude * off[2]
+        change = np.abs(_plain(*moved) - _plain(q, k, v))
+        assert np.all(change <= room + 1e-15 * steep)
+        closest = max(closest, float(np.max(change / room)))
+    assert closest > 0.5
+
+
+def _plain(queries: Any, keys: Any, values: Any) -> Any:
+    scores = (queries @ keys.T).astype(np.longdouble)
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True) @ values
+
+
+# ---- runner, textbook, bill, file -----------------------------------------------------------------------------------
+
+
+@each_surrounding
+class TestTheBankInAModel:
+    @each_mask
+    @each_dtype
+    @pytest.mark.parametrize("length", [1, 5])
+    def test_runner_equals_textbook(self, how, causal, dtype, length, rng) -> None:
+        models.agrees_with_textbook(models.surround(bank(), how, 5, dtype), length, causal, rng)
+
+    @each_mask
+    def test_attention_is_real(self, how, causal, rng) -> None:
+        models.attention_is_real(models.surround(bank(), how, 5, "float64"), 4, causal, rng)
+
+    @each_mask
+    def test_chunks(self, how, causal, rng, monkeypatch) -> None:
+        models.batches_and_chunks_change_nothing(models.surround(bank(), how, 3, "float64"), causal, rng, monkeypatch)
+
+    @pytest.mark.parametrize("gain", [70.0, 400.0])
+    def test_bill(self, how, gain) -> None:
+        models.bill_counts_the_matrices(models.surround(bank(gain), how, 4, "float64"))
+
+    @each_dtype
+    def test_file(self, how, dtype, tmp_path, rng) -> None:
+        models.file_brings_it_back(models.surround(bank(), how, 4, dtype), tmp_path / "model", rng)
+
+
+@each_mask
+def test_hardmax_takes_the_best_key(causal, rng) -> None:
+    model = models.surround(bank(), "table", 6, "float64")
+    sequence = rng.uniform(-1, 1, (6, 2))
+    found = run(model, sequence[None], causal=causal, hardmax=True)[0]
+    scores = (sequence @ QUERY.T) @ (sequence @ KEY.T + [SHIFT, 0.0, 0.0]).T
+    scores += np.triu(np.full((6, 6), -np.inf), 1) if causal else 0.0
+    values = sequence[scores.argmax(axis=1)] @ VALUES.T
+    assert np.abs(found - values @ np.array([[1.0, 0.5], [0.0, 1.0]])).max() <= 1e-15
+
+
+def test_queries_need_a_number() -> None:
+    with pytest.raises(CertificateError, match="queries and keys of 0 numbers"):
+        models.surround(AttendBank([-1], [0], (), (), 0, 1.0, 1.0), "alone", 3, "float64")
+
+
+def test_the_head_as_a_model() -> None:
+    x = np.random.default_rng(0).uniform(-1, 1, (3, 2))
+    weights = np.exp((x @ QUERY.T) @ (x @ KEY.T).T)
+    found = run(single.attend(3, QUERY.T, KEY.T, VALUES.T), x[None])[0]
+    assert np.abs(found - weights / weights.sum(axis=1, keepdims=True) @ x @ VALUES.T).max() <= 1e-14

@@ -1,0 +1,457 @@
+"""Universal models as files. The theorem: from the stored matrices and what is stated of f, the error holds for every f
+that is as stated and has the stored answers. A changed number is refused, or the error is that of the changed model."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+import saved
+
+import headsmith as hs
+from headsmith.cli import main
+from headsmith.compile import load as load_compiled
+from headsmith.core.arrays import Array
+from headsmith.sequence.universal import Universal, load_universal
+from headsmith.sequence.universal_inputs import points_of, sample
+from headsmith.sequence.universal_model import Architecture, named, run
+from headsmith.sequence.universal_proof import PARTS, answers_of, axes_of
+
+ONE: Architecture = "one layer and a softmax"
+TWO: Architecture = "two layers"
+
+
+def sorted_rows(x: Array) -> Array:
+    """Every number of the output moves by at most what an input moves by."""
+    return np.sort(x, axis=0)
+
+
+def made(function: Callable[[Array], Any] = sorted_rows, **options: Any) -> Universal:
+    options = {"tokens": 2, "domain": (-1, 1), "error": 0.3, "lipschitz": 1.0, "norm": np.inf, **options}
+    model = hs.compile_sequence(function, **options)
+    assert isinstance(model, Universal)
+    return model
+
+
+@pytest.fixture(scope="module", params=[TWO, ONE])
+def model(request: pytest.FixtureRequest) -> Universal:
+    return made(architecture=request.param)
+
+
+@pytest.fixture
+def path(model: Universal, tmp_path: Path) -> Path:
+    model.save(tmp_path / "model.safetensors")
+    return tmp_path / "model.safetensors"
+
+
+# Round trips --------------------------------------------------------------------------------------------------------
+
+
+def test_everything_comes_back_to_the_bit(model: Universal, path: Path, rng: np.random.Generator) -> None:
+    again = hs.load_sequence(path)
+    assert isinstance(again, Universal)
+    stored, kept = named(again.model), named(model.model)
+    assert {name: array.tobytes() for name, array in stored.items()} == {
+        name: array.tobytes() for name, array in kept.items()
+    }
+    points = rng.uniform(-1.0, 1.0, (20, 2, 1))
+    np.testing.assert_array_equal(again(points), model(points))
+    assert (again.parts, again.counts, again.bill) == (model.parts, model.counts, model.bill)
+    assert (again.proven, again.assumed, again.certificate) == (model.proven, model.assumed, model.certificate)
+    assert isinstance(hs.load(path), Universal)
+    again.save(path.with_suffix(".again"))
+    assert saved.read(path)[0] == saved.read(path.with_suffix(".again"))[0]
+
+
+def test_verify_takes_a_model_a_path_and_a_string(model: Universal, path: Path) -> None:
+    proven = [hs.verify(each) for each in (model, path, str(path), hs.load(path))]
+    assert all(certificate == model.certificate for certificate in proven)
+    assert set(proven[0].parts) == {"approximation", "softmax", "leak", "rounding"}
+    assert proven[0].error == model.error <= 0.3
+    assert sum(proven[0].parts.values()) <= proven[0].error * (1.0 + 1e-15)
+
+
+def test_a_file_is_complete_or_absent(model: Universal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("headsmith.export.file.save_file", fails)
+    with pytest.raises(OSError, match="full"):
+        model.save(tmp_path / "model.safetensors")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_of_the_other_kind_are_named(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(hs.FileFormatError, match="holds a 'universal' model, not a 'compiled' one; headsmith"):
+        load_compiled(path)
+    hs.compile("x", {"x": (0, 1)}).save(tmp_path / "compiled")
+    with pytest.raises(hs.FileFormatError, match="holds a 'compiled' model, not a 'universal' one"):
+        load_universal(tmp_path / "compiled")
+
+
+# The oracle ---------------------------------------------------------------------------------------------------------
+
+
+def kernel_mean(model: Universal, point: Array) -> list[Any]:
+    """The exact Gaussian mean of the answers that the matrices hold, to forty digits; the grid from the domain."""
+    low, high = model.box.low.tolist(), model.box.high.tolist()
+    width = mpmath.mpf(model.stated.width)
+    nodes = product(*([mpmath.mpf(2 * k - p + 1) / 2 for k in range(p)] for p in model.counts))
+    t = [
+        p * (mpmath.mpf(x) - (mpmath.mpf(a) + b) / 2) / (mpmath.mpf(b) - a) if a < b else mpmath.mpf(0)
+        for x, a, b, p in zip(point.tolist(), low, high, model.counts, strict=True)
+    ]
+    weights = [mpmath.exp(-width * sum((s - g) ** 2 for s, g in zip(t, node, strict=True))) for node in nodes]
+    answers, total = answers_of(model.stated, model.model), mpmath.fsum(weights)
+    columns = answers.reshape(len(answers), -1).T.tolist()
+    return [mpmath.fsum(w * a for w, a in zip(weights, column, strict=True)) / total for column in columns]
+
+
+def beside(model: Universal, count: int, rng: np.random.Generator) -> Array:
+    """Points (count, D) that are random, at the ends of the domain, at knots or in the middles between them."""
+    low, high = model.box.low, model.box.high
+    found = rng.uniform(low, high, (count, len(low)))
+    for axis, knots in enumerate(axes_of(model.box, model.counts).knots):
+        special = np.concatenate([knots, (knots[1:] + knots[:-1]) / 2.0, [low[axis], high[axis]]])
+        found[:, axis] = np.where(rng.random(count) < 0.5, rng.choice(special, count), found[:, axis])
+    return np.asarray(np.clip(found, low, high))
+
+
+SMALL: dict[str, dict[str, Any]] = {
+    "two tokens": {"tokens": 2, "grid": 5},
+    "one token": {"tokens": 1, "grid": 9},
+    "one token, two features": {"tokens": 1, "features": 2, "outputs": 2, "grid": 4},
+    "three tokens": {"tokens": 3, "grid": 2},
+    "uneven": {"tokens": 2, "grid": [7, 1], "domain": [[(-1, 3)], [(0.25, 0.5)]]},
+    "a point": {"tokens": 2, "grid": 3, "domain": [[(-1, 1)], [(0.3, 0.3)]]},
+    "narrow": {"tokens": 2, "grid": 4, "width": 900.0},
+    "wide": {"tokens": 2, "grid": 4, "width": 1.0},
+    "huge": {"tokens": 2, "grid": 4, "domain": (-1e200, 1e200)},
+    "tiny": {"tokens": 2, "grid": 4, "domain": (-1e-200, 1e-200)},
+    "far": {"tokens": 2, "grid": 4, "domain": (1e5, 1e5 + 4.0)},
+}
+
+
+@pytest.mark.parametrize("architecture", [TWO, ONE])
+@pytest.mark.parametrize("name", SMALL)
+def test_the_run_is_the_kernel_mean(name: str, architecture: Architecture, rng: np.random.Generator) -> None:
+    options = {"domain": (-1, 1), "lipschitz": 1.0, "norm": np.inf, "architecture": architecture, **SMALL[name]}
+    found = hs.universal(sorted_rows, **options)
+    points = beside(found, 12, rng)
+    outputs = found(points.reshape(12, found.tokens, -1))
+    allowed = found.parts["leak"] + found.parts["rounding"]
+    with mpmath.workdps(40):
+        for point, output in zip(points, outputs, strict=True):
+            for got, exact in zip(output.reshape(-1).tolist(), kernel_mean(found, point), strict=True):
+                assert abs(mpmath.mpf(got) - exact) <= allowed
+    assert hs.verify(found).error == found.error
+
+
+def rolled(x: Array) -> Array:
+    """Every token gets its neighbour: a permutation."""
+    return np.roll(x, 1, axis=0)
+
+
+def largest(x: Array) -> Array:
+    return np.full(x.shape, x.max())
+
+
+def distance(x: Array) -> Array:
+    return np.full((len(x), 1), np.abs(x - 0.125).sum())
+
+
+def tent(x: Array) -> Array:
+    """How far every number is from the next multiple of 1/4: on [-1, 1], zero at all knots of four cells, at the
+    middles between them and at the ends."""
+    return np.abs(4.0 * x - np.rint(4.0 * x)) / 4.0
+
+
+CALLABLES: dict[str, tuple[Callable[[Array], Any], dict[str, Any]]] = {
+    "sort of three": (sorted_rows, {"tokens": 3, "error": 0.4}),
+    "maximum of three": (largest, {"tokens": 3, "error": 0.4}),
+    "permutation": (rolled, {"tokens": 3, "features": 1, "error": 0.4}),
+    "permutation of pairs": (rolled, {"tokens": 2, "features": 2, "error": 0.8}),
+    "distance": (distance, {"error": 0.3, "norm": 1}),
+    "tent": (tent, {"error": 0.2, "norm": 2}),
+    "constant": (lambda x: np.full((2, 1), 3.0), {"error": 1e-9, "lipschitz": 0.0}),
+    "zero": (lambda x: np.zeros((2, 3)), {"error": 1e-300, "lipschitz": 0.0}),
+    "one token": (largest, {"tokens": 1, "error": 1e-2}),
+    "flat list": (lambda x: x[::-1, 0].tolist(), {"error": 0.2}),
+    "tiny": (largest, {"domain": (-1e-170, 1e-170), "error": 3e-171, "norm": 2}),
+    "huge": (largest, {"domain": (-1e170, 1e170), "error": 3e169, "norm": 2}),
+    "a point": (sorted_rows, {"domain": (0.5, 0.5), "error": 1e-9}),
+    "half a point": (sorted_rows, {"domain": [[(0.5, 0.5)], [(-1, 1)]], "error": 0.05}),
+}
+
+
+@pytest.mark.parametrize("architecture", [TWO, ONE])
+@pytest.mark.parametrize("name", CALLABLES)
+def test_the_error_holds(name: str, architecture: Architecture, rng: np.random.Generator) -> None:
+    function, options = CALLABLES[name]
+    found = made(function, architecture=architecture, **options)
+    corners = points_of([np.unique(ends) for ends in zip(found.box.low, found.box.high, strict=True)])
+    tied = np.clip(np.repeat(rng.uniform(found.box.low[0], found.box.high[0], (40, 1)), found.box.size, axis=1), -1, 1)
+    points = np.vstack([corners, beside(found, 300, rng), np.clip(tied, found.box.low, found.box.high)])
+    wanted = sample(function, points, found.tokens, found.model.outputs)
+    apart = np.abs(found(points.reshape(len(points), found.tokens, -1)) - wanted)
+    assert apart.max() <= found.error <= options["error"]
+    assert hs.verify(found).error == found.error
+    assert found.check(function) == 0.0
+
+
+@pytest.mark.parametrize("width", [1.0, 2.725, 100.0])
+@pytest.mark.parametrize("norm", [1, 2, np.inf])
+def test_the_error_holds_for_every_function_and_is_attained(
+    norm: float, width: float, rng: np.random.Generator
+) -> None:
+    """Of all f with the stored answers and the bound, one is the largest everywhere and one the smallest."""
+
+    def target(x: Array) -> Array:
+        return np.full((2, 1), 2.0 * np.linalg.norm((x - 0.1).reshape(-1), norm))
+
+    found = hs.universal(target, 2, domain=(-1, 1), grid=[4, 7], lipschitz=2.0 + 1e-9, norm=norm, width=width)
+    knots, answers = points_of(axes_of(found.box, found.counts).knots), found.lookup.answers[None, :, 0, 0]
+    points = beside(found, 1000, rng)
+    far = 2.0 * np.linalg.norm(points[:, None] - knots, norm, axis=-1)
+    smallest, largest = (answers - far).max(axis=1), (answers + far).min(axis=1)
+    outputs = found(points.reshape(-1, 2, 1))[:, 0, 0]
+    assert 0.7 * found.error <= max((outputs - smallest).max(), (largest - outputs).max()) <= found.error
+
+
+def test_squares_of_tiny_steps_do_not_vanish() -> None:
+    """All samples are zero, and the target is not: what is proven must not rest on steps whose squares are 0."""
+
+    def zigzag(x: Array) -> Array:
+        return 1e-200 * tent(x * 1e200)
+
+    found = hs.universal(zigzag, 1, domain=(-1e-200, 1e-200), grid=4, lipschitz=1.0, evaluation=0.0)
+    assert not found.lookup.answers.any()
+    point = np.array([[0.125e-200]])
+    assert 1e-201 < np.abs(zigzag(point) - found(point)).max() <= found.error
+
+
+# Damage -------------------------------------------------------------------------------------------------------------
+
+CHANGES: dict[str, Callable[[float], float]] = {
+    "next": lambda value: float(np.nextafter(value, np.inf)),
+    "more": lambda value: value + 1.0,
+    "twice": lambda value: 2.0 * value + 0.5,
+    "negative": lambda value: -value - 1e-3,
+    "nan": lambda value: np.nan,
+    "infinite": lambda value: np.inf,
+}
+
+
+def answer_places(model: Universal) -> tuple[str, slice]:
+    """Where the answers are, which no matrix can vouch for."""
+    if model.architecture == ONE:
+        return "last.V", slice(None)
+    outputs = model.model.outputs
+    return "prefix", slice(-2 * outputs, -outputs)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_number_is_refused(model: Universal, path: Path, change: str, rng: np.random.Generator) -> None:
+    """Every entry of the small tensors, many of the large ones: all but answers must be what they are."""
+    header, tensors = saved.read(path)
+    held, columns = answer_places(model)
+    for name, array in tensors.items():
+        places = list(np.ndindex(array.shape))
+        for place in [places[i] for i in rng.permutation(len(places))[:12]]:
+            if name == held and place[1] in range(*columns.indices(array.shape[1])):
+                continue
+            changed = array.copy()
+            changed[place] = CHANGES[change](float(array[place]))
+            saved.write(path, header, {**tensors, name: changed})
+            with pytest.raises(hs.CertificateError):
+                hs.verify(path)
+
+
+def test_rows_and_matrices_in_another_order_are_refused(model: Universal, path: Path) -> None:
+    header, tensors = saved.read(path)
+    for name, array in tensors.items():
+        for changed in (array[::-1].copy(), array[:-1].copy(), np.concatenate([array, array]), array.T.copy()):
+            same = changed.shape == array.shape and np.array_equal(changed, array)
+            # The answers alone, in another order, are another f's.
+            if same or changed.size == array.size == 0 or (name == "last.V" and changed.shape == array.shape):
+                continue
+            saved.write(path, header, {**tensors, name: np.ascontiguousarray(changed)})
+            with pytest.raises((hs.CertificateError, hs.FileFormatError)):
+                hs.verify(path)
+
+
+def test_the_answers_are_what_the_proof_is_about(model: Universal, path: Path) -> None:
+    """An answer that no f with the stated bound has beside its neighbours is refused. Another one is the answer of
+    another f: the proof is about that one, and the callable, sampled again, shows the difference."""
+    header, tensors = saved.read(path)
+    name, columns = answer_places(model)
+    for amount, refused in ((1.5, True), (1e-3, False)):
+        changed = tensors[name].copy()
+        changed[3, columns] += amount * np.where(changed[3, columns] < 0.0, -1.0, 1.0)
+        saved.write(path, header, {**tensors, name: changed})
+        if refused:
+            with pytest.raises(hs.CertificateError, match="stated Lipschitz bound is false"):
+                hs.verify(path)
+        again = hs.load(path)
+        assert isinstance(again, Universal)
+        with pytest.raises(hs.TargetError, match="the callable differs from that by"):
+            again.check(sorted_rows)
+        with contextlib.suppress(hs.CertificateError):
+            assert hs.verify(path).error >= model.error * (1.0 - 1e-9)
+    changed = np.full_like(tensors[name], np.nan)
+    saved.write(path, header, {**tensors, name: changed})
+    with pytest.raises(hs.CertificateError):
+        hs.verify(path)
+
+
+WRONG = ["a word", -1, 0, 3, 0.75, 1e-9, 1e300, -1e300, np.nan, np.inf, None, True, [], {}, [[1.0]]]
+HARMLESS = {("parts",), ("lipschitz",), ("evaluation",)}
+"""What may change without harm: a larger claim, and what is stated of f, if the claim still covers it."""
+
+
+def test_a_changed_header_is_refused_or_covered(model: Universal, path: Path) -> None:
+    header, tensors = saved.read(path)
+    for place, old in saved.leaves(header):
+        for new in WRONG:
+            saved.write(path, saved.put(header, place, new), tensors)
+            try:
+                proven = hs.verify(path)
+            except hs.HeadsmithError:
+                continue
+            same = type(old) is type(new) and old == new
+            assert same or float(old) == float(new) or place[:1] in HARMLESS, (place, old, new)
+            again = hs.load(path)
+            assert isinstance(again, Universal)
+            assert proven.error <= again.error * (1.0 + 1e-9)
+
+
+def test_headers_with_parts_missing_are_refused(path: Path) -> None:
+    header, tensors = saved.read(path)
+    for place in [place for place, _ in saved.leaves(header)] + [place for place in saved.containers(header) if place]:
+        saved.write(path, saved.drop(header, place), tensors)
+        with pytest.raises(hs.HeadsmithError):
+            hs.verify(path)
+    for name in tensors:
+        saved.write(path, header, {key: value for key, value in tensors.items() if key != name})
+        with pytest.raises(hs.FileFormatError, match="damaged"):
+            hs.load(path)
+    saved.write(path, header, {name: value.astype(np.float32) for name, value in tensors.items()})
+    with pytest.raises(hs.FileFormatError, match="float32"):
+        hs.load(path)
+    saved.write(path, saved.put(header, ("version",), 99), tensors)
+    with pytest.raises(hs.FileFormatError, match="version 99"):
+        hs.load(path)
+
+
+def test_cut_files_are_refused(path: Path) -> None:
+    whole = path.read_bytes()
+    for length in (0, 7, 100, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(hs.FileFormatError):
+            hs.load_sequence(path)
+
+
+def test_a_claim_that_is_too_small_is_refused(model: Universal) -> None:
+    for part in PARTS:
+        smaller = {**model.parts, part: 0.99 * model.parts[part]}
+        with pytest.raises(hs.CertificateError, match=f"of {part}, but from its matrices"):
+            hs.verify(replace(model, parts=smaller))
+
+
+def test_a_tampered_record_proves_nothing() -> None:
+    """A model that was made for one target, stated to be of a smaller bound, a larger domain, a finer grid."""
+    found = made()
+    wider = replace(found.stated, box=hs.universal(sorted_rows, 2, domain=(-2, 2), grid=2, lipschitz=1.0).box)
+    finer = replace(found.stated, counts=tuple(2 * count for count in found.counts))
+    steeper = replace(found.stated, lipschitz=made(lipschitz=2.0, error=0.9).lipschitz)
+    softer = replace(found.stated, width=2.0)
+    other = replace(found.stated, architecture=ONE)
+    for stated in (wider, finer, steeper, softer, other):
+        with pytest.raises(hs.CertificateError):
+            hs.verify(replace(found, stated=stated))
+
+
+def test_a_model_of_single_precision_is_refused() -> None:
+    found = made(lambda x: np.zeros((2, 1)), domain=(0, 2), lipschitz=0.0, error=0.5)
+    single = replace(found.model, embedding=found.model.embedding.astype(np.float32))
+    with pytest.raises(hs.CertificateError, match="float32"):
+        hs.verify(replace(found, model=single))
+
+
+# Running and looking ------------------------------------------------------------------------------------------------
+
+
+def test_every_intermediate_has_a_name(model: Universal, rng: np.random.Generator) -> None:
+    x = rng.uniform(-1.0, 1.0, (2, 1))
+    outputs, cache = model.run(x, cache=True)
+    np.testing.assert_array_equal(outputs, run(model.model, x[None])[0])
+    np.testing.assert_array_equal(model.run(x), model(x))
+    np.testing.assert_allclose(cache["layer 1 / register gathered"], np.repeat(x.T, 2, axis=0), atol=1e-15)
+    prefix = model.bill.reference_tokens
+    for token in range(2):
+        looks = cache[f"layer 1 / gather head {token} / pattern"]
+        np.testing.assert_allclose(looks[:, prefix + token], 1.0)
+    last = cache["layer 2 / table head 0 / pattern" if model.architecture == TWO else "softmax / pattern"]
+    np.testing.assert_allclose(last.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(cache["embedding / register x"][prefix:], x)
+    with pytest.raises(hs.DomainError, match="one sequence"):
+        model.run(np.zeros((3, 2, 1)), cache=True)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 1), (2, 2), (3,), (), (0, 1)])
+def test_another_number_of_tokens_is_refused(model: Universal, shape: tuple[int, ...]) -> None:
+    assert model.lengths == (2,)
+    with pytest.raises(hs.DomainError, match=r"the model takes \(\.\.\., 2, 1\): all tokens, exactly 2"):
+        model(np.zeros(shape))
+    with pytest.raises(hs.DomainError):
+        model.run(np.zeros(shape), cache=True)
+
+
+def test_check_finds_another_callable() -> None:
+    found = made(error=0.6)
+    assert found.check(sorted_rows) == 0.0
+    assert 0.0 < found.check(lambda x: sorted_rows(x) + 2.0**-51) <= 2.0 * found.parts["evaluation"]
+    with pytest.raises(hs.TargetError, match="the model holds"):
+        found.check(lambda x: sorted_rows(x) + 1e-6)
+    with pytest.raises(hs.TargetError, match="Lipschitz bound is false"):
+        found.check(lambda x: sorted_rows(x) + 9.0 * (np.abs(x) == 1.0))
+
+
+def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as done:
+        main(list(arguments))
+    shown = capsys.readouterr()
+    return int(done.value.code or 0), shown.out + shown.err
+
+
+def test_the_command_line(model: Universal, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = command(capsys, "verify", str(path))
+    assert code == 0
+    assert "verified: re-derived from the stored weights" in text
+    assert "assumed of the target, which was sampled" in text
+    code, text = command(capsys, "verify", str(path), "--json")
+    assert json.loads(text)["certificate"]["error"] == model.error
+    assert "Lipschitz" in json.loads(text)["assumed"] or "largest" in json.loads(text)["assumed"]
+    code, text = command(capsys, "bill", str(path), "--json")
+    assert json.loads(text)["bill"]["reference_tokens"] == model.bill.reference_tokens
+    rows = path.with_suffix(".csv")
+    rows.write_text("0.5\n-0.25\n-1\n1\n")
+    code, text = command(capsys, "run", str(path), "--csv", str(rows), "--json")
+    wanted = model([[[0.5], [-0.25]], [[-1.0], [1.0]]]).reshape(-1, 1)
+    assert json.loads(text)["outputs"] == wanted.tolist()
+    for arguments, message in {
+        ("run", "--input", "x[:, 0]=0.5"): "1 rows; the model takes sequences of exactly 2 tokens",
+        ("run", "--csv", str(rows), "--outside"): "inside its domain alone",
+        ("falsify",): "holds a 'universal' model",
+        ("plot", "-o", str(path.with_suffix(".png"))): "holds a 'universal' model",
+    }.items():
+        code, text = command(capsys, arguments[0], str(path), *arguments[1:])
+        assert (code, message in text) == (1, True), text
