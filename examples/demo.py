@@ -17,7 +17,7 @@ import headsmith as hs
 from headsmith.report.falsify import falsify
 from headsmith.report.plots import plot
 from headsmith.report.tables import bill_table, bound, certificate_table, found_table
-from headsmith.source.graph import evaluate
+from headsmith.source.evaluation import evaluate
 
 console = Console(highlight=False)
 

@@ -13,7 +13,8 @@ import numpy as np
 from precise import error_at, precise
 
 import headsmith as hs
-from headsmith.source.graph import Attend, Move, Pool, evaluate
+from headsmith.source.evaluation import evaluate
+from headsmith.source.graph import Attend, Move, Pool
 from headsmith.transformer.dense import DenseTransformer, dense
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from precise import error_at, precise
 
 from headsmith.compile import Compiled
-from headsmith.source.graph import evaluate
+from headsmith.source.evaluation import evaluate
 
 KEPT = 24
 """How many of the worst points are followed, and asked of the oracle."""

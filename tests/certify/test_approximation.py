@@ -22,6 +22,7 @@ from headsmith.circuits.assemble import Assembly, Choice, assemble
 from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Box, Interval, as_box
 from headsmith.lower.plan import plan
+from headsmith.source.evaluation import apply, node_values
 from headsmith.source.formula import formula_graph
 from headsmith.source.graph import (
     Affine,
@@ -33,9 +34,7 @@ from headsmith.source.graph import (
     Product,
     Quotient,
     Relu,
-    apply,
     arguments,
-    node_values,
 )
 from headsmith.source.ranges import ranges
 from headsmith.source.trace import graph_of

@@ -34,7 +34,8 @@ from headsmith.source.doubling import (
     square_maps,
     triangle,
 )
-from headsmith.source.graph import Affine, Graph, Pool, Product, Term, evaluate
+from headsmith.source.evaluation import evaluate
+from headsmith.source.graph import Affine, Graph, Pool, Product, Term
 from headsmith.source.ranges import ranges
 
 RUNS = {

@@ -24,7 +24,8 @@ from headsmith.circuits.assemble import Choice, assemble
 from headsmith.core.functions import FUNCTIONS
 from headsmith.lower.budget import with_softmax_budget
 from headsmith.lower.lower import lower
-from headsmith.source.graph import Function, Graph, Hypotenuse, Maximum, Minimum, Node, Product, Quotient, evaluate
+from headsmith.source.evaluation import evaluate
+from headsmith.source.graph import Function, Graph, Hypotenuse, Maximum, Minimum, Node, Product, Quotient
 from headsmith.source.ranges import ranges
 from headsmith.source.sensitivity import Flow, slopes_on
 

@@ -14,7 +14,8 @@ import pytest
 import headsmith as hs
 from headsmith.core.intervals import Box
 from headsmith.source.contraction import contractions, expands
-from headsmith.source.graph import Builder, Graph, evaluate
+from headsmith.source.evaluation import evaluate
+from headsmith.source.graph import Builder, Graph
 from headsmith.source.ranges import ranges
 
 

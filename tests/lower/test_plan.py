@@ -19,9 +19,10 @@ from headsmith.core.intervals import Interval, as_box
 from headsmith.lower.candidates import Option, candidates
 from headsmith.lower.choose import Chooser, Plan, target_gains
 from headsmith.lower.plan import Planned, plan
+from headsmith.source.evaluation import node_values
 from headsmith.source.formula import formula_graph
 from headsmith.source.gains import pushed
-from headsmith.source.graph import Function, Graph, Product, Quotient, node_values
+from headsmith.source.graph import Function, Graph, Product, Quotient
 from headsmith.source.ranges import ranges
 from headsmith.source.sensitivity import Flow, slopes_on
 

@@ -16,7 +16,7 @@ from headsmith.report.context_claims import same_heads
 from headsmith.sequence import in_context
 from headsmith.sequence.descent import descended, descent_of, largest_rate
 from headsmith.source.contraction import contractions
-from headsmith.source.graph import evaluate
+from headsmith.source.evaluation import evaluate
 
 LEARNERS: dict[str, Callable[[], in_context.Learner]] = {
     "squared": lambda: in_context.least_squares(4, 3, 8, error=1e-4, weights=True),

@@ -22,7 +22,7 @@ from headsmith.core.errors import CertificateError, TargetError
 from headsmith.sequence import in_context
 from headsmith.sequence.descent import Descent, descended
 from headsmith.sequence.newton import Newton, best_rate, doubled, newton_graph, newton_of
-from headsmith.source.graph import evaluate
+from headsmith.source.evaluation import evaluate
 
 LEARNERS: dict[str, Callable[[], in_context.Learner]] = {
     "ridge": lambda: in_context.newton(0.1, 3, 2, 6, weights=True),

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from headsmith.core.errors import TargetError
 from headsmith.core.functions import FUNCTIONS, user_function
+from headsmith.source.evaluation import evaluate
 from headsmith.source.formula import describe, formula_graph, parse
-from headsmith.source.graph import Affine, Function, Maximum, Product, Quotient, Relu, evaluate
+from headsmith.source.graph import Affine, Function, Maximum, Product, Quotient, Relu
 
 PLAIN = {
     "abs": abs,

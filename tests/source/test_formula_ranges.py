@@ -14,8 +14,8 @@ from headsmith.core.directed import added, divided, exact_sum, multiplied, squar
 from headsmith.core.errors import DomainError
 from headsmith.core.intervals import Interval, as_box
 from headsmith.source import library as hs
+from headsmith.source.evaluation import node_values
 from headsmith.source.formula import formula_graph
-from headsmith.source.graph import node_values
 from headsmith.source.ranges import ranges
 from headsmith.source.trace import graph_of
 

@@ -10,7 +10,8 @@ from networks import random_circuit
 from oracle import exact_nodes
 
 from headsmith.core.errors import TargetError
-from headsmith.source.graph import Affine, Graph, Input, Relu, Term, evaluate, node_values
+from headsmith.source.evaluation import evaluate, node_values
+from headsmith.source.graph import Affine, Graph, Input, Relu, Term
 
 
 @given(st.integers(0, 2**32 - 1))

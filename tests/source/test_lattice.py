@@ -14,7 +14,8 @@ from oracle import exact
 from headsmith.compile import compile
 from headsmith.core.errors import DomainError, TargetError
 from headsmith.report.falsify import falsify
-from headsmith.source.graph import Graph, Maximum, Minimum, evaluate
+from headsmith.source.evaluation import evaluate
+from headsmith.source.graph import Graph, Maximum, Minimum
 from headsmith.source.lattice import from_regions
 from headsmith.source.polytopes import (
     box_polytope,

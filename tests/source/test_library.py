@@ -8,7 +8,8 @@ import pytest
 
 from headsmith.core.errors import TargetError
 from headsmith.source import library as hs
-from headsmith.source.graph import Maximum, Minimum, Relu, evaluate
+from headsmith.source.evaluation import evaluate
+from headsmith.source.graph import Maximum, Minimum, Relu
 from headsmith.source.trace import graph_of
 
 

@@ -15,7 +15,8 @@ from headsmith.compile import compile, load, verify
 from headsmith.core.errors import TargetError
 from headsmith.report.falsify import falsify
 from headsmith.report.inputs import read_npz, read_target
-from headsmith.source.graph import Affine, Input, Maximum, evaluate
+from headsmith.source.evaluation import evaluate
+from headsmith.source.graph import Affine, Input, Maximum
 from headsmith.source.maxout import MaxoutNetwork, maxout
 from headsmith.source.network import Network
 from headsmith.source.trace import graph_of

@@ -15,7 +15,8 @@ from oracle import exact_nodes, exact_ranges
 
 import headsmith as hs
 from headsmith.core.intervals import Box
-from headsmith.source.graph import Builder, Graph, evaluate
+from headsmith.source.evaluation import evaluate
+from headsmith.source.graph import Builder, Graph
 from headsmith.source.ranges import ranges
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from headsmith.core.errors import TargetError
 from headsmith.source import library as hs
-from headsmith.source.graph import Function, Product, evaluate
+from headsmith.source.evaluation import evaluate
+from headsmith.source.graph import Function, Product
 from headsmith.source.trace import Traced, graph_of, names_of, trace
 
 

@@ -28,7 +28,8 @@ from headsmith.circuits.radix import cells_of
 from headsmith.circuits.reciprocal import reciprocal
 from headsmith.circuits.square import square
 from headsmith.core.functions import FUNCTIONS
-from headsmith.source.graph import Builder, Graph, evaluate
+from headsmith.source.evaluation import evaluate
+from headsmith.source.graph import Builder, Graph
 
 STEEP = 1.01
 COARSE = 0.1

@@ -21,7 +21,8 @@ import numpy as np
 from headsmith.compile import Compiled
 from headsmith.core.arrays import Array, Indices
 from headsmith.report.kinks import crossings, kinks_of, vertices
-from headsmith.source.graph import Affine, Graph, evaluate
+from headsmith.source.evaluation import evaluate
+from headsmith.source.graph import Affine, Graph
 
 SMALL = 20_000
 """Up to this many weights the whole search compares with the target in extended precision."""

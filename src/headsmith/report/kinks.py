@@ -16,7 +16,8 @@ from headsmith.compile import Compiled
 from headsmith.core.arrays import Array, Indices
 from headsmith.core.balls import gate_constant
 from headsmith.heads.sink import SinkBank
-from headsmith.source.graph import Graph, Relu, node_values
+from headsmith.source.evaluation import node_values
+from headsmith.source.graph import Graph, Relu
 
 HELD = 4_000_000
 """How many arguments are held at once."""

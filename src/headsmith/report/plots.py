@@ -23,7 +23,8 @@ from headsmith.report.falsify import Found, errors_at, falsify
 from headsmith.report.kinks import crossings, kinks_of
 from headsmith.report.tables import bound, number
 from headsmith.source.describe import describe
-from headsmith.source.graph import Relu, evaluate
+from headsmith.source.evaluation import evaluate
+from headsmith.source.graph import Relu
 
 SIDE = 240
 """Pixels of a map along each side."""

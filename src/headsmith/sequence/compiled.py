@@ -33,8 +33,9 @@ from headsmith.sequence.universal import MAX_NODES, Universal, load_universal
 from headsmith.sequence.universal_file import KIND
 from headsmith.sequence.universal_model import Architecture
 from headsmith.source.columns import Columns
+from headsmith.source.evaluation import evaluate
 from headsmith.source.expression import Value, build, combine
-from headsmith.source.graph import Attend, Graph, Move, Pool, evaluate
+from headsmith.source.graph import Attend, Graph, Move, Pool
 from headsmith.source.trace import Traced, outputs_of
 
 

@@ -28,7 +28,8 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
 from headsmith.source.contraction import CURVATURE
-from headsmith.source.graph import Affine, Builder, Graph, Pool, Relu, Term, evaluate
+from headsmith.source.evaluation import evaluate
+from headsmith.source.graph import Affine, Builder, Graph, Pool, Relu, Term
 
 Loss = Literal["squared", "logistic"]
 LOSSES: tuple[Loss, ...] = ("squared", "logistic")

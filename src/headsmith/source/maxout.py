@@ -14,7 +14,8 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
-from headsmith.source.graph import Builder, Graph, evaluate
+from headsmith.source.evaluation import evaluate
+from headsmith.source.graph import Builder, Graph
 from headsmith.source.library import is_traced, maximum
 from headsmith.source.network import Network, checked_chain, real_pair
 

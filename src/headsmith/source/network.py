@@ -10,7 +10,8 @@ import numpy as np
 
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import TargetError
-from headsmith.source.graph import Builder, Graph, evaluate
+from headsmith.source.evaluation import evaluate
+from headsmith.source.graph import Builder, Graph
 
 
 class Network:
