@@ -394,3 +394,22 @@ def test_graph_targets_with_an_output_that_is_a_gate_or_the_input(rng) -> None:
     for graph in (builder.graph(gate), Builder(["x", "y"]).graph(0)):
         model = hs.compile(graph, (-1, 1), error=1e-6)
         assert worst_error(model, rng) <= model.certificate.error
+
+
+@pytest.mark.parametrize(("exponent", "scale"), [(100, -50), (-100, 30)], ids=["underflow", "overflow"])
+def test_weights_that_a_matrix_cannot_hold(exponent, scale) -> None:
+    """Register and read are scaled by 2^100 and back, which changes nothing; but W_Q is one number, read times
+    query_scale, and in float32 it is zero or infinite."""
+    model = hs.compile("max(x, 0)", {"x": (-1, 1)}, error=1e-3, dtype="float32")
+    (bank,) = model.transformer.layers[0].banks
+    name, size = bank.read[0].register, 2.0**exponent
+    read = tuple(replace(link, weights=link.weights / size) for link in bank.read)
+    embedding = tuple(
+        replace(link, weights=link.weights * size) if link.register == name else link
+        for link in model.transformer.embedding
+    )
+    ones = np.ones(1)
+    moved = replace(bank, read=read, query_scale=ones * 2.0**scale, key_scale=ones * 2.0 ** (12 - scale))
+    layers = (Layer((moved,)),)
+    with pytest.raises(hs.CertificateError, match="beyond float32"):
+        proven(replace(model, transformer=replace(model.transformer, embedding=embedding, layers=layers)))

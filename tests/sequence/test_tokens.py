@@ -74,6 +74,10 @@ CASES = {
         lambda v: 2 * nearby(v, 2.0),
         symmetric=True,
     ),
+    "reversed": Case(lambda x: over.gather(x, range(N)[::-1]), lambda v: v[:, ::-1], FULL),
+    "pairs swapped": Case(
+        lambda x: over.gather(x, [1, 0, 3, 2, 5, 4]), lambda v: v[:, [1, 0, 3, 2, 5, 4][: v.shape[1]]], (2, 4, 6)
+    ),
     "moving average": Case(lambda x: over.moving_average(x, 3), lambda v: window(v, 3)),
     "cumulative sum": Case(over.cumulative_sum, lambda v: np.cumsum(v, 1)),
     "position": Case(lambda x: x[:, 0] + hs.sin(over.position(x)), lambda v: v + np.sin(np.arange(v.shape[1]))),
@@ -207,3 +211,32 @@ def test_long_sequences() -> None:
     product = compile_sequence(lambda x: x * over.shift(x), tokens=512, domain=(-1, 1), error=1e-2)
     wanted = x * np.concatenate([[[0.0]], x[:-1]])
     assert np.abs(product(x) - wanted).max() <= product.certificate.error
+
+
+NUMBERS = np.array([1.0, 2.0, 3.0])
+AMBIGUOUS: dict[str, Callable[[Any], Any]] = {
+    "numbers": lambda x: x[:, 0] * NUMBERS,
+    "numbers first": lambda x: NUMBERS + x[:, 0],
+    "numbers, summed": lambda x: x[:, 0] - (x[:, 0] * NUMBERS).sum(),
+    "numbers, larger": lambda x: hs.maximum(x[:, 0], NUMBERS),
+    "constants": lambda x: np.ones((3, 1)),
+    "constants beside a value": lambda x: [x[:, 0], np.ones(3)],
+    "a mask": lambda x: x[:, np.array([True, False])],
+    "a truth": lambda x: x[:, True],
+    "complex": lambda x: x * np.array([1j, 2.0]),
+    "a complex matrix": lambda x: x @ np.array([[1j], [2.0]]),
+    "options": lambda x: np.multiply(x[:, 0], 2.0, where=[True, False, True]),
+}
+
+
+@pytest.mark.parametrize("name", AMBIGUOUS)
+def test_what_numpy_would_mean_otherwise_is_refused(name: str) -> None:
+    """A value stands for a number of every token; numpy would take an array beside it as one number for each."""
+    with pytest.raises(hs.TargetError):
+        compile_sequence(AMBIGUOUS[name], tokens=3, features=2, domain=(-1, 1))
+
+
+@pytest.mark.parametrize("places", [[0, 1], [0, 1, 6], [0, 1, -1], [0, 1, 2.0]])
+def test_places_that_are_none(places: list[Any]) -> None:
+    with pytest.raises(hs.TargetError, match="gather"):
+        compile_sequence(lambda x: over.gather(x, places), tokens=3, domain=(-1, 1))

@@ -371,12 +371,17 @@ class _Kernel:
         return found
 
     def _refuse_overflow(self, errors: Array) -> None:
+        model = self.transformer
+        groups = [model.embedding, model.readout]
+        groups += [links for layer in model.layers for bank in layer.banks for links in (bank.read, bank.write)]
+        # Matrices hold the sum of all links to one place.
+        heaviest = max(sum(float(np.max(np.abs(link.weights), initial=0.0)) for link in links) for links in groups)
         outputs = self.accounts.read_magnitude(self.transformer.readout, self.transformer.outputs)
         outputs = upper(outputs + np.abs(self.transformer.readout_bias), 2)
-        largest = max(self.accounts.largest(), self.max_score, float(np.max(outputs)))
+        largest = max(self.accounts.largest(), self.max_score, float(np.max(outputs)), heaviest)
         if not largest < self.precision.largest / 16.0:
             raise CertificateError(
-                f"a value or score may reach {largest:.3g}, beyond {self.precision.name}: "
+                f"a value, score or weight may reach {largest:.3g}, beyond {self.precision.name}: "
                 "shrink the domain or the weights"
             )
         if not np.isfinite(errors).all():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from headsmith.heads import gate
 from headsmith.heads.gate import GateBank
 from headsmith.heads.sink import FLUSHED, SinkBank, gate_error, gate_rounding, leak_weight, score_rounding
 from headsmith.heads.softmax import spilled
-from headsmith.heads.stream import GRID, position_bits
+from headsmith.heads.stream import GRID, Link, position_bits
 from headsmith.heads.table import (
     TableBank,
     leak,
@@ -90,6 +91,7 @@ def sink_errors(transformer: Transformer, bank: SinkBank, reads: Reads, accounts
         raise CertificateError("a score scale is not positive")
     if bank.reference_gain <= 0.0 or (tokens > 1 and bank.position_gain <= 0.0):
         raise CertificateError("the gains of a sink bank must be positive")
+    refuse_scaled(bank.read, bank.query_scale, transformer)
     size = upper(reads.exact.magnitude + reads.off, 1)
     values = accounts.read_magnitude(bank.read, bank.heads)
     refuse_large(values, "what a head reads", transformer)
@@ -238,6 +240,17 @@ def gate_errors(transformer: Transformer, bank: GateBank, reads: Reads, accounts
         + bank.keep_gain
         + position_bits(tokens) * bank.position_gain,
     )
+
+
+def refuse_scaled(links: Sequence[Link], scales: Array, transformer: Transformer) -> None:
+    """Raise CertificateError where a weight times a head's scale, one number in a matrix, is near the ends of the
+    format."""
+    precision = transformer.precision
+    for link in links:
+        mine = scales[link.reads]
+        size = np.abs(link.weights) * (mine if link.weights.ndim == 1 else mine[:, None])
+        if np.any((link.weights != 0.0) & ~((size >= precision.smallest_normal) & (size <= precision.largest / 16.0))):
+            raise CertificateError(f"a weight times its head's scale is beyond {transformer.dtype}")
 
 
 def refuse_large(values: Array, what: str, transformer: Transformer) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from headsmith.certify.accounts import Accounts
-from headsmith.certify.local import Local, Reads, refuse_large
+from headsmith.certify.local import Local, Reads, refuse_large, refuse_scaled
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
 from headsmith.core.rounding import lower, upper
@@ -53,6 +53,7 @@ def boltzmann_errors(transformer: Transformer, bank: BoltzmannBank, reads: Reads
     _refuse_gains(bank, references, bank.gain, bank.keep_gain)
     if not (np.all(bank.query_scale > 0.0) and np.all(bank.key_scale > 0.0)):
         raise CertificateError("the score scales of a maximum must be positive")
+    refuse_scaled(bank.read, bank.key_scale, transformer)
     size, drift = _sizes(transformer, bank, reads, accounts)
     scale = lower(bank.query_scale * bank.key_scale, 1)
     steep = upper(bank.query_scale * bank.key_scale, 1)

@@ -160,9 +160,9 @@ def compile_sequence(
 
     `function` is traced: it gets a stand-in for the table, x, of which x[:, j] is a value that every token has. What it
     computes token by token is written as ever (x[:, 0] * x[:, 1], hs.exp, hs.maximum); what a token takes from others
-    with `hs.tokens` (mean, max, sum, shift, sort, ...) or x.mean(axis=0). It returns one such value, a list of them
-    (the columns of the output) or a table. With `causal`, tokens see the tokens so far alone. `domain` is (low, high)
-    for every feature, or a pair for each.
+    with `hs.tokens` (mean, max, sum, shift, sort, ...) or x.mean(axis=0). A value meets a table column by column. What
+    it returns is one such value, a list of them (the columns of the output) or a table. With `causal`, tokens see the
+    tokens so far alone. `domain` is (low, high) for every feature, or a pair for each.
 
     Guarantee: |model - function| <= certificate.error at every token of every sequence of a length in `lengths` whose
     tokens lie in the domain.
@@ -264,6 +264,11 @@ def _guarded(recorder: SequenceRecorder, output: Value) -> Value:
 
 
 def _flat(result: Any) -> Any:
+    if isinstance(result, np.ndarray) and result.ndim and result.dtype != object:
+        raise TargetError(
+            f"the function returned an array of numbers {result.shape}: write hs.tokens.constants(x, [...]) for one "
+            "number for each token"
+        )
     if isinstance(result, Columns):
         return list(result.values)
     return [_flat(item) for item in result] if isinstance(result, list | tuple) else result

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,6 +29,8 @@ NOTHING = -1
 
 class SequenceRecorder(Recorder):
     """The operations of one sequence program for at most `tokens` tokens; `full_length` once one of them needs all."""
+
+    is_sequence: ClassVar[bool] = True
 
     def __init__(self, tokens: int, causal: bool, box: Box) -> None:
         super().__init__()

@@ -13,6 +13,7 @@ sequences that a program for n tokens then takes.
     moving_average     window - 1 move heads, one layer              1 <= m <= n
     cumulative_sum     a move head a layer, log2 n layers            1 <= m <= n
     sort               see sequence/sorting.py                       m = n
+    gather(v, places)  one move head, one layer                      where no token fetches from a missing one
     attend(q, k, v)    one head, one layer                           1 <= m <= n
     position, length   constants; one head                           1 <= m <= n
 
@@ -124,6 +125,18 @@ def at(v: Any, i: int) -> Any:
         return recorder.move(value, [index] * n)
 
     return _each("at", v, fetched)
+
+
+def gather(v: Any, places: Sequence[int]) -> Any:
+    """At token i the value at token places[i]: a permutation, a reversal, any table of one place for each token."""
+
+    def gathered(recorder: SequenceRecorder, value: Value) -> Value:
+        n, wanted = recorder.tokens, [_integer("gather", place) for place in places]
+        if len(wanted) != n or not all(0 <= place < n for place in wanted):
+            raise TargetError(f"gather needs {n} places from 0 to {n - 1}, one for each token{where()}; got {wanted}")
+        return recorder.move(value, wanted)
+
+    return _each("gather", v, gathered)
 
 
 def attend(queries: Any, keys: Any, values: Any) -> Any:

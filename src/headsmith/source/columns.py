@@ -55,6 +55,8 @@ class Columns:
                 f"token i, and hs.tokens.shift for neighbours"
             )
         token, feature = key
+        if any(isinstance(each, bool | np.bool_) for each in (token, feature)):
+            raise TargetError(f"tokens and features are chosen by their numbers, not {key!r}{where()}")
         chosen = self.feature(int(feature)) if isinstance(feature, int | np.integer) else self._some(feature)
         if isinstance(token, slice) and token == slice(None):
             return chosen
@@ -64,6 +66,8 @@ class Columns:
         return Columns(fetched, self.over) if isinstance(chosen, Columns) else fetched[0]
 
     def _some(self, feature: Any) -> Columns:
+        if not isinstance(feature, slice) and np.asarray(feature).dtype.kind not in "iu":
+            raise TargetError(f"features are chosen by their numbers, not {feature!r}{where()}")
         numbers = range(self.features)[feature] if isinstance(feature, slice) else [int(index) for index in feature]
         return Columns((self.feature(index) for index in numbers), self.over)
 
@@ -108,8 +112,10 @@ class Columns:
 
     def __matmul__(self, other: Any) -> Any:
         matrix = np.asarray(other)
-        if matrix.ndim not in (1, 2) or len(matrix) != self.features or matrix.dtype == object:
-            raise TargetError(f"{self.features} features cannot be multiplied with {matrix.shape}{where()}")
+        if matrix.ndim not in (1, 2) or len(matrix) != self.features or matrix.dtype.kind not in "biuf":
+            raise TargetError(
+                f"{self.features} features cannot be multiplied with {matrix.dtype} {matrix.shape}{where()}"
+            )
         columns = matrix.reshape(self.features, -1).T
         found = [sum(float(w) * value for w, value in zip(row, self.values, strict=True)) for row in columns]
         return found[0] if matrix.ndim == 1 else Columns(found, self.over)
@@ -216,4 +222,6 @@ def combined(operation: Callable[..., Any], *inputs: Any) -> Columns:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, complex | np.complexfloating) or (isinstance(value, np.ndarray) and np.iscomplexobj(value)):
+        raise TargetError(f"the complex number {value!r} meets a value of the tokens{where()}: values are real")
     return float(value) if isinstance(value, np.number | np.ndarray) else value

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -109,7 +109,9 @@ class Operation:
 
 
 class Recorder:
-    """The operations of one target, each recorded once."""
+    """The operations of one target, each recorded once. In a sequence a value is a number that every token has."""
+
+    is_sequence: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []

@@ -18,7 +18,7 @@ import numpy as np
 from headsmith.core.errors import TargetError
 from headsmith.core.functions import FUNCTIONS, user_function
 from headsmith.source.columns import Columns, combined
-from headsmith.source.trace import Traced, extremum
+from headsmith.source.trace import Traced, everywhere, extremum
 
 
 def is_traced(values: Any) -> bool:
@@ -144,13 +144,7 @@ def _extremum(values: tuple[Any, ...], largest: bool) -> Any:
         return (np.maximum if largest else np.minimum).reduce(np.broadcast_arrays(*members))
     if builtins.any(isinstance(member, Columns) for member in members):
         return combined(lambda *items: extremum(items, largest), *members)
-    if not builtins.any(isinstance(member, list | tuple | np.ndarray) for member in members):
-        return extremum(members, largest)
-    arrays = np.broadcast_arrays(*(np.asarray(member, dtype=object) for member in members))
-    result = np.empty(arrays[0].shape, dtype=object)
-    for index in np.ndindex(result.shape):
-        result[index] = extremum([array[index] for array in arrays], largest)
-    return result
+    return everywhere(lambda *items: extremum(items, largest), members)
 
 
 def median(*values: Any) -> Any:

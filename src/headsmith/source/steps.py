@@ -93,7 +93,9 @@ class SteppedFlow(Flow):
         """An error at the source of a step moves the output by at most as much as the same error at its result."""
         leaving = [step for step in self.leaving.get(number, []) if step.result in found]
         if number in self.steps or leaving:
-            self.gain_norms[number] = norms(rest.magnitude)
+            # Errors of different tokens may point anywhere: of what comes from afar the components add up.
+            distant = 0.0 if rest.far is None else rest.far.size.sum(axis=0)
+            self.gain_norms[number] = np.asarray(upper(norms(rest.here.magnitude) + distant, len(rest.here.low) + 2))
         if not leaving:
             return None
         outputs = rest.magnitude.shape[1]

@@ -126,12 +126,14 @@ class Traced:
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         operation = UFUNCS.get(ufunc.__name__)
-        if method != "__call__" or operation is None or options.get("out") is not None:
+        if method != "__call__" or operation is None or options:
             raise TargetError(
-                f"numpy's {ufunc.__name__} cannot be traced{where()}; of numpy's functions of one value these can: "
-                f"{', '.join(sorted(UFUNCS))}"
+                f"numpy's {ufunc.__name__} cannot be traced{where()}{' with options' if options else ''}; of numpy's "
+                f"functions of one value these can: {', '.join(sorted(UFUNCS))}"
             )
-        return _everywhere(operation, [float(item) if isinstance(item, np.number) else item for item in inputs])
+        if any(np.iscomplexobj(item) for item in inputs if isinstance(item, np.number)):
+            raise TargetError(f"a complex number meets a traced value{where()}: values are real")
+        return everywhere(operation, [float(item) if isinstance(item, np.number) else item for item in inputs])
 
     def __array_function__(self, function: Any, types: Any, inputs: Any, options: Any) -> Any:
         operation = ARRAY_FUNCTIONS.get(function.__name__)
@@ -193,10 +195,21 @@ def extremum(values: Sequence[Any], largest: bool) -> Any:
     return Traced(recorder, recorder.extremum(lifted, largest))
 
 
-def _everywhere(operation: Callable[..., Any], inputs: Sequence[Any]) -> Any:
-    """The operation on scalars, or element by element on arrays."""
+def _holds_numbers(item: Any) -> bool:
+    """Whether this is a vector or a matrix of plain numbers."""
+    return isinstance(item, np.ndarray | list | tuple) and np.ndim(item) > 0 and np.asarray(item).dtype != object
+
+
+def everywhere(operation: Callable[..., Any], inputs: Sequence[Any]) -> Any:
+    """The operation on scalars, or element by element on arrays. A value of the tokens is no scalar for an array."""
     if not any(isinstance(item, np.ndarray | list | tuple) for item in inputs):
         return operation(*inputs)
+    recorder = recorder_of(inputs)
+    if recorder is not None and recorder.is_sequence and any(_holds_numbers(item) for item in inputs):
+        raise TargetError(
+            f"an array of numbers meets a value of the tokens{where()}: write hs.tokens.constants(x, [...]) for one "
+            "number for each token, and x * [...] or x @ matrix for one number for each feature"
+        )
     arrays = np.broadcast_arrays(*(np.asarray(item, dtype=object) for item in inputs))
     result = np.empty(arrays[0].shape, dtype=object)
     for index in np.ndindex(result.shape):
