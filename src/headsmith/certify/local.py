@@ -104,7 +104,8 @@ def sink_errors(transformer: Transformer, bank: SinkBank, reads: Reads, accounts
     roundings = score_rounding(precision, tokens, bank.position_gain, grid)
     disturbance = roundings.disturbance(score)
     drift = accounts.read_drift(bank.read, bank.heads)
-    refuse_large(upper(np.maximum(bank.query_scale, 1.0) * drift, 2), "what drifts into a reference token", transformer)
+    steepest = np.maximum(np.maximum(bank.query_scale, 1.0), upper(bank.query_scale * bank.key_scale, 1))
+    refuse_large(upper(steepest * drift, 2), "what drifts into a reference token", transformer)
 
     others = leak_weight(bank.position_gain, tokens, disturbance)
     if grid:
@@ -187,10 +188,11 @@ def table_errors(
     # Reference tokens ask with what drifted into their registers. With a sink they attend to it.
     reach = upper(largest * (1.0 + precision.gamma(2 * (tokens + sinks + grid) + 8)), 2)
     spilled = reach
+    drift = accounts.read_drift(bank.read, bank.readers).reshape(shape)
+    refuse_large(drift, "what drifts into a reference token", transformer)
+    score = (np.abs(bank.slope).max(axis=1) * drift).sum(axis=1)
+    refuse_large(upper(score, 3), "what drifts into a reference token's scores", transformer)
     if sinks:
-        drift = accounts.read_drift(bank.read, bank.readers).reshape(shape)
-        refuse_large(drift, "what drifts into a reference token", transformer)
-        score = (np.abs(bank.slope).max(axis=1) * drift).sum(axis=1)
         exponent = upper(score * 2.0, bank.arguments + 4) - bank.keep_gain * (1.0 - precision.gamma(8))
         with np.errstate(over="ignore"):
             weight = np.minimum(upper(grid * np.exp(np.maximum(exponent, -700.0)) * (1.0 + 1e-6), 4), 1.0)
@@ -226,6 +228,7 @@ def gate_errors(transformer: Transformer, bank: GateBank, reads: Reads, accounts
     )
     # Reference tokens ask with what drifted into their registers; the sink draws them.
     pull = upper(np.abs(bank.slope).max(axis=1) * drift[:, 0] * 2.0, 2)
+    refuse_large(pull, "what drifts into a reference token's scores", transformer)
     kept = spilled(size[:, 1], drift[:, 1], bank.keep_gain, tokens, references, precision)
     grown = 1.0 + precision.gamma(2 * (tokens + references) + 8)
     out = np.where(pull <= 0.25, upper(2.0 * kept, 1), upper(size[:, 1] + drift[:, 1], 1))

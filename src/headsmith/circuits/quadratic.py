@@ -154,6 +154,9 @@ def _squares(target: Target, places: Array, pieces: int, error: float) -> list[P
     steps = [np.sqrt(np.maximum(sign * fit.bends, 0.0)) * np.diff(fit.knots) for sign in (1.0, -1.0)]
     squares = [_band(step)[1] for step in steps if step.any()]
     cells = math.sqrt(0.5 * sum(rho**2 for rho in squares) / rest)
+    if not math.isfinite(cells):
+        # Knots that are one number: there is nothing to bend.
+        return []
     return [
         Proposal(
             pieces - 1 + len(squares) * (sum(split) - len(split)),

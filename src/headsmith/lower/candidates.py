@@ -93,7 +93,7 @@ def _products(left: Interval, right: Interval, error: float, max_depth: int | No
         )
     width = max(high - low for low, high in ends.values())
     found = []
-    for split in radices(width / (4.0 * math.sqrt(balance * MARGIN * error)), max_depth):
+    for split in radices(width / (4.0 * math.sqrt(max(balance * MARGIN * error, 1e-300))), max_depth):
         cells = cells_of(split)
         parameters = {"balance": balance, **{part: _square(interval, split) for part, interval in ends.items()}}
         gates = 2 * size * sum(radix - 1 for radix in split)

@@ -48,6 +48,7 @@ from headsmith.source.graph import (
 from headsmith.source.mixing import attend_slopes
 
 ROUNDS = 200
+LARGEST_ERROR = 1e6
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +104,7 @@ class Chooser:
                 passed = slope @ off[argument] if slope.ndim == 2 else slope * off[argument]
                 off[number] = off[number] + passed
             if isinstance(node, Relu | Maximum | Minimum | Pool):
-                # Exact, but for the softmax error of its gates: some of the budget, as this node sees it.
-                off[number] = off[number] + 0.05 * self.budget / max(float(np.max(self.all_gains[number])), 1e-100)
+                off[number] = off[number] + softmax_share(self.budget, self.all_gains[number], self.found[number])
             if isinstance(node, Mixing):
                 off[number] = off[number] + 1e-11 * (1.0 + self.found[number].magnitude)
             if number in plan.options:
@@ -159,7 +159,8 @@ class Chooser:
 
     def _cheapest(self, number: int, allowed: float, cap: int | None) -> Option:
         node = self._approximated(number)
-        found = candidates(self.target, node, self.found, allowed, cap)
+        # What nothing reads may be off by anything: a number is enough.
+        found = candidates(self.target, node, self.found, min(allowed, LARGEST_ERROR), cap)
         found = [option for option in found if option.choice.family not in self.excluded[number]]
         if not found:
             what = describe(self.target, number)
@@ -262,6 +263,13 @@ def target_gains(target: Graph, found: Sequence[Interval], norms: dict[int, Arra
             if (number, argument) not in inside:
                 gains[argument] += slope.T @ gain if slope.ndim == 2 else slope[:, None] * gain
     return gains
+
+
+def softmax_share(budget: float, gain: Array, found: Interval) -> Array:
+    """What a node that is exact but for the softmax error of its gates may be off by: some of the budget, as it sees
+    that, and no more than what it is itself."""
+    share = 0.05 * budget / max(float(np.max(gain)), 1e-100)
+    return np.asarray(np.minimum(share, 1.0 + found.magnitude))
 
 
 def steps_on(target: Graph, found: Sequence[Interval]) -> dict[int, Contraction]:

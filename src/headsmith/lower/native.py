@@ -28,7 +28,7 @@ from headsmith.core.program import Call, Program
 from headsmith.core.rounding import Precision
 from headsmith.heads.gate_fit import GateFit, gate_product_fit
 from headsmith.lower.candidates import Option, candidates
-from headsmith.lower.choose import argument_slopes, possible_margin, steps_on, target_gains
+from headsmith.lower.choose import argument_slopes, possible_margin, softmax_share, steps_on, target_gains
 from headsmith.lower.fit import Fit, fit_program
 from headsmith.lower.plan import Planned, gained
 from headsmith.source.describe import describe
@@ -214,7 +214,7 @@ class _Planner:
             for number, group in self.group_of.items()
         }
         even = {number: sizes[number] * float(np.max(self.gains[number])) for number in sizes}
-        largest = max(even.values())
+        largest = max(even.values()) or 1.0
         return {number: max(weight / largest, 1e-6) for number, weight in even.items()}
 
     def _allowances(self, budget: float, weights: Mapping[int, float]) -> dict[int, float]:
@@ -256,7 +256,7 @@ class _Planner:
                 off[number] = off[number] + 1e-11 * (1.0 + self.found[number].magnitude)
             arrived = off[number]
             if isinstance(node, Relu | Maximum | Minimum | Pool):
-                off[number] = off[number] + 0.05 * budget / max(float(np.max(self.gains[number])), 1e-100)
+                off[number] = off[number] + softmax_share(budget, self.gains[number], self.found[number])
             if isinstance(node, Approximated):
                 group = self.group_of[number]
                 if group.nodes[0] not in chosen:

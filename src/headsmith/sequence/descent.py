@@ -19,6 +19,7 @@ so that a step of a rate of at most 2/L does not move two weights further apart:
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -69,7 +70,7 @@ def checked_rate(loss: Loss, rate: float | None, largest: Array, decay: float) -
     steepest, limit = smoothness(loss, largest, decay), largest_rate(loss, largest, decay)
     if rate is None:
         return min(1.0 / steepest, limit) if steepest > 0.0 else 1.0
-    if not (math.isfinite(rate) and rate > 0.0):
+    if not (isinstance(rate, numbers.Real) and 0.0 < rate < math.inf):
         raise TargetError(
             f"rate is {rate!r}; it must be a positive finite number, or None for 1/L = {1 / steepest:.6g}"
         )

@@ -16,6 +16,7 @@ alpha. There is no intercept: centre the data, or give a constant feature.
 from __future__ import annotations
 
 import math
+import numbers
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -401,5 +402,5 @@ def _check_numbers(loss: str, steps: Any, features: Any, examples: Any, decay: A
         raise TargetError(f"unknown loss {loss!r}; choose one of {', '.join(LOSSES)}")
     _check_counts(steps=steps, features=features, examples=examples)
     for name, number in (("decay", decay), ("threshold", threshold)):
-        if not (math.isfinite(number) and number >= 0.0):
+        if not (isinstance(number, numbers.Real) and 0.0 <= float(number) < math.inf):
             raise TargetError(f"{name} is {number!r}; it must be a finite number, not negative")

@@ -114,8 +114,9 @@ class SteppedFlow(Flow):
                 continue
             plain = super().arriving(earlier, deviations, own)
             self.apart[earlier] = self._copies(earlier, plain, own)
-            if earlier in self.steps:
-                step = self.steps[earlier]
+            step = self.steps.get(earlier)
+            # Where all that reads the source is dead, nothing arrives from it.
+            if step is not None and step.source in deviations and step.source in self.apart:
                 off = super().arriving(step.features, deviations, own) if step.features >= 0 else np.zeros(1)
                 factor = step.shrinkage(off)
                 if not factor <= 1.0:
