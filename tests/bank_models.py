@@ -6,7 +6,7 @@ of both that writes what the bank reads, on reference tokens too (a little).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -218,6 +218,36 @@ def same(left: Any, right: Any) -> bool:
     if isinstance(left, dict):
         return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
     return type(left) is type(right) and left == right
+
+
+@pytest.mark.parametrize("how", SURROUNDINGS)
+class BankInAModel:
+    """What every bank owes, in every surrounding. A subclass has its `bank`, by one of its `gains` or the usual one."""
+
+    bank: Callable[..., Any]
+    gains: tuple[float, ...] = (0.0, 400.0)
+
+    @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+    @pytest.mark.parametrize("dtype", ["float64", "float32"])
+    @pytest.mark.parametrize("length", [1, 5])
+    def test_runner_equals_textbook(self, how, causal, dtype, length, rng) -> None:
+        agrees_with_textbook(surround(self.bank(), how, 5, dtype), length, causal, rng)
+
+    @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+    def test_attention_is_real(self, how, causal, rng) -> None:
+        attention_is_real(surround(self.bank(), how, 5, "float64"), 4, causal, rng)
+
+    @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+    def test_chunks(self, how, causal, rng, monkeypatch) -> None:
+        batches_and_chunks_change_nothing(surround(self.bank(), how, 3, "float64"), causal, rng, monkeypatch)
+
+    def test_bill(self, how) -> None:
+        for gain in self.gains:
+            bill_counts_the_matrices(surround(self.bank(gain), how, 4, "float64"))
+
+    @pytest.mark.parametrize("dtype", ["float64", "float32"])
+    def test_file(self, how, dtype, tmp_path, rng) -> None:
+        file_brings_it_back(surround(self.bank(), how, 4, dtype), tmp_path / "model", rng)
 
 
 def with_bank(model: Transformer, kind: Any, **changes: Any) -> Transformer:

@@ -31,9 +31,7 @@ from headsmith.run.numpy_runner import run
 from headsmith.source.mixing import attend_slopes
 from headsmith.transformer.dense import dense
 
-each_dtype = pytest.mark.parametrize("dtype", ["float64", "float32"])
 each_mask = pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
-each_surrounding = pytest.mark.parametrize("how", models.SURROUNDINGS)
 
 QUERY = np.array([[2.0, 1.0], [0.0, -3.0], [0.5, 0.25]])
 KEY = np.array([[1.0, -0.5], [1.0, 1.0], [0.0, 2.0]])
@@ -131,29 +129,9 @@ def _plain(queries: Any, keys: Any, values: Any) -> Any:
 # ---- runner, textbook, bill, file -----------------------------------------------------------------------------------
 
 
-@each_surrounding
-class TestTheBankInAModel:
-    @each_mask
-    @each_dtype
-    @pytest.mark.parametrize("length", [1, 5])
-    def test_runner_equals_textbook(self, how, causal, dtype, length, rng) -> None:
-        models.agrees_with_textbook(models.surround(bank(), how, 5, dtype), length, causal, rng)
-
-    @each_mask
-    def test_attention_is_real(self, how, causal, rng) -> None:
-        models.attention_is_real(models.surround(bank(), how, 5, "float64"), 4, causal, rng)
-
-    @each_mask
-    def test_chunks(self, how, causal, rng, monkeypatch) -> None:
-        models.batches_and_chunks_change_nothing(models.surround(bank(), how, 3, "float64"), causal, rng, monkeypatch)
-
-    @pytest.mark.parametrize("gain", [70.0, 400.0])
-    def test_bill(self, how, gain) -> None:
-        models.bill_counts_the_matrices(models.surround(bank(gain), how, 4, "float64"))
-
-    @each_dtype
-    def test_file(self, how, dtype, tmp_path, rng) -> None:
-        models.file_brings_it_back(models.surround(bank(), how, 4, dtype), tmp_path / "model", rng)
+class TestTheBankInAModel(models.BankInAModel):
+    bank = staticmethod(bank)
+    gains = (70.0, 400.0)
 
 
 @each_mask

@@ -27,7 +27,6 @@ FLOAT32, FLOAT64 = PRECISIONS["float32"], PRECISIONS["float64"]
 
 each_dtype = pytest.mark.parametrize("dtype", ["float64", "float32"])
 each_mask = pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
-each_surrounding = pytest.mark.parametrize("how", models.SURROUNDINGS)
 
 
 def bank(gain: float = 40.0) -> MeanBank:
@@ -85,29 +84,8 @@ def test_without_reference_tokens_the_mean_is_exact(causal, dtype, rng) -> None:
 # ---- runner, textbook, bill, file -----------------------------------------------------------------------------------
 
 
-@each_surrounding
-class TestTheBankInAModel:
-    @each_mask
-    @each_dtype
-    @pytest.mark.parametrize("length", [1, 5])
-    def test_runner_equals_textbook(self, how, causal, dtype, length, rng) -> None:
-        models.agrees_with_textbook(models.surround(bank(), how, 5, dtype), length, causal, rng)
-
-    @each_mask
-    def test_attention_is_real(self, how, causal, rng) -> None:
-        models.attention_is_real(models.surround(bank(), how, 5, "float64"), 4, causal, rng)
-
-    @each_mask
-    def test_chunks(self, how, causal, rng, monkeypatch) -> None:
-        models.batches_and_chunks_change_nothing(models.surround(bank(), how, 3, "float64"), causal, rng, monkeypatch)
-
-    @pytest.mark.parametrize("gain", [0.0, 400.0])
-    def test_bill(self, how, gain) -> None:
-        models.bill_counts_the_matrices(models.surround(bank(gain), how, 4, "float64"))
-
-    @each_dtype
-    def test_file(self, how, dtype, tmp_path, rng) -> None:
-        models.file_brings_it_back(models.surround(bank(), how, 4, dtype), tmp_path / "model", rng)
+class TestTheBankInAModel(models.BankInAModel):
+    bank = staticmethod(bank)
 
 
 def test_who_needs_the_sink() -> None:

@@ -22,17 +22,8 @@ from headsmith.heads.stream import GRID, Link
 from headsmith.heads.table import TableBank
 from headsmith.transformer.ir import Bank
 
-BANKS: dict[str, Callable[..., Bank]] = {
+BANKS: dict[str, type[Bank]] = {
     bank.kind: bank for bank in (SinkBank, TableBank, GateBank, MeanBank, BoltzmannBank, MoveBank, AttendBank)
-}
-BANK_ARRAYS = {
-    "sink": ("query_scale", "key_scale"),
-    "table": ("slope", "offset", "values"),
-    "gate": ("slope", "offset"),
-    "mean": (),
-    "boltzmann": ("query_scale", "key_scale"),
-    "move": (),
-    "attend": (),
 }
 BANK_NUMBERS = {
     "sink": ("reference_gain", "position_gain"),
@@ -70,7 +61,7 @@ def stored_bank(stem: str, item: Bank, keep: Callable[..., str]) -> dict[str, An
         "read": stored_links(f"{stem}.read", item.read, keep),
         "write": stored_links(f"{stem}.write", item.write, keep),
     }
-    for name in BANK_ARRAYS[item.kind]:
+    for name in item.arrays:
         stored[name] = keep(f"{stem}.{name}", getattr(item, name))
     for name in (*BANK_NUMBERS[item.kind], *BANK_COUNTS.get(item.kind, ())):
         stored[name] = getattr(item, name)
@@ -85,16 +76,12 @@ def read_bank(item: dict[str, Any], tensor: Callable[[str], Any]) -> Bank:
     kind = item["kind"]
     if kind not in BANKS:
         raise FileFormatError(f"unknown bank kind {kind!r}")
-    return BANKS[kind](
-        node=tensor(item["node"]),
-        component=tensor(item["component"]),
-        read=read_links(item["read"], tensor),
-        write=read_links(item["write"], tensor),
-        **{name: tensor(item[name]) for name in BANK_ARRAYS[kind]},
-        **{name: float(item[name]) for name in BANK_NUMBERS[kind]},
-        **{name: int(item[name]) for name in BANK_COUNTS.get(kind, ())},
-        **{name: _name(item, name, default) for name, default in BANK_REGISTERS.get(kind, {}).items()},
-    )
+    found: dict[str, Any] = {name: tensor(item[name]) for name in ("node", "component", *BANKS[kind].arrays)}
+    found |= {name: read_links(item[name], tensor) for name in ("read", "write")}
+    found |= {name: float(item[name]) for name in BANK_NUMBERS[kind]}
+    found |= {name: int(item[name]) for name in BANK_COUNTS.get(kind, ())}
+    found |= {name: _name(item, name, default) for name, default in BANK_REGISTERS.get(kind, {}).items()}
+    return BANKS[kind](**found)
 
 
 def _name(item: Mapping[str, Any], name: str, default: str | None) -> str:

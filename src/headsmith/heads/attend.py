@@ -29,44 +29,27 @@ from typing import ClassVar
 
 import numpy as np
 
-from headsmith.core.arrays import Array, Indices, frozen_indices
+from headsmith.core.arrays import Array
 from headsmith.core.rounding import Precision, upper
+from headsmith.heads.bank import HeadBank
 from headsmith.heads.softmax import exp_disturbance, moved_mean, outside_weight, summation_rounding
-from headsmith.heads.stream import Link
 
 
 @dataclass(frozen=True, eq=False)
-class AttendBank:
+class AttendBank(HeadBank):
     """One attend head. The first `width` rows of `read` are the query, the next ones the key; the others are values,
     one for each output: component `component[k]` of node `node[k]`."""
 
     kind: ClassVar[str] = "attend"
 
-    node: Indices
-    component: Indices
-    read: tuple[Link, ...]
-    write: tuple[Link, ...]
     width: int
     gain: float
     keep_gain: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "node", frozen_indices(self.node))
-        object.__setattr__(self, "component", frozen_indices(self.component))
-
-    @property
-    def heads(self) -> int:
-        return 1
 
     @property
     def readers(self) -> int:
         """How many linear forms the bank reads: query, key and values."""
         return 2 * self.width + self.outputs
-
-    @property
-    def outputs(self) -> int:
-        """How many numbers the bank returns."""
-        return int(self.node.size)
 
     @property
     def parts(self) -> tuple[slice, slice, slice]:

@@ -36,43 +36,29 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
+from headsmith.core.arrays import Array
 from headsmith.core.balls import boltzmann_constant
 from headsmith.core.rounding import Precision, lower, upper
+from headsmith.heads.bank import HeadBank
 from headsmith.heads.softmax import exp_disturbance, outside_weight, summation_rounding
-from headsmith.heads.stream import Link
 
 
 @dataclass(frozen=True, eq=False)
-class BoltzmannBank:
+class BoltzmannBank(HeadBank):
     """All Boltzmann heads of one layer. Head h reads row h of `read`, and returns the maximum over tokens where
     query_scale[h] * key_scale[h] > 0, the minimum where it is negative."""
 
     kind: ClassVar[str] = "boltzmann"
+    arrays: ClassVar[tuple[str, ...]] = ("query_scale", "key_scale")
 
-    node: Indices
-    component: Indices
-    read: tuple[Link, ...]
-    write: tuple[Link, ...]
     query_scale: Array
     key_scale: Array
     gain: float
     keep_gain: float
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "node", frozen_indices(self.node))
-        object.__setattr__(self, "component", frozen_indices(self.component))
-        object.__setattr__(self, "query_scale", frozen(self.query_scale))
-        object.__setattr__(self, "key_scale", frozen(self.key_scale))
-
     @property
     def heads(self) -> int:
         return len(self.query_scale)
-
-    @property
-    def readers(self) -> int:
-        """How many linear forms the bank reads: one for each head."""
-        return self.heads
 
     @property
     def outputs(self) -> int:

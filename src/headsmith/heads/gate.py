@@ -51,33 +51,25 @@ from typing import ClassVar
 
 import numpy as np
 
-from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
+from headsmith.core.arrays import Array
 from headsmith.core.rounding import FLOAT64, Precision, lower, upper
+from headsmith.heads.bank import HeadBank
 from headsmith.heads.softmax import exp_disturbance, moved_mean, outside_weight, summation_rounding
-from headsmith.heads.stream import Link, position_bits
+from headsmith.heads.stream import position_bits
 
 
 @dataclass(frozen=True, eq=False)
-class GateBank:
+class GateBank(HeadBank):
     """All gate heads of one layer. Rows 2 h and 2 h + 1 of `read` are x and y of head h; `slope` and `offset` are
     (heads, grid tokens)."""
 
     kind: ClassVar[str] = "gate"
+    arrays: ClassVar[tuple[str, ...]] = ("slope", "offset")
 
-    node: Indices
-    component: Indices
-    read: tuple[Link, ...]
-    write: tuple[Link, ...]
     slope: Array
     offset: Array
     position_gain: float
     keep_gain: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "node", frozen_indices(self.node))
-        object.__setattr__(self, "component", frozen_indices(self.component))
-        object.__setattr__(self, "slope", frozen(self.slope))
-        object.__setattr__(self, "offset", frozen(self.offset))
 
     @property
     def heads(self) -> int:

@@ -26,42 +26,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from headsmith.core.arrays import Array, Indices, frozen_indices
+from headsmith.core.arrays import Array
 from headsmith.core.rounding import Precision, upper
+from headsmith.heads.bank import HeadBank
 from headsmith.heads.softmax import exp_disturbance, moved_mean, outside_weight, summation_rounding
-from headsmith.heads.stream import Link
 
 
 @dataclass(frozen=True, eq=False)
-class MeanBank:
+class MeanBank(HeadBank):
     """One mean head. Output k is the mean of row k of `read`: component `component[k]` of node `node[k]`."""
 
     kind: ClassVar[str] = "mean"
 
-    node: Indices
-    component: Indices
-    read: tuple[Link, ...]
-    write: tuple[Link, ...]
     gain: float
     keep_gain: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "node", frozen_indices(self.node))
-        object.__setattr__(self, "component", frozen_indices(self.component))
-
-    @property
-    def heads(self) -> int:
-        return 1
-
-    @property
-    def readers(self) -> int:
-        """How many linear forms the bank reads: one for each output."""
-        return self.outputs
-
-    @property
-    def outputs(self) -> int:
-        """How many numbers the bank returns."""
-        return int(self.node.size)
 
 
 def feature_count(sink: int) -> int:

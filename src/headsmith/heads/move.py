@@ -36,44 +36,23 @@ import numpy as np
 from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
 from headsmith.core.errors import DomainError
 from headsmith.core.rounding import Precision, upper
+from headsmith.heads.bank import HeadBank
 from headsmith.heads.softmax import exp_disturbance, outside_weight, summation_rounding
-from headsmith.heads.stream import Link, position_bits, position_code
+from headsmith.heads.stream import position_bits, position_code
 
 NOTHING = -1
 """Stands for a token's index where nothing is fetched."""
 
 
 @dataclass(frozen=True, eq=False)
-class MoveBank:
+class MoveBank(HeadBank):
     """One move head. Output k is row k of `read` at the addressee: component `component[k]` of node `node[k]`."""
 
     kind: ClassVar[str] = "move"
 
-    node: Indices
-    component: Indices
-    read: tuple[Link, ...]
-    write: tuple[Link, ...]
     address: str
     gain: float
     keep_gain: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "node", frozen_indices(self.node))
-        object.__setattr__(self, "component", frozen_indices(self.component))
-
-    @property
-    def heads(self) -> int:
-        return 1
-
-    @property
-    def readers(self) -> int:
-        """How many linear forms the bank reads: one for each output."""
-        return self.outputs
-
-    @property
-    def outputs(self) -> int:
-        """How many numbers the bank returns."""
-        return int(self.node.size)
 
 
 def feature_count(tokens: int, sink: int) -> int:

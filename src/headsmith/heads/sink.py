@@ -39,10 +39,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
+from headsmith.core.arrays import Array, frozen
 from headsmith.core.balls import gate_constant
 from headsmith.core.rounding import EXP_ULPS, FLOAT64, Precision, upper
-from headsmith.heads.stream import Link, position_bits
+from headsmith.heads.bank import HeadBank
+from headsmith.heads.stream import position_bits
 
 KEY = 8.0
 
@@ -51,34 +52,20 @@ FLUSHED = 2.0**-60
 
 
 @dataclass(frozen=True, eq=False)
-class SinkBank:
+class SinkBank(HeadBank):
     """All sink heads of one layer. Head h computes gate `component[h]` of the source graph's relu node `node[h]`."""
 
     kind: ClassVar[str] = "sink"
+    arrays: ClassVar[tuple[str, ...]] = ("query_scale", "key_scale")
 
-    node: Indices
-    component: Indices
-    read: tuple[Link, ...]
-    write: tuple[Link, ...]
     query_scale: Array
     key_scale: Array
     reference_gain: float
     position_gain: float
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "node", frozen_indices(self.node))
-        object.__setattr__(self, "component", frozen_indices(self.component))
-        object.__setattr__(self, "query_scale", frozen(self.query_scale))
-        object.__setattr__(self, "key_scale", frozen(self.key_scale))
-
     @property
     def heads(self) -> int:
         return len(self.query_scale)
-
-    @property
-    def readers(self) -> int:
-        """How many linear forms the bank reads: one for each head."""
-        return self.heads
 
     @property
     def outputs(self) -> int:

@@ -38,14 +38,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
+from headsmith.core.arrays import Array
 from headsmith.core.rounding import FLOAT64, Precision, upper
+from headsmith.heads.bank import HeadBank
 from headsmith.heads.softmax import exp_disturbance, moved_mean, summation_rounding
-from headsmith.heads.stream import DATA, GRID, REFERENCE, Link
+from headsmith.heads.stream import DATA, GRID, REFERENCE
 
 
 @dataclass(frozen=True, eq=False)
-class TableBank:
+class TableBank(HeadBank):
     """All table heads of one layer. Output (head h, column m) is number h * columns + m: it computes component
     `component` of circuit node `node` there, or nothing (node -1).
 
@@ -55,23 +56,14 @@ class TableBank:
     """
 
     kind: ClassVar[str] = "table"
+    arrays: ClassVar[tuple[str, ...]] = ("slope", "offset", "values")
 
-    node: Indices
-    component: Indices
-    read: tuple[Link, ...]
-    write: tuple[Link, ...]
     slope: Array
     offset: Array
     values: Array
     gain: float
     keep_gain: float
     grid: str = GRID
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "node", frozen_indices(self.node))
-        object.__setattr__(self, "component", frozen_indices(self.component))
-        for name in ("slope", "offset", "values"):
-            object.__setattr__(self, name, frozen(getattr(self, name)))
 
     @property
     def heads(self) -> int:
