@@ -94,7 +94,8 @@ class PieceFlow(Flow):
             return None
         size = np.zeros(rest.here.low.shape)
         for place, choosing in self.sums.items():
-            if place in found:
+            read = {block for sources in choosing.sources for block, _ in sources}
+            if place in found and read & blocks:
                 shape = (self.graph.nodes[place].size, len(size))
                 largest = np.maximum.reduce([_weights(sources, blocks, shape) for sources in choosing.sources])
                 size = upper(size + magnitude_product(largest.T, found[place].magnitude), 2)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -78,7 +79,13 @@ def lay_out(target: Graph) -> LaidOut:
 
     Guarantee: for inputs in blocks (`in_blocks`), every token's output is the target's, in exact arithmetic.
     """
-    return _Layout(target).result()
+    if target not in _KNOWN:
+        _KNOWN[target] = _Layout(target).result()
+    return _KNOWN[target]
+
+
+_KNOWN: WeakKeyDictionary[Graph, LaidOut] = WeakKeyDictionary()
+"""Graphs never change: each is laid out once, and the ranges of what comes out are found once."""
 
 
 def in_blocks(inputs: Array, tokens: int) -> Array:

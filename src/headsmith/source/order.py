@@ -50,10 +50,12 @@ def order_range(forms: Forms, graph: Graph, form: Form, found: Sequence[Interval
         if len(weights) + bool(share) > 1:
             rest = left.plus(-share, own)
             parts.append(_extremes({"own": share, **weights}, found[key[0]][key[1]]))
+    if not parts:
+        return None
     total = form_range(rest, found)
     for part in parts:
         total = added(part, total)
-    return total if parts else None
+    return total
 
 
 def _pooled(graph: Graph, atom: Atom) -> tuple[int, int, bool] | None:
