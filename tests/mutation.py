@@ -121,3 +121,14 @@ def _mutate_tuple(value: tuple[Any, ...], rng: np.random.Generator) -> tuple[str
 def _rounded(value: float, rng: np.random.Generator, single: bool) -> float:
     with np.errstate(all="ignore"):
         return float(np.float32(value)) if single and rng.random() < 0.9 else value
+
+
+def spread_out(value: Any, rng: np.random.Generator, count: int) -> Iterator[tuple[Place, Any]]:
+    """Random places, as many of each kind."""
+    by_kind: dict[str, list[tuple[Place, Any]]] = {}
+    for place, item in places(value):
+        by_kind.setdefault(kind_of(place), []).append((place, item))
+    kinds = sorted(by_kind)
+    for _ in range(count):
+        found = by_kind[kinds[int(rng.integers(len(kinds)))]]
+        yield found[int(rng.integers(len(found)))]

@@ -11,6 +11,7 @@ from typing import Any, assert_never
 
 import mpmath
 import numpy as np
+from mathematics import EXACT
 from mpmath import mpf
 
 from headsmith.core.program import Call, Linear, Over, Program, Times
@@ -35,26 +36,10 @@ from headsmith.source.graph import (
 
 DIGITS = 50
 
-FUNCTIONS: dict[str, Callable[[Any], Any]] = {
-    "exp": mpmath.exp,
-    "log": mpmath.log,
-    "sqrt": mpmath.sqrt,
-    "sin": mpmath.sin,
-    "cos": mpmath.cos,
-    "tanh": mpmath.tanh,
-    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
-    "softplus": lambda x: mpmath.log(1 + mpmath.exp(x)),
-    "erf": mpmath.erf,
-    "gelu": lambda x: x * mpmath.ncdf(x),
-    "gaussian": lambda x: mpmath.exp(-x * x / 2),
-    "square": lambda x: x * x,
-    "reciprocal": lambda x: 1 / x,
-}
-
 
 def called(name: str, parameter: float | None, value: Any) -> Any:
     """A named function of one number."""
-    return mpmath.power(value, mpf(parameter)) if name == "power" else FUNCTIONS[name](value)
+    return mpmath.power(value, mpf(parameter)) if name == "power" else EXACT[name](value)
 
 
 def run(program: Program, arguments: Sequence[Any]) -> Any:

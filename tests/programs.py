@@ -5,27 +5,13 @@ from __future__ import annotations
 from fractions import Fraction as F
 from typing import Any
 
+import mathematics
 import mpmath
 import numpy as np
 
 from headsmith.core.program import Arithmetic, Call, Linear, Over, Program, Step, Times, run_program
 
-EXACT = {
-    "exp": mpmath.exp,
-    "log": mpmath.log,
-    "sqrt": mpmath.sqrt,
-    "sin": mpmath.sin,
-    "cos": mpmath.cos,
-    "tanh": mpmath.tanh,
-    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
-    "softplus": lambda x: mpmath.log1p(mpmath.exp(x)),
-    "erf": mpmath.erf,
-    "gelu": lambda x: x * mpmath.erfc(-x / mpmath.sqrt(2)) / 2,
-    "gaussian": lambda x: mpmath.exp(-x * x / 2),
-    "square": lambda x: x * x,
-    "reciprocal": lambda x: 1 / x,
-    "hypotenuse": lambda x: mpmath.sqrt(1 + x * x),
-}
+EXACT = {**mathematics.EXACT, "hypotenuse": lambda x: mpmath.sqrt(1 + x * x)}
 
 
 def exact_value(program: Program, place: Any) -> Any:

@@ -39,11 +39,12 @@ from headsmith.run.numpy_runner import run
 from headsmith.source.describe import describe
 from headsmith.source.formula import formula_graph
 from headsmith.source.fuse import Fusion, fuse
-from headsmith.source.graph import Attend, Graph, Pool
+from headsmith.source.graph import Graph
 from headsmith.source.maxout import MaxoutNetwork
 from headsmith.source.network import Network
 from headsmith.source.ranges import ranges
 from headsmith.source.trace import graph_of
+from headsmith.source.views import masks
 from headsmith.transformer.bill import Bill, bill
 from headsmith.transformer.ir import Transformer
 
@@ -178,10 +179,9 @@ class Compiled:
 
     def _refuse_mask(self, causal: bool) -> None:
         """Means, maxima and attention over tokens are those of one mask."""
-        for node in self.graph.nodes:
-            if isinstance(node, Attend | Pool) and node.causal != causal:
-                wanted = "causal=True" if node.causal else "without a causal mask"
-                raise DomainError(f"this model was compiled for another mask: run it {wanted}")
+        if not masks(self.graph) <= {causal}:
+            wanted = "without a causal mask" if causal else "causal=True"
+            raise DomainError(f"this model was compiled for another mask: run it {wanted}")
 
     def _inputs(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> Array:
         if len(arrays) == 1 and not named:
@@ -274,6 +274,13 @@ def check_error(error: float) -> None:
     """Raise TargetError unless this is an error that one can ask for."""
     if not (isinstance(error, numbers.Real) and np.isfinite(float(error)) and error > 0.0):
         raise TargetError(f"error is {error!r}; it must be a positive finite number")
+
+
+def check_counts(**numbers: Any) -> None:
+    """Raise TargetError unless all of these are positive integers."""
+    for name, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
+            raise TargetError(f"{name} is {number!r}; it must be a positive integer")
 
 
 def _check_options(error: float, tokens: int, dtype: str, max_layers: int | None) -> None:

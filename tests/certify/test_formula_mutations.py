@@ -138,17 +138,6 @@ def test_the_original_is_accepted_and_tight(name: str, rng: np.random.Generator)
     assert 0.4 < tightness <= 1.0
 
 
-def spread_out(value: Any, rng: np.random.Generator, count: int) -> Iterator[tuple[mutation.Place, Any]]:
-    """Random places, as many of each kind."""
-    by_kind: dict[str, list[tuple[mutation.Place, Any]]] = {}
-    for place, item in mutation.places(value):
-        by_kind.setdefault(mutation.kind_of(place), []).append((place, item))
-    kinds = sorted(by_kind)
-    for _ in range(count):
-        found = by_kind[kinds[int(rng.integers(len(kinds)))]]
-        yield found[int(rng.integers(len(found)))]
-
-
 def mutated(value: Any, rng: np.random.Generator, single: bool, names: list[str]) -> tuple[str, Any]:
     if isinstance(value, int) and not isinstance(value, bool):
         return "another integer", int(rng.choice([*INTEGERS, value + 1, value - 1]))
@@ -161,7 +150,7 @@ def test_one_change_in_memory(name: str, part: str, rng: np.random.Generator) ->
     model, results = model_of(name), Counter[str]()
     names = [register.name for register in model.transformer.registers] + ["cos", "exp", "square", "shallow", "odd"]
     count = {"transformer": 12, "choices": 12, "graph": 8, "box": 5}[part]
-    for place, value in spread_out(getattr(model, part), rng, count):
+    for place, value in mutation.spread_out(getattr(model, part), rng, count):
         label, new = mutated(value, rng, model.transformer.dtype == "float32", names)
 
         def change(place: mutation.Place = place, new: Any = new) -> hs.Compiled:
@@ -214,7 +203,7 @@ def test_models_built_from_changed_choices(name: str, rng: np.random.Generator) 
     """The strongest forgery: parameters and margins are changed first and the transformer is built from them, so that
     weights and circuit agree. What is then certified is the circuit against the target, and that must be true."""
     model, results = model_of(name), Counter[str]()
-    for place, value in spread_out(dict(model.choices), rng, 11):
+    for place, value in mutation.spread_out(dict(model.choices), rng, 11):
         if isinstance(value, str) or (isinstance(value, tuple) and not value):
             continue
         label = str(rng.choice(list(CONSISTENT)))

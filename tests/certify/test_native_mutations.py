@@ -9,7 +9,7 @@ runs as the runner does it and as a textbook would (reference tokens included), 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -119,17 +119,6 @@ def trial(results: Counter[str], change: Callable[[], hs.Compiled], rng: np.rand
         raise
 
 
-def spread_out(value: Any, rng: np.random.Generator, count: int) -> Iterator[tuple[mutation.Place, Any]]:
-    """Random places, as many of each kind."""
-    by_kind: dict[str, list[tuple[mutation.Place, Any]]] = {}
-    for place, item in mutation.places(value):
-        by_kind.setdefault(mutation.kind_of(place), []).append((place, item))
-    kinds = sorted(by_kind)
-    for _ in range(count):
-        found = by_kind[kinds[int(rng.integers(len(kinds)))]]
-        yield found[int(rng.integers(len(found)))]
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_the_original_is_true(name: str, rng: np.random.Generator) -> None:
     """The certificate covers the runner and the textbook, to fifty digits; verify gives it again."""
@@ -146,7 +135,7 @@ def test_one_change(name: str, part: str, rng: np.random.Generator) -> None:
     model, results = model_of(name), Counter[str]()
     names = [register.name for register in model.transformer.registers] + ["cos", "exp", "square", "max", "mean"]
     count = {"transformer": 12, "graph": 4, "box": 2}[part]
-    for place, value in spread_out(getattr(model, part), rng, count):
+    for place, value in mutation.spread_out(getattr(model, part), rng, count):
         label, new = mutation.mutate(value, rng, model.transformer.dtype == "float32", names)
         if place[-1:] in (("tokens",), ("size",)) or (isinstance(new, int) and abs(new) > 1000):
             continue

@@ -6,6 +6,7 @@ kernel on a uniform grid or a Gamma kernel on a geometric one, and least squares
 
 from __future__ import annotations
 
+import mathematics
 import mpmath
 import numpy as np
 import pytest
@@ -25,19 +26,7 @@ from headsmith.core.series import Named, series_arithmetic
 
 PI = float(np.pi)
 EXACT = {
-    "exp": mpmath.exp,
-    "log": mpmath.log,
-    "sqrt": mpmath.sqrt,
-    "sin": mpmath.sin,
-    "cos": mpmath.cos,
-    "tanh": mpmath.tanh,
-    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
-    "softplus": lambda x: mpmath.log1p(mpmath.exp(x)),
-    "erf": mpmath.erf,
-    "gelu": lambda x: x * mpmath.erfc(-x / mpmath.sqrt(2)) / 2,
-    "gaussian": lambda x: mpmath.exp(-x * x / 2),
-    "square": lambda x: x * x,
-    "reciprocal": lambda x: 1 / x,
+    **mathematics.EXACT,
     "table tests: airy": mpmath.airyai,
     "table tests: polynomial": lambda x: ((x * x - 0.5) * x + 0.25) * x**9 - 3,
     "table tests: two": lambda x: mpmath.mpf(2),

@@ -2,6 +2,7 @@
 
 import math
 
+import mathematics
 import mpmath
 import numpy as np
 import pytest
@@ -12,19 +13,7 @@ from headsmith.core.errors import TargetError
 from headsmith.core.functions import FUNCTIONS, Domain, user_function
 
 ORACLE = {
-    "exp": mpmath.exp,
-    "log": mpmath.log,
-    "sqrt": mpmath.sqrt,
-    "sin": mpmath.sin,
-    "cos": mpmath.cos,
-    "tanh": mpmath.tanh,
-    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
-    "softplus": lambda x: mpmath.log1p(mpmath.exp(x)),
-    "gelu": lambda x: x * mpmath.ncdf(x),
-    "erf": mpmath.erf,
-    "gaussian": lambda x: mpmath.exp(-x * x / 2),
-    "square": lambda x: x * x,
-    "reciprocal": lambda x: 1 / x,
+    **mathematics.EXACT,
     "power": lambda x, a: x ** int(a) if float(a).is_integer() else x ** mpmath.mpf(a),
 }
 CASES = [(name, None) for name in ORACLE if name != "power"] + [("power", a) for a in (3.0, 4.0, -2.0, 0.7, -1.3, 64.0)]

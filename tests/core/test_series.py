@@ -8,26 +8,12 @@ import pytest
 from flint import arb, ctx
 from hypothesis import given
 from hypothesis import strategies as st
+from mathematics import EXACT
 
 from headsmith.core.functions import FUNCTIONS, user_function
 from headsmith.core.polynomials import derivative, divided, frame, pieces
 from headsmith.core.series import DISCS, POWERS, PROGRAMS, Named, Pair, series_arithmetic
 
-EXACT = {
-    "exp": mpmath.exp,
-    "log": mpmath.log,
-    "sqrt": mpmath.sqrt,
-    "sin": mpmath.sin,
-    "cos": mpmath.cos,
-    "tanh": mpmath.tanh,
-    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
-    "softplus": lambda x: mpmath.log1p(mpmath.exp(x)),
-    "erf": mpmath.erf,
-    "gelu": lambda x: x * mpmath.erfc(-x / mpmath.sqrt(2)) / 2,
-    "gaussian": lambda x: mpmath.exp(-x * x / 2),
-    "square": lambda x: x * x,
-    "reciprocal": lambda x: 1 / x,
-}
 CELLS = [(0.7, 0.25), (0.7, 0.6), (2.0, 1.5), (9.0, 0.5), (30.0, 2.0)]
 SIGNED = [*CELLS, (0.0, 1.0), (-0.3, 0.9), (-4.0, 1.0), (-25.0, 3.0)]
 HALF_LINE = ("log", "sqrt", "power")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -19,6 +19,7 @@ import mpmath
 import numpy as np
 import pytest
 import saved
+from bank_models import same
 from dense_reference import Floating, Rounded, run_dense
 
 import headsmith as hs
@@ -847,21 +848,6 @@ def contents(case: Case, graph: Graph | None = None) -> Contents:
     parts = {name: 0.1 * (1 + index) for index, name in enumerate(PARTS)}
     claimed = Certificate(1.0, parts, (0.3,) * outputs, case.model.dtype, case.model.tokens, 1.0 / 3.0)
     return Contents(graph, {}, box, case.model, claimed)
-
-
-def same(left: Any, right: Any) -> bool:
-    """Equal to the bit, however deep."""
-    if is_dataclass(left):
-        return type(left) is type(right) and all(
-            same(getattr(left, field.name), getattr(right, field.name)) for field in fields(left)
-        )
-    if isinstance(left, np.ndarray):
-        return left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes()
-    if isinstance(left, tuple):
-        return len(left) == len(right) and all(map(same, left, right))
-    if isinstance(left, dict):
-        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
-    return type(left) is type(right) and left == right
 
 
 @each_builder

@@ -54,7 +54,6 @@ from headsmith.source.graph import (
     Attend,
     Graph,
     Move,
-    Pool,
     Positional,
     Relu,
     arguments,
@@ -63,7 +62,7 @@ from headsmith.source.graph import (
 from headsmith.source.ranges import ranges
 from headsmith.source.sensitivity import Flow
 from headsmith.source.steps import SteppedFlow
-from headsmith.source.views import tokens_of
+from headsmith.source.views import masks, tokens_of
 from headsmith.transformer.gains import gains_of_heads
 from headsmith.transformer.ir import Bank, Layer, Transformer
 
@@ -95,7 +94,7 @@ def certify(
         raise CertificateError(f"a model of one token for each piece has {blocks} tokens here, and no choices")
     if any(tokens_of(node) not in (None, transformer.tokens) for node in target.nodes):
         raise CertificateError(f"the target is about another number of tokens than {transformer.tokens}")
-    if len({node.causal for node in target.nodes if isinstance(node, Pool | Attend)}) > 1:
+    if len(masks(target)) > 1:
         raise CertificateError("the target looks at all tokens and at those so far: no mask computes both")
     if box.size != target.input.size:
         raise CertificateError(f"a box of {box.size} intervals for {target.input.size} inputs")

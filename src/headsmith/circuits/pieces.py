@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Box
 from headsmith.source.graph import Affine, Builder, Graph, Input, Maximum, Minimum, Relu, needed
+from headsmith.source.once import once_for_graph
 
 
 @dataclass(frozen=True)
@@ -74,18 +74,13 @@ def tokens_for(target: Graph) -> int:
     return max(counts)
 
 
+@once_for_graph
 def lay_out(target: Graph) -> LaidOut:
     """The target over tokens.
 
     Guarantee: for inputs in blocks (`in_blocks`), every token's output is the target's, in exact arithmetic.
     """
-    if target not in _KNOWN:
-        _KNOWN[target] = _Layout(target).result()
-    return _KNOWN[target]
-
-
-_KNOWN: WeakKeyDictionary[Graph, LaidOut] = WeakKeyDictionary()
-"""Graphs never change: each is laid out once, and the ranges of what comes out are found once."""
+    return _Layout(target).result()
 
 
 def in_blocks(inputs: Array, tokens: int) -> Array:

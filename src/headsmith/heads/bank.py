@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headsmith.core.arrays import Indices, frozen, frozen_indices
+from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
 from headsmith.heads.stream import Link
 
 
@@ -43,3 +43,22 @@ class HeadBank:
     def readers(self) -> int:
         """How many linear forms the bank reads."""
         return self.outputs
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledBank(HeadBank):
+    """Heads of one linear form and one output each, whose scores have scales of their own."""
+
+    arrays: ClassVar[tuple[str, ...]] = ("query_scale", "key_scale")
+
+    query_scale: Array
+    key_scale: Array
+
+    @property
+    def heads(self) -> int:
+        return len(self.query_scale)
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers the bank returns: one for each head."""
+        return self.heads

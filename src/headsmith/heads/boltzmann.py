@@ -39,31 +39,19 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.balls import boltzmann_constant
 from headsmith.core.rounding import Precision, lower, upper
-from headsmith.heads.bank import HeadBank
+from headsmith.heads.bank import ScaledBank
 from headsmith.heads.softmax import exp_disturbance, outside_weight, summation_rounding
 
 
 @dataclass(frozen=True, eq=False)
-class BoltzmannBank(HeadBank):
+class BoltzmannBank(ScaledBank):
     """All Boltzmann heads of one layer. Head h reads row h of `read`, and returns the maximum over tokens where
     query_scale[h] * key_scale[h] > 0, the minimum where it is negative."""
 
     kind: ClassVar[str] = "boltzmann"
-    arrays: ClassVar[tuple[str, ...]] = ("query_scale", "key_scale")
 
-    query_scale: Array
-    key_scale: Array
     gain: float
     keep_gain: float
-
-    @property
-    def heads(self) -> int:
-        return len(self.query_scale)
-
-    @property
-    def outputs(self) -> int:
-        """How many numbers the bank returns: one for each head."""
-        return self.heads
 
 
 def feature_count(sink: int) -> int:

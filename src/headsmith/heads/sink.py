@@ -42,7 +42,7 @@ import numpy as np
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.balls import gate_constant
 from headsmith.core.rounding import EXP_ULPS, FLOAT64, Precision, upper
-from headsmith.heads.bank import HeadBank
+from headsmith.heads.bank import ScaledBank
 from headsmith.heads.stream import position_bits
 
 KEY = 8.0
@@ -52,25 +52,13 @@ FLUSHED = 2.0**-60
 
 
 @dataclass(frozen=True, eq=False)
-class SinkBank(HeadBank):
+class SinkBank(ScaledBank):
     """All sink heads of one layer. Head h computes gate `component[h]` of the source graph's relu node `node[h]`."""
 
     kind: ClassVar[str] = "sink"
-    arrays: ClassVar[tuple[str, ...]] = ("query_scale", "key_scale")
 
-    query_scale: Array
-    key_scale: Array
     reference_gain: float
     position_gain: float
-
-    @property
-    def heads(self) -> int:
-        return len(self.query_scale)
-
-    @property
-    def outputs(self) -> int:
-        """How many numbers the bank returns: one for each head."""
-        return self.heads
 
 
 def feature_count(tokens: int, grid: int = 0) -> int:

@@ -162,16 +162,8 @@ class Chooser:
         # What nothing reads may be off by anything: a number is enough.
         found = candidates(self.target, node, self.found, min(allowed, LARGEST_ERROR), cap)
         found = [option for option in found if option.choice.family not in self.excluded[number]]
-        if not found:
-            what = describe(self.target, number)
-            limit = "" if cap is None else f" and {cap} layers"
-            raise UnreachableError(
-                f"no ReLU circuit for {what} within {allowed:.3g}{limit}: ask for a larger error, "
-                "a smaller domain, or more layers",
-                part="approximation",
-                smallest=math.inf,
-            )
-        return found[0]
+        limit = "" if cap is None else f" and {cap} layers"
+        return cheapest(found, f"no ReLU circuit for {describe(self.target, number)}", allowed, limit)
 
     def _approximated(self, number: int) -> Approximated:
         node = self.target.nodes[number]
@@ -263,6 +255,17 @@ def target_gains(target: Graph, found: Sequence[Interval], norms: dict[int, Arra
             if (number, argument) not in inside:
                 gains[argument] += slope.T @ gain if slope.ndim == 2 else slope[:, None] * gain
     return gains
+
+
+def cheapest(found: Sequence[Option], nothing: str, allowed: float, limit: str = "") -> Option:
+    """The first of the options, or UnreachableError that says what there is `nothing` of."""
+    if not found:
+        raise UnreachableError(
+            f"{nothing} within {allowed:.3g}{limit}: ask for a larger error, a smaller domain, or more layers",
+            part="approximation",
+            smallest=math.inf,
+        )
+    return found[0]
 
 
 def softmax_share(budget: float, gain: Array, found: Interval) -> Array:

@@ -28,7 +28,7 @@ from headsmith.core.program import Call, Program
 from headsmith.core.rounding import Precision
 from headsmith.heads.gate_fit import GateFit, gate_product_fit
 from headsmith.lower.candidates import Option, candidates
-from headsmith.lower.choose import argument_slopes, possible_margin, softmax_share, steps_on, target_gains
+from headsmith.lower.choose import argument_slopes, cheapest, possible_margin, softmax_share, steps_on, target_gains
 from headsmith.lower.fit import Fit, fit_program
 from headsmith.lower.plan import Planned, gained
 from headsmith.source.describe import describe
@@ -402,14 +402,7 @@ class _Planner:
 
     def _circuit(self, number: int, allowed: float) -> Option:
         found = candidates(self.target, self._node(number), self.found, allowed)
-        if not found:
-            raise UnreachableError(
-                f"neither a table head nor a ReLU circuit for {describe(self.target, number)} within {allowed:.3g}: "
-                "ask for a larger error or a smaller domain",
-                part="approximation",
-                smallest=np.inf,
-            )
-        return found[0]
+        return cheapest(found, f"neither a table head nor a ReLU circuit for {describe(self.target, number)}", allowed)
 
     def _node(self, number: int) -> Approximated:
         node = self.target.nodes[number]

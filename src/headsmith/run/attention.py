@@ -74,6 +74,14 @@ class Attention:
         if self.observe is not None:
             self.observe(self.layer, slice(self.first + heads.start, self.first + heads.stop), queries, weights)
 
+    def averaged(self, scores: Any, values: Any, heads: slice, queries: slice) -> Any:
+        """What heads return whose scores are [key token, sequence, query token, head], which are overwritten, and whose
+        values are [sequence, token, head]."""
+        softmax(scores, self.hard)
+        self.report(heads, queries, scores[:, 0].transpose(2, 1, 0))
+        scores *= values.transpose(1, 0, 2)[:, :, None, heads]
+        return scores.sum(axis=0)
+
     def chunks(self, heads: int, batch: int) -> Iterator[tuple[slice, list[slice]]]:
         """Runs of query tokens, and the runs of heads of each; reference tokens are left out unless somebody
         observes."""
@@ -98,10 +106,7 @@ def sink_outputs(attention: Attention, bank: SinkBank) -> Any:
             # The leading axis runs over key tokens: weights[key token, sequence, query token, head].
             weights = slopes[None, :, queries, heads] * keys[:, :, None, heads]
             weights += shared.T[:, None, :, None]
-            softmax(weights, attention.hard)
-            attention.report(heads, queries, weights[:, 0].transpose(2, 1, 0))
-            weights *= values.transpose(1, 0, 2)[:, :, None, heads]
-            outputs[:, queries, heads] = weights.sum(axis=0)
+            outputs[:, queries, heads] = attention.averaged(weights, values, heads, queries)
     return outputs
 
 

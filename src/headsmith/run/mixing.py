@@ -126,10 +126,7 @@ def gate_outputs(attention: Attention, bank: GateBank) -> Any:
             weights = slopes[None, :, queries, heads] * keys[:, None, None, heads]
             weights += (data[queries] * KEY)[None, None, :, None] * offsets[:, None, None, heads]
             weights += shared.T[:, None, :, None]
-            softmax(weights, attention.hard)
-            attention.report(heads, queries, weights[:, 0].transpose(2, 1, 0))
-            weights *= values.transpose(1, 0, 2)[:, :, None, heads]
-            outputs[:, queries, heads] = weights.sum(axis=0)
+            outputs[:, queries, heads] = attention.averaged(weights, values, heads, queries)
     return outputs
 
 

@@ -20,7 +20,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from headsmith.certify.table_bounds import Progress
-from headsmith.compile import Compiled, compile, load
+from headsmith.compile import Compiled, check_counts, compile, load
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, HeadsmithError, TargetError
 from headsmith.core.intervals import as_box
@@ -35,8 +35,9 @@ from headsmith.sequence.universal_model import Architecture
 from headsmith.source.columns import Columns
 from headsmith.source.evaluation import evaluate
 from headsmith.source.expression import Value, build, combine
-from headsmith.source.graph import Attend, Graph, Move, Pool
+from headsmith.source.graph import Graph, Move
 from headsmith.source.trace import Traced, outputs_of
+from headsmith.source.views import masks
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +219,7 @@ def load_sequence(path: str | os.PathLike[str]) -> CompiledSequence | Universal:
     if kind_of(path) == KIND:
         return load_universal(path)
     compiled = load(path)
-    return _as_sequence(compiled, any(isinstance(node, Pool | Attend) and node.causal for node in compiled.graph.nodes))
+    return _as_sequence(compiled, True in masks(compiled.graph))
 
 
 def sequence_graph(function: Callable[[Any], Any], tokens: int, features: int, domain: Any, causal: bool) -> Graph:
@@ -243,9 +244,7 @@ def sequence_graph(function: Callable[[Any], Any], tokens: int, features: int, d
 
 
 def _refuse_sizes(function: Any, tokens: Any, features: Any) -> None:
-    for name, number in (("tokens", tokens), ("features", features)):
-        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
-            raise TargetError(f"{name} is {number!r}; it must be a positive integer")
+    check_counts(tokens=tokens, features=features)
     if not callable(function):
         raise TargetError(f"a sequence program is a function of a table (tokens, features); got {function!r}")
 

@@ -92,10 +92,7 @@ def descent_graph(run: Descent, weights: bool = False) -> Graph:
     """The whole run as a source graph: at every token, its prediction w . q, and w itself if `weights`."""
     size = run.features
     build = Builder(input_names(size))
-    each = np.eye(2 * size + 1)
-    features, labels, queries = (
-        build.affine([(build.input, rows)], np.zeros(len(rows))) for rows in np.split(each, [size, size + 1])
-    )
+    features, labels, queries = token_parts(build, size)
     current: int | None = None
     for _ in range(run.steps):
         residual = _residual(build, run, current, features, labels)
@@ -107,11 +104,27 @@ def descent_graph(run: Descent, weights: bool = False) -> Graph:
         if run.cut > 0.0:
             current = _soft_threshold(build, current, run.cut)
     assert current is not None
-    outputs = [(build.product(current, queries), np.vstack([np.ones((1, size)), np.zeros((size, size))]))]
-    outputs.append((current, np.vstack([np.zeros((1, size)), np.eye(size)])))
-    if weights:
-        return build.graph(build.affine(outputs, np.zeros(size + 1)))
-    return build.graph(build.affine([(outputs[0][0], np.ones((1, size)))], np.zeros(1)))
+    return predicting_graph(build, current, queries, weights)
+
+
+def token_parts(build: Builder, size: int) -> tuple[int, int, int]:
+    """The features, the label and the query of a token."""
+    x, y, q = (
+        build.affine([(build.input, rows)], np.zeros(len(rows)))
+        for rows in np.split(np.eye(2 * size + 1), [size, size + 1])
+    )
+    return x, y, q
+
+
+def predicting_graph(build: Builder, fitted: int, queries: int, weights: bool) -> Graph:
+    """The graph that returns w . q, and w itself if `weights`."""
+    size = build.size(fitted)
+    prediction = build.product(fitted, queries)
+    if not weights:
+        return build.graph(build.affine([(prediction, np.ones((1, size)))], np.zeros(1)))
+    rows = np.vstack([np.ones((1, size)), np.zeros((size, size))])
+    both = [(prediction, rows), (fitted, np.vstack([np.zeros((1, size)), np.eye(size)]))]
+    return build.graph(build.affine(both, np.zeros(size + 1)))
 
 
 def _residual(build: Builder, run: Descent, weights: int | None, features: int, labels: int) -> int:

@@ -25,13 +25,12 @@ import numpy as np
 
 from headsmith.certify.certificate import Certificate
 from headsmith.certify.table_bounds import Progress
-from headsmith.compile import Compiled, as_request, check_error, compiled_of, verify
+from headsmith.compile import Compiled, as_request, check_counts, check_error, compiled_of, verify
 from headsmith.compile import load as load_compiled
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import DomainError, TargetError
 from headsmith.core.intervals import Box, as_box
 from headsmith.core.rounding import Dtype
-from headsmith.lower.meet import Request
 from headsmith.lower.recipes import meet
 from headsmith.sequence.descent import (
     LOSSES,
@@ -53,6 +52,7 @@ from headsmith.sequence.neighbours import (
 )
 from headsmith.sequence.newton import Newton, best_rate, newton_graph, newton_of
 from headsmith.source.doubling import MOST_LEVELS
+from headsmith.source.graph import Graph
 from headsmith.transformer.bill import Bill
 
 BATCH = 32
@@ -217,9 +217,7 @@ def gradient_descent(
     chosen = checked_rate(loss, rate, largest, decay)
     run = Descent(loss, int(steps), int(features), chosen, 1.0 - chosen * decay, chosen * threshold)
     matrix = _checked_matrix(preconditioner, features)
-    graph = descent_graph(run, weights)
-    request = as_request(graph, pairs, error, int(examples), dtype, progress=progress)
-    return Learner(_compiled(request), run, matrix)
+    return _learner(run, descent_graph(run, weights), pairs, error, examples, dtype, progress, matrix)
 
 
 def _domain(features: int, domain: Any, labels: Any, queries: Any) -> tuple[Box, list[tuple[float, float]]]:
@@ -231,9 +229,20 @@ def _domain(features: int, domain: Any, labels: Any, queries: Any) -> tuple[Box,
     return shown, [pair for box in (shown, label, asked) for pair in zip(box.low, box.high, strict=True)]
 
 
-def _compiled(request: Request) -> Compiled:
+def _learner(
+    run: Descent | Neighbours | Newton,
+    graph: Graph,
+    pairs: list[tuple[float, float]],
+    error: float,
+    examples: int,
+    dtype: Dtype,
+    progress: Progress | None,
+    preconditioner: Array | None = None,
+) -> Learner:
+    """The learner of a run, whose graph takes inputs in these intervals."""
+    request = as_request(graph, pairs, error, int(examples), dtype, progress=progress)
     with np.errstate(over="ignore", invalid="ignore"):
-        return compiled_of(request, meet(request, "native"))
+        return Learner(compiled_of(request, meet(request, "native")), run, preconditioner)
 
 
 def least_squares(steps: int, features: int, examples: int, *, rate: float | None = None, **options: Any) -> Learner:
@@ -290,7 +299,7 @@ def newton(
 
     Guarantee: |predict - exact| <= certificate.error <= error for every context and query in the domain.
     """
-    _check_counts(doublings=doublings)
+    check_counts(doublings=doublings)
     _check_numbers("squared", 1, features, examples, decay, 0.0)
     if doublings > MOST_LEVELS:
         raise TargetError(f"doublings is {doublings!r}; it must be at most {MOST_LEVELS}")
@@ -298,8 +307,7 @@ def newton(
     largest = np.maximum(np.abs(shown.low), np.abs(shown.high))
     chosen = checked_rate("squared", best_rate(largest, decay) if rate is None else rate, largest, decay)
     run = Newton(int(doublings), int(features), chosen, 1.0 - chosen * decay)
-    request = as_request(newton_graph(run, weights), pairs, error, int(examples), dtype, progress=progress)
-    return Learner(_compiled(request), run)
+    return _learner(run, newton_graph(run, weights), pairs, error, examples, dtype, progress)
 
 
 def kernel_regression(
@@ -320,9 +328,10 @@ def kernel_regression(
 
     Guarantee: |predict - exact| <= certificate.error <= error for every context and query in the domain.
     """
-    _check_counts(features=features, examples=examples)
+    check_counts(features=features, examples=examples)
     _, pairs = _domain(features, domain, labels, queries)
-    return _neighbours(Neighbours(int(features), scale_of(bandwidth)), pairs, error, examples, dtype, progress)
+    run = Neighbours(int(features), scale_of(bandwidth))
+    return _learner(run, neighbours_graph(run), pairs, error, examples, dtype, progress)
 
 
 def nearest_neighbour(
@@ -344,25 +353,13 @@ def nearest_neighbour(
     by at least `gap` in squared distance, predictions are within `error` of its label. Elsewhere they are means of the
     labels of examples that are nearly as near.
     """
-    _check_counts(features=features, examples=examples)
+    check_counts(features=features, examples=examples)
     _, pairs = _domain(features, domain, labels, queries)
     spread = pairs[features][1] - pairs[features][0]
     check_error(error)
     scale = scale_for(gap, int(examples), spread, error / 4.0)
-    left = error - neighbour_error(scale, gap, int(examples), spread)
-    return _neighbours(Neighbours(int(features), scale), pairs, left, examples, dtype, progress)
-
-
-def _neighbours(
-    run: Neighbours,
-    pairs: list[tuple[float, float]],
-    error: float,
-    examples: int,
-    dtype: Dtype,
-    progress: Progress | None,
-) -> Learner:
-    request = as_request(neighbours_graph(run), pairs, error, int(examples), dtype, progress=progress)
-    return Learner(_compiled(request), run)
+    left, run = error - neighbour_error(scale, gap, int(examples), spread), Neighbours(int(features), scale)
+    return _learner(run, neighbours_graph(run), pairs, left, examples, dtype, progress)
 
 
 def load(path: str | os.PathLike[str], preconditioner: Any = None) -> Learner:
@@ -391,16 +388,10 @@ def _checked_matrix(matrix: Any, features: int) -> Array | None:
     return frozen(found)
 
 
-def _check_counts(**numbers: Any) -> None:
-    for name, number in numbers.items():
-        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
-            raise TargetError(f"{name} is {number!r}; it must be a positive integer")
-
-
 def _check_numbers(loss: str, steps: Any, features: Any, examples: Any, decay: Any, threshold: Any) -> None:
     if loss not in LOSSES:
         raise TargetError(f"unknown loss {loss!r}; choose one of {', '.join(LOSSES)}")
-    _check_counts(steps=steps, features=features, examples=examples)
+    check_counts(steps=steps, features=features, examples=examples)
     for name, number in (("decay", decay), ("threshold", threshold)):
         if not (isinstance(number, numbers.Real) and 0.0 <= float(number) < math.inf):
             raise TargetError(f"{name} is {number!r}; it must be a finite number, not negative")

@@ -23,7 +23,14 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
-from headsmith.sequence.descent import input_names, largest_rate, same_graph, smoothness
+from headsmith.sequence.descent import (
+    input_names,
+    largest_rate,
+    predicting_graph,
+    same_graph,
+    smoothness,
+    token_parts,
+)
 from headsmith.source.doubling import apply_maps, counts, iterates, moment_maps, square_maps
 from headsmith.source.graph import Builder, Graph
 
@@ -64,10 +71,7 @@ def newton_graph(run: Newton, weights: bool = False) -> Graph:
     """The whole run as a source graph: at every token, its prediction w . q, and w itself if `weights`."""
     size = run.features
     build = Builder(input_names(size))
-    features, labels, queries = (
-        build.affine([(build.input, rows)], np.zeros(len(rows)))
-        for rows in np.split(np.eye(2 * size + 1), [size, size + 1])
-    )
+    features, labels, queries = token_parts(build, size)
     left, right = (build.affine([(features, each)], np.zeros(len(each))) for each in moment_maps(size))
     repeated = build.affine([(labels, np.ones((size, 1)))], np.zeros(size))
     often = counts(size)
@@ -83,12 +87,7 @@ def newton_graph(run: Newton, weights: bool = False) -> Graph:
             *factors, total = square_maps(size)
             squared = build.product(*_gathered(build, (matrix, matrix), factors))
             matrix = build.affine([(squared, total)], np.zeros(len(total)))
-    prediction = build.product(vector, queries)
-    if not weights:
-        return build.graph(build.affine([(prediction, np.ones((1, size)))], np.zeros(1)))
-    rows = np.vstack([np.ones((1, size)), np.zeros((size, size))])
-    both = [(prediction, rows), (vector, np.vstack([np.zeros((1, size)), np.eye(size)]))]
-    return build.graph(build.affine(both, np.zeros(size + 1)))
+    return predicting_graph(build, vector, queries, weights)
 
 
 def _gathered(build: Builder, nodes: tuple[int, int], maps: list[Array]) -> list[int]:

@@ -41,6 +41,7 @@ from headsmith.source.graph import (
     Term,
     arguments,
 )
+from headsmith.source.once import once_for_graph
 from headsmith.source.views import is_given
 
 CURVATURE = {"squared": 1.0, "logistic": 0.25}
@@ -64,6 +65,7 @@ class Contraction:
     labels: int = -1
 
 
+@once_for_graph
 def contractions(graph: Graph) -> dict[int, Contraction]:
     """All steps of these kinds, by their result. Whether the rate is small enough is not known here."""
     readers: dict[int, set[int]] = {}

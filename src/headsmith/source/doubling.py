@@ -49,6 +49,7 @@ from headsmith.core.arrays import Array, Indices
 from headsmith.core.intervals import Interval
 from headsmith.core.rounding import lower, upper
 from headsmith.source.graph import Affine, Graph, Pool, Product, arguments
+from headsmith.source.once import once_for_graph
 from headsmith.source.views import is_given
 
 MOST_LEVELS = 60
@@ -186,6 +187,7 @@ def entries(iterate: Iterate, size: int, ranges: Ranges) -> Interval:
 # ---- recognising ----------------------------------------------------------------------------------------
 
 
+@once_for_graph
 def iterates(graph: Graph) -> dict[int, Iterate]:
     """All nodes of such runs, by their numbers. Whether the rate is small enough is not known here."""
     if not any(isinstance(node, Pool) for node in graph.nodes):

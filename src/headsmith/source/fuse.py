@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -41,6 +40,7 @@ from headsmith.source.graph import (
     arguments,
     needed,
 )
+from headsmith.source.once import once_for_graph
 from headsmith.source.piecewise import Atom, Form, Forms
 from headsmith.source.views import pruned, taken_apart
 
@@ -112,19 +112,13 @@ class _Inner:
     space: Space
 
 
+@once_for_graph
 def fuse(target: Graph, fusion: Fusion) -> Graph:
     """The same function as a graph with fewer nodes that need a head.
 
     Guarantee: the output of the result equals the target's in exact arithmetic.
     """
-    known = _KNOWN.setdefault(target, {})
-    if fusion not in known:
-        known[fusion] = _Fuser(target, fusion).result()[0]
-    return known[fusion]
-
-
-_KNOWN: WeakKeyDictionary[Graph, dict[Fusion, Graph]] = WeakKeyDictionary()
-"""Graphs never change: each is fused once."""
+    return _Fuser(target, fusion).result()[0]
 
 
 def fused_nodes(target: Graph, fusion: Fusion) -> dict[int, frozenset[int]]:

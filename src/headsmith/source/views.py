@@ -111,6 +111,11 @@ def mixes(graph: Graph) -> bool:
     return any(isinstance(node, Mixing | Positional) for node in graph.nodes)
 
 
+def masks(graph: Graph) -> set[bool]:
+    """Under which masks (causal or not) the graph's nodes look at other tokens; none or both of them may be there."""
+    return {node.causal for node in graph.nodes if isinstance(node, Pool | Attend)}
+
+
 def is_given(graph: Graph, number: int) -> bool:
     """Whether a node is an affine form of the inputs alone."""
     return all(isinstance(graph.nodes[each], Input | Affine) for each in needed(graph, number))
