@@ -14,9 +14,10 @@ import numpy as np
 from rich.console import Console
 
 import headsmith as hs
+from headsmith.core.figures import bound
 from headsmith.report.falsify import falsify
 from headsmith.report.plots import plot
-from headsmith.report.tables import bill_table, bound, certificate_table, found_table
+from headsmith.report.tables import bill_table, certificate_table, found_table
 from headsmith.source.evaluation import evaluate
 
 console = Console(highlight=False)

@@ -21,8 +21,12 @@ import numpy as np
 from headsmith.compile import Compiled, compile
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, TargetError, UnreachableError
+from headsmith.core.figures import bound, count
+from headsmith.core.html import card, table
 from headsmith.core.intervals import Box, as_box
 from headsmith.core.rounding import Dtype
+from headsmith.inside.explain import HEADS
+from headsmith.inside.notebook import bill_text, box_text
 from headsmith.source.kuhn import Grid, grid_on, interpolant
 from headsmith.source.refute import refute
 from headsmith.source.smoothness import Smoothness, as_smoothness, fewest_steps
@@ -50,6 +54,26 @@ class Approximation:
     interpolation: float
     sampling: float
     evaluation: float
+
+    def __repr__(self) -> str:
+        return (
+            f"<Approximation of a callable on {box_text(self.model.box)} from {count(self.grid.nodes, 'sample')}\n"
+            f" error <= {bound(self.error)} if {self.smoothness}, {bill_text(self.bill)}>"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("error", bound(self.error), "if what is assumed is true"),
+            ("  compiled", bound(self.compiled), "proven: the model against the interpolant"),
+            ("  sampling", bound(self.sampling), "rounded values and coefficients"),
+            ("  interpolation", bound(self.interpolation), "assumed: the interpolant against the callable"),
+        ]
+        title = f"Approximation of a callable on {box_text(self.model.box)} from {count(self.grid.nodes, 'sample')}"
+        return card(title, table("Error", rows, note=f"assumed: {self.assumed}"), self.bill._repr_html_())
+
+    def explain(self, heads: int = HEADS) -> str:
+        """The model in words: what is proven, what is assumed, and the transformer layer by layer."""
+        return f"Proven: {self.proven}.\nAssumed: {self.assumed}.\n\n{self.model.explain(heads)}"
 
     @property
     def compiled(self) -> float:

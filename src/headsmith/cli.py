@@ -298,6 +298,21 @@ def bill_command(file: str, as_json: bool) -> None:
     _print(bill_table(bill))
 
 
+@commands.command("explain", short_help="Tell a model in words, head by head.")
+@file_argument
+@click.option("--heads", type=click.IntRange(0), default=12, show_default=True, help="Heads to tell one by one.")
+@as_json_option
+def explain_command(file: str, heads: int, as_json: bool) -> None:
+    """Tell the model in FILE in words: its tokens, what it holds at first, layer by layer and head by head, what it
+    returns. --heads limits how many heads of each kind and layer are told one by one."""
+    from headsmith.files import load
+
+    text = load(file).explain(heads)
+    if as_json:
+        return _print_json(file=file, text=text)
+    click.echo(text)
+
+
 @commands.command("plot", short_help="Draw errors and attention.")
 @file_argument
 @output_option("A .png, .svg or .pdf file.", required=True)

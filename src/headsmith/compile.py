@@ -32,6 +32,9 @@ from headsmith.core.errors import CertificateError, DomainError, TargetError, Un
 from headsmith.core.intervals import Box, Interval, as_box
 from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.export.file import Contents, read_file, write_file
+from headsmith.inside import notebook
+from headsmith.inside.explain import HEADS, explain
+from headsmith.inside.meanings import Meanings
 from headsmith.intermediates import run_with_cache
 from headsmith.lower.meet import Met, Request
 from headsmith.lower.recipes import as_cost, meet
@@ -120,6 +123,17 @@ class Compiled:
     bill: Bill
     fusion: Arrangement = None
 
+    def __repr__(self) -> str:
+        return notebook.short(type(self).__name__, self)
+
+    def _repr_html_(self) -> str:
+        return notebook.html(type(self).__name__, self)
+
+    def explain(self, heads: int = HEADS) -> str:
+        """The model in words: its tokens, what it holds at first, layer by layer and head by head, what it returns. Of
+        each bank of heads at most `heads` are told one by one."""
+        return explain(self, heads)
+
     @property
     def fused(self) -> Graph:
         """The target as the heads see it: what `choices` is about."""
@@ -163,7 +177,8 @@ class Compiled:
 
     def run(self, array: Any, *, cache: bool = False, causal: bool = False) -> Any:
         """Run the model on an array. With `cache`, on one sequence (or one point), and return also every intermediate
-        by its name: "layer 1 / sink head 0 / pattern", "layer 2 / register z2" (see intermediates.py)."""
+        by its name: "layer 1 / sink head 0: relu(x - y) / pattern", or "layer 1 / sink head 0 / pattern" for short
+        (see intermediates.py)."""
         if not cache:
             return self(array, causal=causal)
         inputs = self._inputs((array,), {})
@@ -174,7 +189,7 @@ class Compiled:
         if blocks and not point:
             raise DomainError(f"intermediates are those of one point ({self.box.size},); got shape {inputs.shape}")
         table = in_blocks(inputs[None], self.transformer.tokens)[0] if blocks else inputs[None] if point else inputs
-        outputs, found = run_with_cache(self.transformer, table, causal=causal)
+        outputs, found = run_with_cache(self.transformer, table, causal=causal, meanings=Meanings(self))
         return (outputs[0] if point else outputs), found
 
     def _refuse_mask(self, causal: bool) -> None:

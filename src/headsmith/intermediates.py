@@ -1,22 +1,28 @@
 """A run with every intermediate by name: the stream before the first layer and after each, and where each head looks.
 
-    embedding / register z1                 (token, column), reference tokens first
-    layer 1 / move head 0 / pattern         (query token, key token)
-    layer 1 / register z2                   what the layer changed
-    output                                  (token, output)
+    embedding / register z1: x - y                      (token, column), reference tokens first
+    layer 1 / sink head 0: relu(x - y) / pattern        (query token, key token)
+    layer 1 / register out: relu(x - y)                 what the layer changed
+    output                                              (token, output)
 
-Layers count from 1. Heads count from 0 within their kind and layer. Constant registers are listed once, at the
-embedding.
+Layers count from 1. Heads count from 0 within their kind and layer. After the colon stands what the head computes, or
+what a data token holds in the register; it may be left out: "layer 1 / sink head 0 / pattern" finds the same. Constant
+registers are listed once, at the embedding.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError
+from headsmith.core.figures import shortened
+from headsmith.inside.meanings import LENGTH, Meanings, without_kind
 from headsmith.run import numpy_runner
 from headsmith.run.attention import Attention, linear
 from headsmith.transformer.ir import Layer, Transformer
@@ -24,19 +30,45 @@ from headsmith.transformer.ir import Layer, Transformer
 PATTERN = "pattern"
 
 
-def head_names(layer: Layer, number: int) -> list[str]:
+class Intermediates(dict[str, Array]):
+    """Arrays by name. What stands after a colon, the meaning, may be left out when one looks something up."""
+
+    def __missing__(self, name: str) -> Array:
+        if name not in self._full:
+            some = ", ".join(map(repr, list(self)[:4]))
+            raise KeyError(f"{name}; there are {some}, ...")
+        return self[self._full[name]]
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in self._full
+
+    @cached_property
+    def _full(self) -> dict[str, str]:
+        return {without_meaning(name): name for name in self}
+
+
+def without_meaning(name: str) -> str:
+    """The name of an intermediate without what stands after colons."""
+    return " / ".join(re.sub(r"^(\w+ head \d+|register [^:]*): .*$", r"\1", part) for part in name.split(" / "))
+
+
+def head_names(layer: Layer, number: int, meanings: Sequence[str] = ()) -> list[str]:
     """The names of a layer's heads, in order; layers count from 1."""
     names: list[str] = []
     counts: dict[str, int] = {}
     for bank in layer.banks:
         for _ in range(bank.heads):
             place = counts[bank.kind] = counts.get(bank.kind, -1) + 1
-            names.append(f"layer {number} / {bank.kind} head {place}")
+            text = f": {without_kind(meanings[len(names)])}" if meanings else ""
+            names.append(f"layer {number} / {bank.kind} head {place}{text}")
     return names
 
 
-def run_with_cache(transformer: Transformer, inputs: Any, *, causal: bool = False) -> tuple[Array, dict[str, Array]]:
-    """The output (tokens, outputs) on one sequence `inputs` (tokens, inputs), and every intermediate by its name.
+def run_with_cache(
+    transformer: Transformer, inputs: Any, *, causal: bool = False, meanings: Meanings | None = None
+) -> tuple[Array, Intermediates]:
+    """The output (tokens, outputs) on one sequence `inputs` (tokens, inputs), and every intermediate by its name, with
+    its meaning where `meanings` are given.
 
     Patterns take heads x tokens x tokens numbers: this is for looking at models, not for running long sequences.
     """
@@ -45,7 +77,9 @@ def run_with_cache(transformer: Transformer, inputs: Any, *, causal: bool = Fals
         raise DomainError(f"intermediates are those of one sequence (tokens, inputs); got shape {inputs.shape}")
     numpy_runner.refuse_length(transformer, inputs.shape[0], causal)
     stream = numpy_runner.embed(transformer, inputs[None])
-    found: dict[str, Array] = {f"embedding / register {name}": value[0].copy() for name, value in stream.items()}
+    found = Intermediates()
+    for name, value in stream.items():
+        found[f"embedding / {_register(meanings, 0, name)}"] = value[0].copy()
     size = inputs.shape[0] + transformer.reference_tokens
     for number, layer in enumerate(transformer.layers):
         weights = np.zeros((layer.heads, size, size))
@@ -58,14 +92,22 @@ def run_with_cache(transformer: Transformer, inputs: Any, *, causal: bool = Fals
             attention = Attention(transformer, stream, causal, first, number, numpy_runner.CHUNK, observe)
             updates.append((bank, numpy_runner.head_outputs(attention, bank)))
             first += bank.heads
-        for name, pattern in zip(head_names(layer, number + 1), weights, strict=True):
+        texts = meanings.heads[number] if meanings is not None else ()
+        for name, pattern in zip(head_names(layer, number + 1, texts), weights, strict=True):
             found[f"{name} / {PATTERN}"] = pattern
         for bank, outputs in updates:
             for link in bank.write:
                 stream[link.register] = stream[link.register] + linear(link, outputs[..., link.sources])
-                found[f"layer {number + 1} / register {link.register}"] = stream[link.register][0]
+                name = _register(meanings, number + 1, link.register)
+                found[f"layer {number + 1} / {name}"] = stream[link.register][0]
     result = np.zeros((inputs.shape[0], transformer.outputs), dtype=transformer.dtype)
     for link in transformer.readout:
         result[..., link.reads] += linear(link, stream[link.register][0, transformer.reference_tokens :])
     found["output"] = result + transformer.readout_bias.astype(transformer.dtype)
     return found["output"], found
+
+
+def _register(meanings: Meanings | None, layer: int, name: str) -> str:
+    """A register's name, with what a data token holds there after the layer."""
+    text = meanings.registers[layer].get(name) if meanings is not None else None
+    return f"register {name}: {shortened(text, LENGTH)}" if text else f"register {name}"

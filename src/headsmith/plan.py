@@ -20,6 +20,7 @@ from headsmith.compile import Compiled, Target, as_request, compiled_of
 from headsmith.core.errors import HeadsmithError, TargetError
 from headsmith.core.rounding import Dtype
 from headsmith.heads.table import TableBank
+from headsmith.inside import plan_text
 from headsmith.lower.meet import Met, Request, meet_with_gates, meet_with_tables
 from headsmith.lower.recipes import Cost, as_cost, variants
 from headsmith.source.fuse import Fusion, fuse
@@ -59,6 +60,34 @@ class Row:
     def bill(self) -> Bill:
         return self.compiled.bill
 
+    def __repr__(self) -> str:
+        return plan_text.row_text(self)
+
+    def _repr_html_(self) -> str:
+        return plan_text.html([self])
+
+
+class Plan(list[Row]):
+    """The rows of a plan: a list that shows itself as a table, and writes itself for a paper or a spreadsheet."""
+
+    def __repr__(self) -> str:
+        return plan_text.plain(self)
+
+    def _repr_html_(self) -> str:
+        return plan_text.html(self)
+
+    def markdown(self) -> str:
+        """The rows as a Markdown table."""
+        return plan_text.markdown(self)
+
+    def latex(self, caption: str = plan_text.CAPTION) -> str:
+        """The rows as a LaTeX table (booktabs), for a paper."""
+        return plan_text.latex(self, caption)
+
+    def csv(self) -> str:
+        """The rows as csv, numbers in full."""
+        return plan_text.csv(self)
+
 
 def plan(
     target: Target,
@@ -69,7 +98,7 @@ def plan(
     dtype: Dtype = "float64",
     cost: Mapping[str, float] | None = None,
     progress: Report | None = None,
-) -> list[Row]:
+) -> Plan:
     """Certified models of `target` for each error: the published route, and table heads in several variants.
 
     `cost` weighs layers, heads, reference_tokens, max_weight (default: in that order). `progress` is told what is under
@@ -77,7 +106,7 @@ def plan(
     """
     if not errors:
         raise TargetError("give at least one error")
-    order, rows = as_cost(cost), []
+    order, rows = as_cost(cost), Plan()
     for number, error in enumerate(errors):
         request = as_request(target, domain, error, tokens, dtype)
         found: list[Row] = []

@@ -9,9 +9,11 @@ from hypothesis import strategies as some
 from rich.console import Console
 
 import headsmith as hs
+from headsmith.certify.certificate import statement
+from headsmith.core.figures import bound, number, per_layer
 from headsmith.report.data import as_data
 from headsmith.report.falsify import falsify
-from headsmith.report.tables import bill_table, bound, certificate_table, found_table, number, per_layer, statement
+from headsmith.report.tables import bill_table, certificate_table, found_table
 
 
 def printed(item: object, width: int = 100) -> str:
@@ -43,7 +45,7 @@ def test_figures_for_reading() -> None:
     assert bound(1.23401e-7) == "1.235e-07"
     assert per_layer((4, 4)) == "4 in each layer"
     assert per_layer((4, 5)) == "by layer: 4, 5"
-    assert per_layer(()) == "the target is affine on this domain"
+    assert per_layer(()) == "none: an affine map is enough"
 
 
 def test_the_certificate(model: hs.Compiled) -> None:

@@ -10,6 +10,8 @@ from typing import Literal, overload
 import numpy as np
 
 from headsmith.core.arrays import Array, Indices, frozen
+from headsmith.core.figures import count
+from headsmith.core.html import table
 from headsmith.core.intervals import Box
 from headsmith.regions.cells import Cells, Pattern, Planes, empty_cells, join
 from headsmith.regions.exact import Oracle
@@ -34,6 +36,11 @@ class Region:
     faces: tuple[tuple[int, ...], ...]
     pattern: tuple[Pattern, ...]
     point: Array
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{value:.4g}" for value in self.point)
+        outputs = count(len(self.constant), "output")
+        return f"<Region around ({inside}): {len(self.vertices)} vertices, an affine map to {outputs}>"
 
     def __call__(self, x: Array) -> Array:
         """The region's affine map at x (..., d)."""
@@ -73,6 +80,13 @@ class Regions(Sequence[Region]):
         if self.complete:
             return f"Regions({len(self)} cells on {where})"
         return f"Regions(PARTIAL: {len(self)} cells on {where}; {self.stopped})"
+
+    def _repr_html_(self) -> str:
+        at_least = "" if self.complete else "at least "
+        rows = [["cells of the activation pattern", f"{at_least}{len(self):,}"]]
+        rows += [["different affine pieces", f"{at_least}{self.count('pieces'):,}"]]
+        rows += [["linear regions", f"{self.count('linear'):,}"]] if self.complete else []
+        return table("Linear regions", rows, note=repr(self))
 
     def count(self, kind: Count = "cells") -> int:
         """How many there are, by one of three definitions: "cells", "linear" or "pieces"."""

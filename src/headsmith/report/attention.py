@@ -16,7 +16,7 @@ from headsmith.circuits.pieces import Pieces, in_blocks
 from headsmith.compile import Compiled
 from headsmith.core.arrays import Array
 from headsmith.heads.sink import SinkBank
-from headsmith.report.head_texts import held_by, texts_of_heads
+from headsmith.inside.meanings import Meanings, held_by
 from headsmith.run.numpy_runner import patterns
 
 ROWS = 64
@@ -83,7 +83,7 @@ def head_patterns(compiled: Compiled, inputs: Array, most: int) -> list[HeadPatt
     """The patterns of at most `most` heads on `inputs` (tokens, inputs), spread evenly over all heads of all layers."""
     found = [
         HeadPattern(pattern.layer, head, name, weights)
-        for pattern, names in zip(patterns(compiled.transformer, inputs), texts_of_heads(compiled), strict=True)
+        for pattern, names in zip(patterns(compiled.transformer, inputs), Meanings(compiled).heads, strict=True)
         for head, (name, weights) in enumerate(zip(names, pattern.weights, strict=True))
     ]
     return [found[index] for index in _spread(len(found), most)]
@@ -92,7 +92,7 @@ def head_patterns(compiled: Compiled, inputs: Array, most: int) -> list[HeadPatt
 def head_paths(compiled: Compiled, points: Array, most: int) -> list[HeadPath]:
     """Where the data token of each of `points` (points, inputs) looks, for at most `most` heads of all layers."""
     labels = [
-        (layer, head, name) for layer, names in enumerate(texts_of_heads(compiled)) for head, name in enumerate(names)
+        (layer, head, name) for layer, names in enumerate(Meanings(compiled).heads) for head, name in enumerate(names)
     ]
     chosen = _spread(len(labels), most)
     looks = []
@@ -129,7 +129,7 @@ def _draw_shares(figure: Any, compiled: Compiled, points: Array) -> None:
     weights = np.stack(
         [np.concatenate([layer.weights[:, -1] for layer in patterns(transformer, point[None])]) for point in points]
     )
-    labels = [(layer, name) for layer, names in enumerate(texts_of_heads(compiled), 1) for name in names]
+    labels = [(layer, name) for layer, names in enumerate(Meanings(compiled).heads, 1) for name in names]
     held = [
         text for layer in transformer.layers for bank in layer.banks for text in held_by(bank, transformer.sink_tokens)
     ]
@@ -145,7 +145,7 @@ def _draw_shares(figure: Any, compiled: Compiled, points: Array) -> None:
         axes.set(xlim=(places[0], places[-1]), ylim=(0.0, 1.0))
         axes.set_title(f"layer {layer}  {name}", fontsize=9)
         named = seen if len(seen) <= NAMED else [*seen[: NAMED // 2], *seen[-(NAMED // 2) :]]
-        texts = ["itself" if token == tokens - 1 else f"ref {token}{held[number].get(token, '')}" for token in named]
+        texts = ["itself" if token == tokens - 1 else _token_text(token, held[number]) for token in named]
         marks = [Patch(color=colours[token], label=text) for token, text in zip(named, texts, strict=True)][::-1]
         others = int((shares.max(axis=1) > 1e-12).sum()) - len(named)
         title = ("token: what it holds" if held[number] else "") + (f"\nand {others} more" if others else "")
@@ -161,6 +161,10 @@ def _draw_shares(figure: Any, compiled: Compiled, points: Array) -> None:
     grid[-1].set_xlabel(box.names[0] if one else "place on a line from a low to a high corner of the domain")
     figure.supylabel("attention weight", fontsize=10)
     figure.suptitle(f"how the data token divides its attention, {_all_of(len(labels))}", fontsize=12)
+
+
+def _token_text(token: int, held: dict[int, str]) -> str:
+    return f"ref {token}: {held[token]}" if token in held else f"ref {token}"
 
 
 def _colours(count: int) -> list[Any]:

@@ -12,7 +12,7 @@ from headsmith.compile import Compiled
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError
 from headsmith.core.pictures import figure_class, save_figure
-from headsmith.intermediates import PATTERN
+from headsmith.intermediates import PATTERN, without_meaning
 
 LABELS = 40
 """Up to this many tokens each is named."""
@@ -23,9 +23,10 @@ def plot_pattern(compiled: Compiled, array: Any, name: str, path: str | os.PathL
     its weights (query token, key token). `options` are those of `run`."""
     found = compiled.run(array, cache=True, **options)[1]
     names = [key.removesuffix(f" / {PATTERN}") for key in found if key.endswith(PATTERN)]
-    head = name.removesuffix(f" / {PATTERN}")
-    if head not in names:
-        raise DomainError(f"there is no head named {head!r}; there are {', '.join(names[:8]) or 'no heads'}, ...")
+    asked = without_meaning(name.removesuffix(f" / {PATTERN}"))
+    head = next((full for full in names if without_meaning(full) == asked), None)
+    if head is None:
+        raise DomainError(f"there is no head named {asked!r}; there are {', '.join(names[:8]) or 'no heads'}, ...")
     weights: Array = found[f"{head} / {PATTERN}"]
     save_figure(_draw(weights, head, compiled.transformer.reference_tokens), Path(path))
     return weights

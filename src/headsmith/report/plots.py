@@ -17,11 +17,11 @@ import numpy as np
 
 from headsmith.compile import Compiled
 from headsmith.core.arrays import Array
+from headsmith.core.figures import bound, number
 from headsmith.core.pictures import figure_class, save_figure
 from headsmith.report.attention import draw_attention
 from headsmith.report.falsify import Found, errors_at, falsify
 from headsmith.report.kinks import crossings, kinks_of
-from headsmith.report.tables import bound, number
 from headsmith.source.describe import describe
 from headsmith.source.evaluation import evaluate
 from headsmith.source.graph import Relu

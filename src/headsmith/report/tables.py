@@ -3,86 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from headsmith.certify.certificate import Certificate
+from headsmith.certify.certificate import Certificate, certificate_rows, statement
+from headsmith.core.figures import bound, number
 from headsmith.plan import Row
 from headsmith.report.claims import Checked
 from headsmith.report.falsify import Found
-from headsmith.transformer.bill import Bill
-
-NEGLIGIBLE = 1e-300
-
-MEANING = {
-    "approximation": "tables and circuits against the target",
-    "softmax": "a head of finite scale against its gate",
-    "leak": "attention that reaches other tokens",
-    "rounding": "floating point, in any order of summation",
-}
-
-
-def number(value: float | int, digits: int = 4) -> str:
-    """A figure for reading: integers in groups of three, others with a few digits, nearest."""
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:.{digits}g}" if value == 0.0 or abs(value) >= NEGLIGIBLE else "< 1e-300"
-
-
-def bound(value: float, digits: int = 4) -> str:
-    """A bound for reading: rounded up, so that what is printed is proven too."""
-    if 0.0 < value < NEGLIGIBLE:
-        return "< 1e-300"
-    return f"{float(Decimal(value).normalize(Context(prec=digits, rounding=ROUND_CEILING))):.{digits}g}"
+from headsmith.transformer.bill import Bill, bill_rows
 
 
 def certificate_table(certificate: Certificate) -> Table:
     """The proven error, its parts, and the statement in one sentence."""
     table = _table("Certificate", caption=statement(certificate))
-    table.add_row("error", bound(certificate.error), "proven, everywhere on the domain", style="bold")
-    for name, value in certificate.parts.items():
-        table.add_row(f"  {name}", bound(value), MEANING.get(name, ""))
-    if len(certificate.outputs) > 1:
-        smallest, largest = min(certificate.outputs), max(certificate.outputs)
-        table.add_row("each output", f"{bound(smallest)} to {bound(largest)}", f"{len(certificate.outputs)} outputs")
+    for row in certificate_rows(certificate):
+        table.add_row(*row, style="bold" if row[0] == "error" else None)
     return table
-
-
-def statement(certificate: Certificate) -> str:
-    """What the certificate says, in one sentence."""
-    tokens = "" if certificate.tokens == 1 else f", with up to {number(certificate.tokens)} data tokens in a sequence"
-    return (
-        f"For every input in the domain and every output, |model - target| <= {bound(certificate.error)} "
-        f"when run in {certificate.dtype}{tokens}."
-    )
 
 
 def bill_table(bill: Bill) -> Table:
     """What the model costs."""
     table = _table("Bill")
-    table.add_row("layers", number(bill.layers), "attention layers, no feed-forward block")
-    table.add_row("heads", number(bill.heads), per_layer(bill.heads_per_layer))
-    table.add_row("reference tokens", number(bill.reference_tokens), "a constant prefix")
-    table.add_row("d_model", number(bill.d_model), "columns of the residual stream")
-    table.add_row("d_head", number(bill.d_head), "width of queries and keys")
-    table.add_row("parameters", number(bill.parameters), "with every matrix written out")
-    table.add_row("nonzeros", number(bill.nonzeros), "of these, not zero")
-    table.add_row("max_weight", number(bill.max_weight), "largest absolute weight")
-    table.add_row("max_score", bound(bill.max_score), "no attention score exceeds it")
+    for row in bill_rows(bill):
+        table.add_row(*row)
     return table
-
-
-def per_layer(heads: Sequence[int]) -> str:
-    """The heads of each layer, abbreviated."""
-    if not heads:
-        return "the target is affine on this domain"
-    if len(set(heads)) == 1:
-        return f"{number(heads[0])} in each layer"
-    shown = ", ".join(number(count) for count in heads[:8])
-    return f"by layer: {shown}{', ...' if len(heads) > 8 else ''}"
 
 
 def found_table(found: Found, certificate: Certificate) -> Table:

@@ -40,7 +40,7 @@ from headsmith.source.trace import Traced, outputs_of
 from headsmith.source.views import masks
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CompiledSequence(Compiled):
     """A transformer for sequences, with its target, its certificate and its bill. Call it with an array
     (..., tokens, features)."""

@@ -29,8 +29,12 @@ from headsmith.compile import Compiled, as_request, check_counts, check_error, c
 from headsmith.compile import load as load_compiled
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import DomainError, TargetError
+from headsmith.core.figures import bound, count
+from headsmith.core.html import card
 from headsmith.core.intervals import Box, as_box
 from headsmith.core.rounding import Dtype
+from headsmith.inside.explain import HEADS
+from headsmith.inside.notebook import bill_text
 from headsmith.lower.recipes import meet
 from headsmith.sequence.descent import (
     LOSSES,
@@ -67,6 +71,24 @@ class Learner:
     model: Compiled
     run: Descent | Neighbours | Newton
     preconditioner: Array | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<Learner: {_run_text(self.run)}, on {count(self.features, 'feature')} and up to "
+            f"{count(self.examples, 'example')}\n error <= {bound(self.certificate.error)}, {bill_text(self.bill)}>"
+        )
+
+    def _repr_html_(self) -> str:
+        return card(
+            f"Learner: {_run_text(self.run)}, on {count(self.features, 'feature')} and up to "
+            f"{count(self.examples, 'example')}",
+            self.certificate._repr_html_(),
+            self.bill._repr_html_(),
+        )
+
+    def explain(self, heads: int = HEADS) -> str:
+        """The learner in words, layer by layer and head by head; a context's tokens hold an example and a query."""
+        return f"A learner in context: {_run_text(self.run)}.\n\n{self.model.explain(heads)}"
 
     @property
     def certificate(self) -> Certificate:
@@ -395,3 +417,17 @@ def _check_numbers(loss: str, steps: Any, features: Any, examples: Any, decay: A
     for name, number in (("decay", decay), ("threshold", threshold)):
         if not (isinstance(number, numbers.Real) and 0.0 <= float(number) < math.inf):
             raise TargetError(f"{name} is {number!r}; it must be a finite number, not negative")
+
+
+def _run_text(run: Descent | Neighbours | Newton) -> str:
+    """What a learner computes, in a few words."""
+    match run:
+        case Descent():
+            penalties = [f"decay {(1.0 - run.kept) / run.rate:.4g}"] if run.kept != 1.0 else []
+            penalties += [f"threshold {run.cut / run.rate:.4g}"] if run.cut else []
+            penalty = f" with {' and '.join(penalties)}" if penalties else ""
+            return f"{count(run.steps, 'step')} of gradient descent on the {run.loss} loss{penalty}"
+        case Newton():
+            return f"Newton's iteration, {count(run.doublings, 'doubling')}: as {count(run.steps, 'step')} of descent"
+        case Neighbours():
+            return f"a mean of labels with weights exp(-{run.scale:.4g} |q - x|^2)"

@@ -25,10 +25,14 @@ import numpy as np
 from headsmith.certify.certificate import Certificate
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import CertificateError, DomainError, TargetError, UnreachableError
+from headsmith.core.figures import bound, count
+from headsmith.core.html import card, table
 from headsmith.core.intervals import Box
 from headsmith.heads.ramp import WIDTH
+from headsmith.inside.notebook import bill_text, box_text
 from headsmith.sequence.gaussian_grid import BEYOND, NARROWEST, WIDEST, fewest_cells
 from headsmith.sequence.universal_cache import run_with_cache
+from headsmith.sequence.universal_explain import explain_universal
 from headsmith.sequence.universal_file import read_universal, write_universal
 from headsmith.sequence.universal_inputs import box_of, points_of, run_inside, sample, table_inside
 from headsmith.sequence.universal_model import Architecture, Attention, Lookup, bill, build, score_size
@@ -69,6 +73,25 @@ class Universal:
     model: Attention
     stated: Stated
     parts: Mapping[str, float]
+
+    def __repr__(self) -> str:
+        return (
+            f"<Universal {self._size} on {box_text(self.box)}, from {count(math.prod(self.counts), 'sample')}\n"
+            f" error <= {bound(self.error)} if {self.lipschitz}, {bill_text(self.bill)}>"
+        )
+
+    def _repr_html_(self) -> str:
+        title = f"Universal: {self._size} on {box_text(self.box)}, from {count(math.prod(self.counts), 'sample')}"
+        assumed = table("Assumed", [[self.assumed]], figures=())
+        return card(title, self.certificate._repr_html_(), self.bill._repr_html_(), assumed)
+
+    @property
+    def _size(self) -> str:
+        return f"({self.tokens}, {self.features}) to ({self.tokens}, {self.model.outputs})"
+
+    def explain(self, heads: int = 12) -> str:
+        """The model in words, layer by layer and head by head."""
+        return explain_universal(self.model, self.stated, self.lookup, self.certificate, heads)
 
     @property
     def box(self) -> Box:

@@ -33,6 +33,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import TargetError
+from headsmith.core.html import table
 from headsmith.core.program import Program
 
 
@@ -272,6 +273,18 @@ class Graph:
         node = self.nodes[0]
         assert isinstance(node, Input)
         return node
+
+    def __repr__(self) -> str:
+        from headsmith.source.describe import outputs_text
+
+        return f"<Graph {outputs_text(self)}: {len(self.nodes)} nodes>"
+
+    def _repr_html_(self) -> str:
+        from headsmith.source.describe import Reading, describe
+
+        reading, output = Reading(self, digits=4), self.nodes[self.output].size
+        rows = [[f"y{component}", describe(reading, self.output, component)] for component in range(min(output, 8))]
+        return table(f"Graph: {len(self.nodes)} nodes", rows, figures=())
 
     @property
     def gates(self) -> int:

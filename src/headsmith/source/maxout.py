@@ -14,10 +14,11 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
+from headsmith.core.figures import count
 from headsmith.source.evaluation import evaluate
 from headsmith.source.graph import Builder, Graph
 from headsmith.source.library import is_traced, maximum
-from headsmith.source.network import Network, checked_chain, real_pair
+from headsmith.source.network import Network, checked_chain, layers_html, real_pair
 
 
 class MaxoutNetwork:
@@ -81,6 +82,9 @@ class MaxoutNetwork:
             for width, (weights, _) in zip(self.widths[1:], self.layers, strict=True)
         ]
         return f"MaxoutNetwork({'-'.join([str(self.widths[0]), *steps])})"
+
+    def _repr_html_(self) -> str:
+        return layers_html(f"maxout network, {count(self.parameters, 'parameter')}", self.layers)
 
 
 def _distinct(weights: Array, bias: Array) -> list[tuple[Array, Array]]:

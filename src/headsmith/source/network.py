@@ -10,6 +10,8 @@ import numpy as np
 
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import TargetError
+from headsmith.core.figures import count, number
+from headsmith.core.html import table
 from headsmith.source.evaluation import evaluate
 from headsmith.source.graph import Builder, Graph
 
@@ -45,6 +47,18 @@ class Network:
     def __repr__(self) -> str:
         widths = [self.layers[0][0].shape[1], *(weights.shape[0] for weights, _ in self.layers)]
         return f"Network({'-'.join(map(str, widths))})"
+
+    def _repr_html_(self) -> str:
+        return layers_html(f"ReLU network, {count(self.parameters, 'parameter')}", self.layers)
+
+
+def layers_html(title: str, layers: Sequence[tuple[Array, Array]]) -> str:
+    """The shapes of layers (W, b) for a notebook, with the largest weight of each."""
+    rows = [
+        (str(index), " x ".join(map(str, weights.shape)), number(float(np.abs(weights).max())))
+        for index, (weights, _) in enumerate(layers)
+    ]
+    return table(title, rows, ("layer", "shape of W", "largest weight"), (0, 2))
 
 
 def checked_chain(layers: Sequence[tuple[Array, Array]], names: Iterable[str] | None) -> tuple[str, ...]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import assert_never
 
 import numpy as np
 
 from headsmith.core.arrays import Array
+from headsmith.core.figures import bound, number, per_layer
+from headsmith.core.html import table
+from headsmith.core.markup import PREAMBLE, csv_text, latex_table, markdown_table
 from headsmith.heads import attend, boltzmann, gate, mean, move
 from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
@@ -41,6 +44,48 @@ class Bill:
     nonzeros: int
     max_weight: float
     max_score: float
+
+    def __repr__(self) -> str:
+        return (
+            f"<Bill: layers {number(self.layers)}, heads {number(self.heads)}, reference tokens "
+            f"{number(self.reference_tokens)}, d_model {number(self.d_model)}, parameters {number(self.parameters)}, "
+            f"largest weight {number(self.max_weight)}>"
+        )
+
+    def _repr_html_(self) -> str:
+        return table("Bill", bill_rows(self))
+
+    def markdown(self) -> str:
+        """The bill as a Markdown table."""
+        return markdown_table(BILL_COLUMNS, bill_rows(self))
+
+    def latex(self, caption: str = "What the transformer costs.") -> str:
+        """The bill as a LaTeX table (booktabs), for a paper."""
+        return f"{PREAMBLE}\n{latex_table(BILL_COLUMNS, bill_rows(self), caption)}"
+
+    def csv(self) -> str:
+        """The bill as csv: one row, numbers in full; heads_per_layer is separated by spaces."""
+        figures = {field.name: getattr(self, field.name) for field in fields(self)}
+        figures["heads_per_layer"] = " ".join(map(str, self.heads_per_layer))
+        return csv_text(list(figures), [list(figures.values())])
+
+
+BILL_COLUMNS = ("figure", "value", "meaning")
+
+
+def bill_rows(bill: Bill) -> list[tuple[str, str, str]]:
+    """The figures of a bill for reading: name, figure, meaning."""
+    return [
+        ("layers", number(bill.layers), "attention layers, no feed-forward block"),
+        ("heads", number(bill.heads), per_layer(bill.heads_per_layer)),
+        ("reference tokens", number(bill.reference_tokens), "a constant prefix"),
+        ("d_model", number(bill.d_model), "columns of the residual stream"),
+        ("d_head", number(bill.d_head), "width of queries and keys"),
+        ("parameters", number(bill.parameters), "with every matrix written out"),
+        ("nonzeros", number(bill.nonzeros), "of these, not zero"),
+        ("max_weight", number(bill.max_weight), "largest absolute weight"),
+        ("max_score", bound(bill.max_score), "no attention score exceeds it"),
+    ]
 
 
 def bill(transformer: Transformer, max_score: float) -> Bill:

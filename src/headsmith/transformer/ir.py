@@ -27,6 +27,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import CertificateError
+from headsmith.core.figures import count
 from headsmith.core.rounding import PRECISIONS, Dtype, Precision
 from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
@@ -87,6 +88,13 @@ class Transformer:
         object.__setattr__(self, "readout_bias", frozen(self.readout_bias))
         object.__setattr__(self, "sizes", {register.name: register.size for register in self.registers})
         check(self)
+
+    def __repr__(self) -> str:
+        heads, references = sum(layer.heads for layer in self.layers), count(self.reference_tokens, "reference token")
+        return (
+            f"<Transformer: {count(len(self.layers), 'layer')}, {count(heads, 'head')}, {references}, "
+            f"up to {count(self.tokens, 'data token')}, {self.dtype}>"
+        )
 
     @property
     def precision(self) -> Precision:

@@ -1,0 +1,80 @@
+"""Tables of text as Markdown, as LaTeX (booktabs) for a paper, and as csv."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from typing import Any
+
+Cells = Sequence[Sequence[str]]
+
+PREAMBLE = "% \\usepackage{booktabs}"
+"""What a LaTeX document needs for these tables."""
+
+
+def markdown_table(names: Sequence[str], cells: Cells) -> str:
+    """A Markdown table; columns of numbers are set to the right."""
+    rules = ["---:" if _numeric(column) else "---" for column in _columns(names, cells)]
+    lines = [names, rules, *cells]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def latex_table(names: Sequence[str], cells: Cells, caption: str, label: str = "") -> str:
+    """A LaTeX table with a caption; columns of numbers are set to the right. Without cells, the caption alone."""
+    lines = [r"\begin{table}", r"\centering", rf"\caption{{{latex_text(caption)}}}"]
+    lines += [rf"\label{{{label}}}"] if label else []
+    if cells:
+        lines += [
+            rf"\begin{{tabular}}{{{''.join('r' if _numeric(column) else 'l' for column in _columns(names, cells))}}}",
+            r"\toprule",
+            " & ".join(map(latex_text, names)) + r" \\",
+            r"\midrule",
+            *(" & ".join(map(_latex_cell, line)) + r" \\" for line in cells),
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+    return "\n".join([*lines, r"\end{table}"])
+
+
+def csv_text(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Rows as csv below a header, numbers in full."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(rows)
+    return file.getvalue()
+
+
+def latex_text(text: str) -> str:
+    """Text as LaTeX: what is special there is escaped, powers are raised."""
+    plain = "".join(_SPECIAL.get(character, character) for character in text)
+    return re.sub(r"\\textasciicircum\{\}(\d+)", r"$^{\1}$", plain)
+
+
+def _columns(names: Sequence[str], cells: Cells) -> list[Sequence[str]]:
+    return [[line[index] for line in cells] for index in range(len(names))]
+
+
+def _numeric(column: Sequence[str]) -> bool:
+    return all(re.fullmatch(r"[-+<]? ?[\d,.]+(e[-+]?\d+)?|-?inf|", text) for text in column)
+
+
+def _latex_cell(text: str) -> str:
+    """Powers of ten as such, formulas upright."""
+    scientific = re.fullmatch(r"(-?[\d.]+)e([-+]?\d+)", text)
+    if scientific:
+        mantissa, exponent = scientific[1], int(scientific[2])
+        return f"$10^{{{exponent}}}$" if mantissa == "1" else rf"${mantissa} \cdot 10^{{{exponent}}}$"
+    return latex_text(text)
+
+
+_SPECIAL = {character: "\\" + character for character in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+}

@@ -1,0 +1,200 @@
+"""A compiled model told in words: its tokens, what it holds at first, layer by layer and head by head, what it returns.
+
+Every weight that is named is read from the model itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+import numpy as np
+
+from headsmith.certify.certificate import MEANING, PARTS, Certificate
+from headsmith.circuits.pieces import Pieces
+from headsmith.core.figures import bound, count, number, shortened
+from headsmith.core.intervals import Box
+from headsmith.heads.attend import AttendBank
+from headsmith.heads.boltzmann import BoltzmannBank
+from headsmith.heads.gate import GateBank
+from headsmith.heads.mean import MeanBank
+from headsmith.heads.move import MoveBank
+from headsmith.heads.sink import SinkBank
+from headsmith.heads.stream import RESERVED
+from headsmith.heads.table import TableBank
+from headsmith.inside.meanings import Meanings, Model, held_by, read_text, without_kind
+from headsmith.source.describe import outputs_text
+from headsmith.source.views import masks
+from headsmith.transformer.ir import Bank, Transformer
+
+HEADS = 12
+"""How many heads of a bank are told one by one, unless asked for more."""
+
+INTERVALS = 6
+"""How many inputs are told with their intervals."""
+
+
+def explain(model: Model, heads: int = HEADS) -> str:
+    """The model in words; of each bank of heads at most `heads` are told one by one."""
+    meanings = Meanings(model)
+    parts = [_opening(model), _tokens(model), _embedding(model, meanings)]
+    parts += [_layer(meanings, number, heads) for number in range(len(model.transformer.layers))]
+    return "\n\n".join([*parts, _readout(model), errors_text(model.certificate)])
+
+
+def domain_text(box: Box) -> str:
+    """Where the inputs lie."""
+    if len(set(zip(box.low.tolist(), box.high.tolist(), strict=True))) == 1 and box.size > 1:
+        who = ", ".join(box.names) if box.size <= INTERVALS else f"all {count(box.size, 'input')}"
+        return f"{who} in [{box.low[0]:g}, {box.high[0]:g}]"
+    intervals = [f"{name} in [{low:g}, {high:g}]" for name, low, high in zip(box.names, box.low, box.high, strict=True)]
+    more = f", and {count(box.size - INTERVALS, 'more input')}" if box.size > INTERVALS else ""
+    return ", ".join(intervals[:INTERVALS]) + more
+
+
+def size_text(layers: int, heads: int) -> str:
+    """How large a model is."""
+    return f"{count(layers, 'layer')}, {count(heads, 'head')}"
+
+
+def errors_text(certificate: Certificate) -> str:
+    """What the proven error is made of."""
+    lines = [f"Proven: |model - target| <= {bound(certificate.error)} for every input in the domain, made of"]
+    for name in (name for name in PARTS if certificate.parts.get(name)):
+        lines.append(f"  {name:13} {bound(certificate.parts[name]):>10}  {MEANING[name]}")
+    return "\n".join(lines) if len(lines) > 1 else lines[0].removesuffix(", made of") + "."
+
+
+def _opening(model: Model) -> str:
+    cost, causal = model.bill, True in masks(model.graph)
+    return (
+        f"{outputs_text(model.graph, 100)}, for {domain_text(model.box)}\n"
+        f"A softmax transformer: {size_text(cost.layers, cost.heads)}, no feed-forward block and no normalisation; "
+        f"the residual stream has {count(cost.d_model, 'column')}. It runs in {model.transformer.dtype}"
+        f"{', under a causal mask' if causal else ''}."
+    )
+
+
+def _tokens(model: Model) -> str:
+    transformer = model.transformer
+    lines = ["Tokens"]
+    if transformer.sink_tokens:
+        lines.append("  r0: the sink, a reference token that holds zero; a head that looks at it adds nothing")
+    if transformer.grid_tokens:
+        first, last = transformer.sink_tokens, transformer.reference_tokens - 1
+        which = f"r{first}" if first == last else f"r{first} to r{last}"
+        lines.append(f"  {which}: the grid, constant reference tokens that table heads and products look up")
+    if transformer.tokens == 1:
+        lines.append("  t0: the data token; it holds the inputs, and the outputs in the end")
+    elif isinstance(model.fusion, Pieces):
+        lines.append(f"  t0 to t{transformer.tokens - 1}: one data token for each piece; all of them get the inputs")
+    else:
+        lines.append(f"  t0 to t{transformer.tokens - 1}, at most: the data tokens, one row of the inputs each")
+    return "\n".join(lines)
+
+
+def _embedding(model: Model, meanings: Meanings) -> str:
+    lines = ["What a data token holds at first, by register"]
+    told = meanings.registers[0]
+    for register in model.transformer.registers:
+        if register.name in told:
+            lines.append(f"  {register.name} = {shortened(told[register.name], 100)}")
+        elif register.name not in RESERVED:
+            lines.append(f"  {register.name}: {count(register.size, 'column')}")
+    return "\n".join(lines)
+
+
+def _layer(meanings: Meanings, place: int, heads: int) -> str:
+    transformer = meanings.model.transformer
+    layer, names = transformer.layers[place], iter(meanings.heads[place])
+    lines = [f"Layer {place + 1}: {count(layer.heads, 'head')}"]
+    for bank in layer.banks:
+        mine = [next(names) for _ in range(bank.heads)]
+        told = list(_bank(meanings, bank, heads))
+        for head, sentences in enumerate(told):
+            lines.append(f"  {bank.kind} head {head}: {without_kind(mine[head])}")
+            lines += [f"    {sentence}" for sentence in sentences]
+        if bank.heads > len(told):
+            lines.append(f"  and {count(bank.heads - len(told), f'more {bank.kind} head')}")
+    after = meanings.registers[place + 1]
+    written = dict.fromkeys(link.register for bank in layer.banks for link in bank.write)
+    for name in written:
+        size = transformer.sizes[name]
+        text = f" = {shortened(after[name], 100)}" if name in after else f": {count(size, 'column')}"
+        lines.append(f"  then {name}{text}")
+    return "\n".join(lines)
+
+
+def _bank(meanings: Meanings, bank: Bank, heads: int) -> Iterator[list[str]]:
+    """What each head does, in a few lines."""
+    transformer = meanings.model.transformer
+
+    def read(row: int) -> str:
+        return shortened(read_text(bank.read, row, transformer.sizes), 70)
+
+    grid = _grid(transformer)
+    match bank:
+        case SinkBank():
+            for head in range(min(bank.heads, heads)):
+                scale = float(bank.query_scale[head] * bank.key_scale[head])
+                weight = f"1/(1 + exp(-{number(scale)} z))"
+                told = f"reads z = {read(head)}; looks at itself with weight {weight}, else at r0"
+                yield [told] if head else [told, "so it returns z where z > 0 and zero where z < 0"]
+        case TableBank():
+            held = held_by(bank, transformer.sink_tokens)
+            for head in range(min(bank.heads, heads)):
+                forms = [read(head * bank.arguments + each) for each in range(bank.arguments)]
+                values = ", ".join(f"r{token}: {text}" for token, text in held[head].items())
+                yield [
+                    f"reads {' and '.join(forms)}; scores of {grid} are linear in that",
+                    f"so it returns a softmax mean of what they hold: {shortened(values, 90)}",
+                ]
+        case GateBank():
+            outputs = meanings.outputs(bank)
+            for head in range(min(bank.heads, heads)):
+                yield [
+                    f"reads s = {read(2 * head)} and v = {read(2 * head + 1)}; looks at itself with a weight that is "
+                    f"affine in s, else at {grid}",
+                    f"so it returns v times that weight: {outputs[head]}",
+                ]
+        case MeanBank():
+            values = ", ".join(read(row) for row in range(min(bank.outputs, 3)))
+            yield [f"looks at all data tokens alike, so it returns the mean of {values}"]
+        case BoltzmannBank():
+            for head in range(min(bank.heads, heads)):
+                yield _boltzmann(meanings, bank, head, read(head))
+        case MoveBank():
+            values = ", ".join(read(row) for row in range(min(bank.outputs, 3)))
+            yield [f"looks at the token that the register {bank.address!r} names, so it returns {values} of that token"]
+        case AttendBank():
+            yield [f"softmax attention with queries, keys and values of its own ({count(bank.width, 'feature')})"]
+        case _:
+            assert_never(bank)
+
+
+def _boltzmann(meanings: Meanings, bank: BoltzmannBank, head: int, read: str) -> list[str]:
+    scale = float(bank.query_scale[head] * bank.key_scale[head])
+    pieces = meanings.pieces.get((int(bank.node[head]), int(bank.component[head])))
+    which = "largest" if scale > 0.0 else "smallest"
+    lines = [f"reads v = {read}; looks at the data token with the {which} v (scores {number(scale)} v), returns its v"]
+    if pieces:
+        told = (f"t{token} holds {shortened(text, 40)}" for token, text in enumerate(pieces))
+        lines.append(f"pieces: {', '.join(told)}")
+    return lines
+
+
+def _grid(transformer: Transformer) -> str:
+    first, last = transformer.sink_tokens, transformer.reference_tokens - 1
+    return f"r{first}" if first == last else f"r{first} to r{last}"
+
+
+def _readout(model: Model) -> str:
+    transformer = model.transformer
+    lines = ["Read-out"]
+    for output in range(min(transformer.outputs, 8)):
+        text, constant = read_text(transformer.readout, output, transformer.sizes), transformer.readout_bias[output]
+        shift = "" if constant == 0.0 else f" {'-' if constant < 0.0 else '+'} {number(float(np.abs(constant)))}"
+        lines.append(f"  y{output} = {shortened(text, 100)}{shift}")
+    if transformer.outputs > 8:
+        lines.append(f"  and {count(transformer.outputs - 8, 'more output')}")
+    return "\n".join(lines)

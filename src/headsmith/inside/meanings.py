@@ -1,0 +1,288 @@
+"""What heads compute and what registers hold, in words of the target: relu(x - y), and not gate 4[0].
+
+A head's output stands for a node of the circuit that the target was turned into. Nodes of the circuit that stand for a
+node of the target are told in the target's words; the gates in between are told by what they read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Protocol
+
+import numpy as np
+
+from headsmith.certify.certificate import Certificate
+from headsmith.certify.kernel import Arrangement
+from headsmith.circuits.assemble import GATE, TABLE, Assembly, Choice, assemble, expressions_of, with_own_output
+from headsmith.circuits.pieces import Pieces, lay_out
+from headsmith.core.figures import shortened
+from headsmith.core.intervals import Box
+from headsmith.heads.gate import GateBank
+from headsmith.heads.sink import SinkBank
+from headsmith.heads.stream import RESERVED, Link
+from headsmith.heads.table import TableBank
+from headsmith.source.describe import Reading, describe, number
+from headsmith.source.fuse import Fusion, fuse, fused_nodes
+from headsmith.source.graph import Affine, Expression, Graph, Input, Pool
+from headsmith.source.views import taken_apart
+from headsmith.transformer.bill import Bill
+from headsmith.transformer.ir import Bank, Transformer
+
+LENGTH = 44
+"""Texts are cut to so many characters."""
+
+DIGITS = 4
+"""Numbers in texts are rounded to so many digits."""
+
+MOST_COLUMNS, MOST_TERMS = 8, 6
+"""Registers of more columns are not told column by column; sums of more terms are cut."""
+
+
+class Model(Protocol):
+    """What is needed of a compiled model."""
+
+    @property
+    def graph(self) -> Graph: ...
+    @property
+    def choices(self) -> Mapping[int, Choice]: ...
+    @property
+    def box(self) -> Box: ...
+    @property
+    def transformer(self) -> Transformer: ...
+    @property
+    def certificate(self) -> Certificate: ...
+    @property
+    def bill(self) -> Bill: ...
+    @property
+    def fusion(self) -> Arrangement: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Meanings:
+    """What the heads and registers of one model stand for. Texts are made on demand: a network has thousands."""
+
+    model: Model
+
+    @cached_property
+    def heads(self) -> list[list[str]]:
+        """What the heads compute, layer by layer."""
+        return [[text for bank in layer.banks for text in self._heads(bank)] for layer in self.model.transformer.layers]
+
+    @cached_property
+    def registers(self) -> list[dict[str, str]]:
+        """What the registers of data tokens hold: by name, after the embedding and after each layer. Only those that
+        changed are listed."""
+        return _told(self)
+
+    @cached_property
+    def pieces(self) -> dict[tuple[int, int], list[str]]:
+        """For heads that take a maximum over one token for each piece: what each token holds, by node and component
+        of the head's output."""
+        model = self.model
+        if not isinstance(model.fusion, Pieces):
+            return {}
+        laid, reading = lay_out(model.graph), Reading(model.graph, digits=DIGITS)
+        found: dict[tuple[int, int], list[str]] = {}
+        for place, node in enumerate(laid.graph.nodes):
+            if not isinstance(node, Pool) or node.argument not in laid.choosing:
+                continue
+            for component in range(node.size):
+                found[place, component] = [
+                    "0" if piece is None else _signed(piece[1], describe(reading, piece[0], component))
+                    for piece in laid.choosing[node.argument].pieces
+                ]
+        return found
+
+    def outputs(self, bank: Bank) -> list[str]:
+        """What each output of a bank is, exactly: of a product's head, what it returns before the read-out's part."""
+        return [self._output(bank, int(n), int(c)) for n, c in zip(bank.node, bank.component, strict=True)]
+
+    @cached_property
+    def _assembly(self) -> Assembly | None:
+        return None if isinstance(self.model.fusion, Pieces) else assemble(self._fused, self.model.choices)
+
+    @cached_property
+    def _fused(self) -> Graph:
+        fusion = self.model.fusion
+        return fuse(self.model.graph, fusion) if isinstance(fusion, Fusion) else self.model.graph
+
+    @cached_property
+    def _reading(self) -> Reading:
+        """The circuit, in the target's words."""
+        model, target = self.model, Reading(self.model.graph, digits=DIGITS)
+        if self._assembly is None:
+            laid = lay_out(model.graph)
+            known = {place: (target, node) for node, place in laid.places.items()}
+            return Reading(with_own_output(laid.graph), known, DIGITS)
+        fused = Reading(self._fused, digits=DIGITS)
+        if isinstance(model.fusion, Fusion):
+            whole = taken_apart(model.graph)[0] if model.fusion.apart else model.graph
+            # The last of the nodes that were fused into an expression is the expression, and has a text.
+            roots = {
+                node: (Reading(whole, digits=DIGITS), max(members))
+                for node, members in fused_nodes(model.graph, model.fusion).items()
+                if members
+            }
+            fused = Reading(self._fused, roots, DIGITS)
+        places = {
+            place: (fused, node)
+            for node, place in self._assembly.places.items()
+            if not isinstance(self._fused.nodes[node], Affine | Input)
+        }
+        for node, choice in model.choices.items():
+            if choice.family in (TABLE, GATE) and node in self._assembly.regions:
+                places |= dict.fromkeys(expressions_of(self._assembly, node), (fused, node))
+        return Reading(self._assembly.circuit, places, DIGITS)
+
+    @cached_property
+    def _owners(self) -> dict[int, str]:
+        """For gates of circuits that stand for a function: which function."""
+        if self._assembly is None:
+            return {}
+        return {
+            place: self._text(self._assembly.places[node], 0)
+            for node, region in self._assembly.regions.items()
+            if self.model.choices[node].family not in (TABLE, GATE)
+            for place in region
+        }
+
+    def _text(self, node: int, component: int) -> str:
+        return "" if node < 0 else describe(self._reading, node, component)
+
+    def _heads(self, bank: Bank) -> list[str]:
+        """What each head computes: a gate of the target's circuit, or expressions of the target."""
+        places = list(zip(bank.node.tolist(), bank.component.tolist(), strict=True))
+        if isinstance(bank, SinkBank):
+            return [self._gate(node, component) for node, component in places]
+        each = len(places) // bank.heads
+        kind = {"gate": "product", "boltzmann": "max"}.get(bank.kind, bank.kind)
+        names = []
+        for head in range(bank.heads):
+            texts = [self._text(*place) for place in places[head * each : (head + 1) * each]]
+            told = shortened(", ".join(text for text in dict.fromkeys(texts) if text), LENGTH)
+            names.append(f"{kind}: {told}" if told else kind)
+        return names
+
+    def _gate(self, node: int, component: int) -> str:
+        text, owner = shortened(self._text(node, component) or "relu", LENGTH), self._owners.get(node)
+        return text if owner is None or owner == text else f"{text} (part of {shortened(owner, LENGTH // 2)})"
+
+    def _output(self, bank: Bank, node: int, component: int) -> str:
+        text = self._text(node, component)
+        if isinstance(bank, GateBank) and text:
+            expression = self._reading.graph.nodes[node]
+            assert isinstance(expression, Expression)
+            by, value = (_grouped(self._text(argument, component)) for argument in expression.arguments)
+            line = expression.program.steps[0]
+            incline, intercept = float(line.terms[0][0]), float(line.constant)  # type: ignore[union-attr]
+            return f"{value}*({_sum([(intercept, ''), (incline, by)])})"
+        return text
+
+
+def without_kind(text: str) -> str:
+    """What a head computes, without the word for its kind."""
+    return text.partition(": ")[2] or text
+
+
+def held_by(bank: Bank, sinks: int) -> list[dict[int, str]]:
+    """What reference tokens hold for each head, as text by token number."""
+    if not isinstance(bank, TableBank):
+        return [{}] * bank.heads
+    return [
+        {
+            sinks + token: f"{', '.join(f'{value:.3g}' for value in values[:3])}{', ...' if len(values) > 3 else ''}"
+            for token, values in enumerate(head)
+        }
+        for head in bank.values
+    ]
+
+
+def read_text(links: Sequence[Link], row: int, sizes: Mapping[str, int]) -> str:
+    """What one linear form reads, as a sum of registers."""
+    terms = []
+    for link in links:
+        if link.first <= row < link.first + link.rows:
+            weights = link.weights[row - link.first]
+            columns = [row - link.first] if link.weights.ndim == 1 else np.flatnonzero(weights).tolist()
+            for column in columns:
+                weight = float(weights if link.weights.ndim == 1 else weights[column])
+                name = link.register if sizes[link.register] == 1 else f"{link.register}[{column}]"
+                terms.append((weight, name))
+    return _sum(terms)
+
+
+def _told(meanings: Meanings) -> list[dict[str, str]]:
+    model = meanings.model.transformer
+    small = {name: size for name, size in model.sizes.items() if size <= MOST_COLUMNS and name not in RESERVED}
+    held: dict[str, list[dict[str, float]]] = {name: [{} for _ in range(size)] for name, size in small.items()}
+    for name, values in model.initial.items():
+        for column, value in enumerate(values if name in small else ()):
+            held[name][column][""] = float(value)
+    for name in model.positional:
+        for column in range(small.get(name, 0)):
+            held[name][column]["position" if small[name] == 1 else f"position[{column}]"] = 1.0
+    _add(held, model.embedding, _input_names(meanings.model))
+    told = [{name: _columns(columns) for name, columns in held.items()}]
+    for layer in model.layers:
+        changed = set()
+        for bank in layer.banks:
+            if any(link.register in small for link in bank.write):
+                _add(held, bank.write, meanings.outputs(bank))
+            changed |= {link.register for link in bank.write}
+        told.append({name: _columns(held[name]) for name in small if name in changed})
+    return told
+
+
+def _add(held: dict[str, list[dict[str, float]]], links: Sequence[Link], texts: Sequence[str]) -> None:
+    """Add what links write: weights times texts."""
+    for link in links:
+        if link.register not in held:
+            continue
+        for column, terms in enumerate(held[link.register]):
+            row = link.weights[column]
+            sources = [column] if link.weights.ndim == 1 else np.flatnonzero(row).tolist()
+            for source in sources:
+                weight = float(row if link.weights.ndim == 1 else row[source])
+                text = texts[link.first + source]
+                terms[text] = terms.get(text, 0.0) + weight
+
+
+def _input_names(model: Model) -> list[str]:
+    names = list(model.box.names)
+    if isinstance(model.fusion, Pieces):
+        return [f"{name} at token {token}" for token in range(model.transformer.tokens) for name in names]
+    return names
+
+
+def _columns(columns: Sequence[Mapping[str, float]]) -> str:
+    texts = [_sum([(weight, text) for text, weight in terms.items()]) for terms in columns]
+    return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
+
+
+def _sum(terms: Sequence[tuple[float, str]]) -> str:
+    """weight*text + ..., cut after a few terms; an empty text stands for one."""
+    parts = []
+    kept = [(weight, text) for weight, text in terms if weight]
+    for weight, text in kept[:MOST_TERMS]:
+        size = number(abs(weight), DIGITS)
+        shown = size if not text else shortened(text, LENGTH) if size == "1" else f"{size}*{_grouped(text)}"
+        parts.append(("- " if weight < 0.0 else "+ ") + shown)
+    if len(kept) > MOST_TERMS:
+        parts.append(f"+ {len(kept) - MOST_TERMS} more")
+    joined = " ".join(parts) or "+ 0"
+    return joined[2:] if joined.startswith("+ ") else "-" + joined[2:]
+
+
+def _grouped(text: str) -> str:
+    """In brackets, where it is a sum."""
+    text = shortened(text, LENGTH)
+    depths = accumulate((character == "(") - (character == ")") for character in text)
+    outside = "".join(character for character, depth in zip(text, depths, strict=True) if depth == 0)
+    return f"({text})" if " " in outside or text.startswith("-") else text
+
+
+def _signed(sign: float, text: str) -> str:
+    return text if sign > 0.0 else f"-{_grouped(text)}"
