@@ -27,4 +27,4 @@ print(f"scores differ by {np.abs(scores - theirs).max():.2g}, of a spread of {th
 print(f"  of which finitely many steps: {np.abs(exact - theirs).max():.2g}")
 print(f"  and the transformer:          {np.abs(scores - exact).max():.2g}")
 print(f"worst error found on this context: {np.abs(scores - exact).max():.3g}")
-show(learner.model)
+show(learner)

@@ -26,7 +26,7 @@ right = np.mean(np.round(found) == digits[asked])
 print(f"{right:.0%} of all {len(found)} digits are read correctly")
 print(f"worst error found at clear queries: {off:.1e}")
 assert off <= 1e-3
-show(learner.model)
+show(learner)
 
 smooth = in_context.kernel_regression(0.3, 64, 200, domain=(0, 1), labels=(0, 9), error=1e-3)
 gap = smooth.predict(pixels[shown], digits[shown], pixels[asked]) - smooth.exact(

@@ -20,10 +20,10 @@ patients, features = X.shape
 decay = 0.01
 newton = in_context.newton(decay, doublings=9, features=features, examples=patients, error=1e-5)
 theirs = Ridge(alpha=decay * patients, fit_intercept=False).fit(X, y).predict(X)
-print(f"{newton.run.steps} steps of gradient descent in {newton.bill.layers} layers")
+print(f"{newton.rule.steps} steps of gradient descent in {newton.bill.layers} layers")
 print(f"from scikit-learn's Ridge: {np.abs(newton.predict(X, y, X) - theirs).max() / theirs.std():.1e} of its spread")
 
 few = in_context.ridge(decay, steps=4, features=features, examples=patients, error=1e-4)
-print(f"gradient descent, {few.run.steps} steps in as many layers ({few.bill.layers}):", end=" ")
+print(f"gradient descent, {few.rule.steps} steps in as many layers ({few.bill.layers}):", end=" ")
 print(f"{np.abs(few.predict(X, y, X) - theirs).max() / theirs.std():.1e} of its spread")
-show(newton.model)
+show(newton)

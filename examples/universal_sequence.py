@@ -37,7 +37,7 @@ for architecture in ("two layers", "one layer and a softmax"):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "leaning.safetensors"
         model.save(path)
-        again = hs.load_sequence(path)
+        again = hs.load(path)
         print(f"saved, loaded and proven again from the matrices: error {hs.verify(path).error:.6g}")
         print(f"sampled again: answers within {again.check(leaning):.2g} of the callable's\n")
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from headsmith.approximate import approximate
-from headsmith.compile import load, verify
 from headsmith.core.errors import DomainError, TargetError, UnreachableError
+from headsmith.files import load, verify
 from headsmith.report.falsify import falsify
 
 SQUARE = {"x": (-1.0, 1.0), "y": (-1.0, 1.0)}

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from headsmith.plan import plan
     from headsmith.regions.enumeration import regions
     from headsmith.regions.result import Region, Regions
+    from headsmith.report.falsify import falsify
+    from headsmith.report.plots import plot
     from headsmith.sequence import in_context, tokens
-    from headsmith.sequence.compiled import CompiledSequence, compile_sequence, load_sequence
+    from headsmith.sequence.compiled import CompiledSequence, compile_sequence
     from headsmith.sequence.universal import Universal, universal
     from headsmith.source.cpwl import difference_of_max_affine, max_min
     from headsmith.source.lattice import from_regions
@@ -93,6 +95,7 @@ __all__ = [
     "difference_of_max_affine",
     "erf",
     "exp",
+    "falsify",
     "from_regions",
     "function",
     "gaussian",
@@ -101,7 +104,6 @@ __all__ = [
     "in_context",
     "inverse",
     "load",
-    "load_sequence",
     "log",
     "matmul",
     "max_min",
@@ -112,6 +114,7 @@ __all__ = [
     "norm",
     "piecewise_linear",
     "plan",
+    "plot",
     "polynomial",
     "rational",
     "regions",
@@ -156,6 +159,7 @@ _HOME = {
     "difference_of_max_affine": "source.cpwl",
     "erf": "source.library",
     "exp": "source.library",
+    "falsify": "report.falsify",
     "from_regions": "source.lattice",
     "function": "source.library",
     "gaussian": "source.library",
@@ -164,7 +168,6 @@ _HOME = {
     "in_context": "sequence.in_context",
     "inverse": "source.library",
     "load": "files",
-    "load_sequence": "sequence.compiled",
     "log": "source.library",
     "matmul": "source.library",
     "max_min": "source.cpwl",
@@ -175,6 +178,7 @@ _HOME = {
     "norm": "source.library",
     "piecewise_linear": "source.library",
     "plan": "plan",
+    "plot": "report.plots",
     "polynomial": "source.library",
     "rational": "source.library",
     "regions": "regions.enumeration",

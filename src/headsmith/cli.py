@@ -267,7 +267,7 @@ def verify_command(file: str, as_json: bool) -> None:
 @as_json_option
 def falsify_command(file: str, effort: int, seed: int, as_json: bool) -> None:
     """Search for the input where the model in FILE errs most, and show it beside the certified error."""
-    from headsmith.compile import load
+    from headsmith.files import load
     from headsmith.report.falsify import falsify
 
     compiled = load(file)
@@ -320,7 +320,7 @@ def explain_command(file: str, heads: int, as_json: bool) -> None:
 @as_json_option
 def plot_command(file: str, output: str, seed: int, as_json: bool) -> None:
     """Draw the error over the domain, and the attention pattern of one input."""
-    from headsmith.compile import load
+    from headsmith.files import load
     from headsmith.report.plots import plot
 
     compiled = load(file)

@@ -17,7 +17,7 @@ import math
 import numbers
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -27,11 +27,11 @@ from headsmith.certify.kernel import Arrangement, certify
 from headsmith.certify.table_bounds import Progress
 from headsmith.circuits.assemble import Choice
 from headsmith.circuits.pieces import Pieces, in_blocks
-from headsmith.core.arrays import Array
+from headsmith.core.arrays import Array, reals
 from headsmith.core.errors import CertificateError, DomainError, TargetError, UnreachableError
 from headsmith.core.intervals import Box, Interval, as_box
 from headsmith.core.rounding import PRECISIONS, Dtype
-from headsmith.export.file import Contents, read_file, write_file
+from headsmith.export.file import Contents, Form, write_file
 from headsmith.inside import notebook
 from headsmith.inside.explain import HEADS, explain
 from headsmith.inside.meanings import Meanings
@@ -49,6 +49,7 @@ from headsmith.source.ranges import ranges
 from headsmith.source.trace import graph_of
 from headsmith.source.views import masks
 from headsmith.transformer.bill import Bill, bill
+from headsmith.transformer.dense import DenseTransformer, dense
 from headsmith.transformer.ir import Transformer
 
 Target = Network | MaxoutNetwork | Graph | str | Sequence[str] | Callable[..., Any]
@@ -154,6 +155,7 @@ class Compiled:
         single outputs lose their axis. `hardmax` runs the limit of large scales: gates, maxima and moves are then exact
         (up to rounding), and nothing is promised of tables.
         """
+        check_outside(outside)
         inputs = self._inputs(arrays, named)
         self._refuse_mask(causal)
         if outside != "allow":
@@ -200,7 +202,7 @@ class Compiled:
 
     def _inputs(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> Array:
         if len(arrays) == 1 and not named:
-            inputs = np.asarray(arrays[0], dtype=np.float64)
+            inputs = real_inputs(arrays[0])
             if inputs.ndim == 0 or inputs.shape[-1] != self.box.size:
                 raise DomainError(f"expected an array (..., {self.box.size}); got shape {inputs.shape}")
             return inputs
@@ -208,18 +210,40 @@ class Compiled:
             raise DomainError(
                 f"give one array (..., {self.box.size}), or each of {', '.join(self.box.names[:8])} by name"
             )
-        values = np.broadcast_arrays(*(np.asarray(named[name], dtype=np.float64) for name in self.box.names))
-        return np.stack(values, axis=-1)
+        each = [real_inputs(named[name], f"input {name}") for name in self.box.names]
+        try:
+            return np.stack(np.broadcast_arrays(*each), axis=-1)
+        except ValueError:
+            shapes = ", ".join(f"{name} {value.shape}" for name, value in zip(self.box.names, each, strict=True))
+            raise DomainError(f"the inputs' shapes do not fit together: {shapes}") from None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one safetensors file, completely or not at all."""
-        contents = Contents(self.graph, self.choices, self.box, self.transformer, self.certificate, self.fusion)
-        write_file(path, contents)
+        parts = (self.graph, self.choices, self.box, self.transformer, self.certificate, self.fusion)
+        write_file(path, Contents(*parts, self._form()))
+
+    def verify(self) -> Certificate:
+        """Re-derive the certificate from the weights. Raises CertificateError if less can be proven than is claimed."""
+        return verify(self)
+
+    def dense(self) -> DenseTransformer:
+        """The model with every matrix written out, as a textbook transformer stores them: the reference tokens' rows,
+        W_E, b_E and W_pos that make data tokens, W_Q, W_K, W_V and W_O of every head of every layer, W_U and b_U that
+        read the output (see transformer/dense.py). For small models: a matrix is d_model wide."""
+        return dense(self.transformer)
+
+    def _form(self) -> Form | None:
+        """How a file says what kind of model this is."""
+        return None
 
 
-def load(path: str | os.PathLike[str]) -> Compiled:
-    """Read a saved model back, bit for bit. Its certificate is the stored one: `verify` re-derives it."""
-    contents = read_file(path)
+def parts_of(compiled: Compiled) -> dict[str, Any]:
+    """The fields that every compiled model has, by name."""
+    return {each.name: getattr(compiled, each.name) for each in fields(Compiled)}
+
+
+def compiled_from(contents: Contents) -> Compiled:
+    """What a file holds as a model. Its certificate is the stored one: `verify` re-derives it."""
     cost = bill(contents.transformer, contents.certificate.max_score)
     return Compiled(
         contents.graph,
@@ -232,10 +256,9 @@ def load(path: str | os.PathLike[str]) -> Compiled:
     )
 
 
-def verify(model: Compiled | str | os.PathLike[str]) -> Certificate:
+def verify(compiled: Compiled) -> Certificate:
     """Re-derive the certificate from the stored weights. Raises CertificateError if less can be proven than is
     claimed."""
-    compiled = model if isinstance(model, Compiled) else load(model)
     proven = certify(compiled.graph, compiled.choices, compiled.box, compiled.transformer, compiled.fusion)
     claimed = compiled.certificate
     # The kernel's own last bits depend on the machine's matrix product: allow that much, and return what was
@@ -283,6 +306,20 @@ def _refuse_overflow(graph: Graph, found: Sequence[Interval]) -> None:
                 part="rounding",
                 smallest=math.inf,
             )
+
+
+def real_inputs(values: Any, what: str = "the input") -> Array:
+    """Numbers to run on; DomainError where they are none, or not all of the same length."""
+    try:
+        return reals(values)
+    except (TypeError, ValueError) as problem:
+        raise DomainError(f"{what} is no array of real numbers: {problem}") from None
+
+
+def check_outside(outside: str) -> None:
+    """Raise TargetError unless this says what is done with inputs outside the domain."""
+    if outside not in ("refuse", "allow"):
+        raise TargetError(f'outside is {outside!r}; it must be "refuse" or "allow"')
 
 
 def check_error(error: float) -> None:

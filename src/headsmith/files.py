@@ -1,29 +1,79 @@
-"""Saved models of either kind, by one door: compiled ones (compile.py) and sampled ones (sequence/universal.py)."""
+"""Saved models of every kind, by one door: what `load` returns is what was saved.
+
+token by token                  Compiled            compile.py
+a program over sequences        CompiledSequence    sequence/compiled.py
+a learner in context            Learner             sequence/in_context.py
+a callable that was sampled     Universal           sequence/universal.py
+"""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
+from headsmith.approximate import Approximation
 from headsmith.certify.certificate import Certificate
-from headsmith.compile import Compiled
-from headsmith.compile import load as load_compiled
-from headsmith.compile import verify as verify_compiled
-from headsmith.export.file import kind_of
+from headsmith.compile import Compiled, compiled_from
+from headsmith.core.errors import FileFormatError, TargetError
+from headsmith.export.file import Contents, kind_of, read_file
+from headsmith.sequence.compiled import CompiledSequence, mixes, sequence_of
+from headsmith.sequence.in_context import learner_of
 from headsmith.sequence.universal import Universal, load_universal
 from headsmith.sequence.universal_file import KIND
 
-
-def load(path: str | os.PathLike[str]) -> Compiled | Universal:
-    """Read a saved model back, bit for bit. Its certificate is the stored one: `verify` re-derives it."""
-    return load_universal(path) if kind_of(path) == KIND else load_compiled(path)
+Model = Compiled | Universal
+"""Every kind of model: sequence models and learners are compiled ones."""
 
 
-def verify(model: Compiled | Universal | str | os.PathLike[str]) -> Certificate:
+def load(path: str | os.PathLike[str]) -> Model:
+    """Read a saved model back, bit for bit, as the kind of model that was saved. Its certificate is the stored one:
+    `verify` re-derives it."""
+    if not isinstance(path, str | os.PathLike):
+        raise FileFormatError(f"load takes the path of a file, not a {type(path).__name__}")
+    if kind_of(path) == KIND:
+        return load_universal(path)
+    contents = read_file(path)
+    compiled = compiled_from(contents)
+    try:
+        return _as_saved(compiled, contents)
+    except TargetError as problem:
+        raise FileFormatError(f"{os.fspath(path)}: {problem}") from None
+
+
+def _as_saved(compiled: Compiled, contents: Contents) -> Compiled:
+    match contents.form:
+        case None:
+            return as_its_kind(compiled)
+        case form if form.kind == "learner":
+            return learner_of(compiled, form.preconditioner)
+        case form:
+            return sequence_of(compiled, form.causal)
+
+
+def as_its_kind(compiled: Compiled) -> Compiled:
+    """A model whose tokens take something from each other is a sequence model, whatever it came as."""
+    return sequence_of(compiled) if mixes(compiled.graph) and not isinstance(compiled, CompiledSequence) else compiled
+
+
+def model_of(given: Any) -> Model:
+    """The model that is meant: a model of any kind, or the path of a saved one."""
+    match given:
+        case str() | os.PathLike():
+            return load(given)
+        case Approximation():
+            return given.model
+        case Compiled():
+            return as_its_kind(given)
+        case Universal():
+            return given
+    raise TargetError(f"a {type(given).__name__} is neither a model nor the path of a saved one")
+
+
+def verify(model: Model | Approximation | str | os.PathLike[str]) -> Certificate:
     """Re-derive the certificate from the stored weights. Raises CertificateError if less can be proven than is
     claimed.
 
     Of a sampled callable the certificate says: the model is within the error of every function that has the stated
     Lipschitz bound and, at the nodes, the stored answers; `Universal.check` samples the callable again.
     """
-    found = load(model) if isinstance(model, str | os.PathLike) else model
-    return found.verify() if isinstance(found, Universal) else verify_compiled(found)
+    return model_of(model).verify()

@@ -197,6 +197,29 @@ class TestBox:
         with pytest.raises(DomainError, match=message):
             as_box(domain, ["a", "b"])
 
+    def test_two_arrays_are_all_lower_and_all_upper_ends(self) -> None:
+        for low, high in ((np.zeros(3), np.array([1.0, 2.0, 3.0])), ([0.0, -1.0, 0.0], [1.0, 2.0, 3.0])):
+            box = as_box((low, high), "abc")
+            assert (box.low == low).all()
+            assert (box.high == high).all()
+        box = as_box((np.array([0.0, 0.0]), np.array([1.0, 2.0])), "ab")
+        assert (box.low == 0.0).all()
+        assert box.high.tolist() == [1.0, 2.0]
+        assert as_box((np.array([-1.0, 1.0]), np.array([-1.0, 1.0])), "ab").low.tolist() == [-1.0, -1.0]
+        assert as_box([(0.0, 1.0), (2.0, 3.0)], "ab").low.tolist() == [0.0, 2.0]
+        with pytest.raises(DomainError, match="may be two pairs"):
+            as_box((np.array([0.0, 1.0]), np.array([2.0, 3.0])), "ab")
+
+    def test_a_long_domain_is_not_printed(self) -> None:
+        with pytest.raises(DomainError, match="of shape") as refused:
+            as_box(np.zeros((50, 7)), [f"x{i}" for i in range(50)])
+        assert len(str(refused.value)) < 200
+
+    def test_complex_ends_and_texts_are_refused(self) -> None:
+        for domain in ((0.0, 1.0j), ("0", "1"), [(0, 1), (0, None)]):
+            with pytest.raises(DomainError):
+                as_box(domain, "ab")
+
     def test_outside_names_the_coordinate_and_its_interval(self) -> None:
         box = as_box({"a": (0, 1), "b": (-2, 3)}, ["a", "b"])
         box.refuse_outside(np.array([[0.0, -2.0], [1.0, 3.0]]))

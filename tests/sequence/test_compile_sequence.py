@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 import headsmith as hs
+from headsmith.compile import Compiled, parts_of
+from headsmith.files import load
 from headsmith.report.pattern import plot_pattern
 from headsmith.sequence import tokens as over
-from headsmith.sequence.compiled import CompiledSequence, compile_sequence, load_sequence
+from headsmith.sequence.compiled import CompiledSequence, compile_sequence
 
 WEIGHTS = np.array([[1.0, 0.0], [-0.5, 2.0], [0.25, 0.0]])
 
@@ -198,7 +200,7 @@ def test_sizes_that_are_refused(tokens: Any, features: Any) -> None:
 
 def test_files(model: CompiledSequence, points: Any, tmp_path: Path) -> None:
     model.save(tmp_path / "model.safetensors")
-    again = load_sequence(tmp_path / "model.safetensors")
+    again = load(tmp_path / "model.safetensors")
     assert np.array_equal(again(points), model(points))
     assert hs.verify(tmp_path / "model.safetensors").error <= model.certificate.error * (1 + 1e-9)
     assert hs.verify(again).error <= model.certificate.error * (1 + 1e-9)
@@ -211,11 +213,11 @@ def test_files_know_their_mask_and_their_length(causal: bool, tmp_path: Path) ->
         lambda x: over.sum(x) + over.max(x), tokens=4, domain=(-1, 1), causal=causal, error=1e-3, dtype="float32"
     )
     model.save(tmp_path / "model.safetensors")
-    again = load_sequence(tmp_path / "model.safetensors")
+    again = load(tmp_path / "model.safetensors")
     assert again.causal is causal
     assert again.lengths == model.lengths == ((1, 2, 3, 4) if causal else (4,))
-    # A plain load refuses as well what would be silently wrong: another mask, or a sum over fewer tokens.
-    plain = hs.load(tmp_path / "model.safetensors")
+    # The bare transformer refuses as well what would be silently wrong: another mask, or a sum over fewer tokens.
+    plain = Compiled(**parts_of(again))
     with pytest.raises(hs.DomainError, match="mask"):
         plain(np.zeros((4, 1)), causal=not causal)
     if not causal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import headsmith as hs
+from headsmith.core.arrays import frozen
 from headsmith.core.errors import CertificateError, DomainError, HeadsmithError, TargetError
 from headsmith.report.context_claims import same_heads
 from headsmith.sequence import in_context
@@ -42,7 +45,7 @@ def learner(name: str) -> in_context.Learner:
 
 def parts(model: in_context.Learner) -> tuple[Any, Any, Any]:
     """The boxes of features, labels and queries, each as (low, high)."""
-    box, size = model.model.box, model.features
+    box, size = model.box, model.features
     places = (slice(size), slice(size, size + 1), slice(size + 1, None))
     x, y, q = ((box.low[place], box.high[place]) for place in places)
     return x, y, q
@@ -103,25 +106,25 @@ def by_hand(X: Any, y: Any, steps: int, rate: float, decay: float, threshold: fl
 def test_exact_is_gradient_descent(name: str, decay: float, threshold: float) -> None:
     model = learner(name)
     for _, X, y, queries in contexts(model):
-        w = by_hand(X, y, model.run.steps, model.run.rate, decay, threshold, model.run.loss)
+        w = by_hand(X, y, model.rule.steps, model.rule.rate, decay, threshold, model.rule.loss)
         np.testing.assert_allclose(np.asarray(model.exact(X, y, queries), dtype=float), queries @ w, atol=1e-14)
-        graph = evaluate(model.model.graph, model.tokens(X, y, queries), np.longdouble)[..., 0].ravel()[: len(queries)]
+        graph = evaluate(model.graph, model.sequences(X, y, queries), np.longdouble)[..., 0].ravel()[: len(queries)]
         np.testing.assert_allclose(np.asarray(graph - model.exact(X, y, queries), dtype=float), 0.0, atol=1e-17)
 
 
 def test_exact_agrees_with_rational_arithmetic() -> None:
     model = learner("ridge")
     X, y = np.random.default_rng(3).uniform(-1.0, 1.0, (5, 3)), np.linspace(-1.0, 1.0, 5)
-    rational = descended(model.run, np.vectorize(Fraction, otypes=[object])(X), [Fraction(v) for v in y], object)
+    rational = descended(model.rule, np.vectorize(Fraction, otypes=[object])(X), [Fraction(v) for v in y], object)
     assert all(isinstance(weight, Fraction) for weight in rational)
-    extended = descended(model.run, X, y)
+    extended = descended(model.rule, X, y)
     assert max(abs(float(Fraction(*w.as_integer_ratio()) - r)) for w, r in zip(extended, rational, strict=True)) < 1e-18
 
 
 def test_weights_are_certified_too() -> None:
     model = learner("squared")
     for title, X, y, _ in contexts(model):
-        off = np.abs(model.weights(X, y) - descended(model.run, X, y))
+        off = np.abs(model.weights(X, y) - descended(model.rule, X, y))
         assert off.max() <= model.certificate.error, title
     with pytest.raises(TargetError, match="weights=True"):
         learner("ridge").weights([[0.0, 0.0, 0.0]], [0.0])
@@ -183,9 +186,9 @@ def test_what_cannot_be_compiled_is_refused(arguments: Any, options: Any, messag
 
 
 def test_the_largest_rate_is_accepted_and_certified() -> None:
-    assert learner("one feature").run.rate == pytest.approx(2.0, rel=1e-11)
-    assert learner("ridge").run.rate == largest_rate("squared", np.ones(3), 0.5)
-    assert in_context.least_squares(2, 2, 3, error=1e-2).run.rate == 0.5
+    assert learner("one feature").rule.rate == pytest.approx(2.0, rel=1e-11)
+    assert learner("ridge").rule.rate == largest_rate("squared", np.ones(3), 0.5)
+    assert in_context.least_squares(2, 2, 3, error=1e-2).rule.rate == 0.5
 
 
 def test_a_learner_is_saved_loaded_and_verified(tmp_path: Path) -> None:
@@ -193,8 +196,8 @@ def test_a_learner_is_saved_loaded_and_verified(tmp_path: Path) -> None:
     for name in ("ridge", "lasso", "logistic", "squared", "kernel", "nearest"):
         model = learner(name)
         model.save(tmp_path / "learner.safetensors")
-        again = in_context.load(tmp_path / "learner.safetensors")
-        assert again.run == model.run
+        again = hs.load(tmp_path / "learner.safetensors")
+        assert again.rule == model.rule
         X, y = random.uniform(-1, 1, (4, model.features)), random.uniform(0, 1, 4)
         assert np.array_equal(again.predict(X, y, X), model.predict(X, y, X))
         assert again.verify().error <= model.certificate.error * (1.0 + 1e-9)
@@ -203,39 +206,46 @@ def test_a_learner_is_saved_loaded_and_verified(tmp_path: Path) -> None:
 def test_a_changed_rate_is_not_verified() -> None:
     """The certificate is about the stated steps: those of another rate are another algorithm."""
     mine, other = learner("ridge"), in_context.ridge(0.5, 4, 3, 8, rate=0.3, error=1e-4)
-    from dataclasses import replace
-
     from headsmith.compile import verify
 
     with pytest.raises(CertificateError):
-        verify(replace(other.model, graph=mine.model.graph))
+        verify(replace(other, graph=mine.graph))
 
 
-def test_only_learners_are_loaded(tmp_path: Path) -> None:
+def test_only_learners_are_read_as_learners() -> None:
     from headsmith.compile import compile
 
-    compile("x*y", {"x": (-1, 1), "y": (-1, 1)}, 1e-2).save(tmp_path / "product.safetensors")
     with pytest.raises(HeadsmithError, match="does not learn in context"):
-        in_context.load(tmp_path / "product.safetensors")
+        in_context.learner_of(compile("x*y", {"x": (-1, 1), "y": (-1, 1)}, 1e-2))
+
+
+def test_a_preconditioner_is_saved_with_its_learner(tmp_path: Path) -> None:
+    matrix = np.array([[0.5, 0.25]])
+    model = in_context.least_squares(1, 1, 3, preconditioner=matrix, error=1e-3)
+    model.save(tmp_path / "learner.safetensors")
+    again = hs.load(tmp_path / "learner.safetensors")
+    X, y = np.array([[0.2, 0.4], [-0.3, 0.1]]), np.array([0.5, -0.5])
+    assert np.array_equal(again.predict(X, y, X), model.predict(X, y, X))
+    assert np.array_equal(again.preconditioner, matrix)
 
 
 def test_a_preconditioner_is_a_map_of_the_features() -> None:
     random = np.random.default_rng(2)
     matrix = random.uniform(-0.5, 0.5, (3, 2))
     plain = learner("ridge")
-    mapped = in_context.Learner(plain.model, plain.run, matrix)
+    mapped = replace(plain, preconditioner=frozen(matrix))
     X, y = random.uniform(-0.9, 0.9, (6, 2)), random.uniform(-1, 1, 6)
     np.testing.assert_array_equal(mapped.predict(X, y, X), plain.predict(X @ matrix.T, y, X @ matrix.T))
     with pytest.raises(DomainError, match="after the preconditioner"):
         mapped.predict(9 * X, y, X)
-    assert descent_of(plain.model.graph) == plain.run
+    assert descent_of(plain.graph) == plain.rule
 
 
 def test_the_proof_knows_the_steps() -> None:
     """Every step after the first is one that the kernel knows not to expand; fused, none would be."""
     for name in ("squared", "ridge", "logistic"):
         model = learner(name)
-        assert len(contractions(model.model.fused)) == model.run.steps - 1
+        assert len(contractions(model.fused)) == model.rule.steps - 1
 
 
 def test_with_the_same_heads_errors_do_not_multiply_from_step_to_step() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import headsmith as hs
 from headsmith.compile import verify
 from headsmith.core.errors import CertificateError, TargetError
 from headsmith.sequence import in_context
@@ -45,7 +46,7 @@ def learner(name: str) -> in_context.Learner:
 def contexts(model: in_context.Learner) -> list[tuple[str, Any, Any, Any]]:
     """Ordinary, extreme, collinear, zero and tiny examples, of every number up to the capacity."""
     random, size = np.random.default_rng(3), model.features
-    box = model.model.box
+    box = model.box
     (low, high), (least, most) = ((end[:size] for end in (box.low, box.high)), (box.low[size], box.high[size]))
     first, last = box.low[size + 1 :], box.high[size + 1 :]
     found = []
@@ -78,14 +79,14 @@ def test_no_context_refutes_the_certificate(name: str) -> None:
 def test_exact_is_gradient_descent_of_two_to_the_doublings_steps(name: str) -> None:
     """And the graph computes it."""
     model = learner(name)
-    run = model.run
+    run = model.rule
     assert isinstance(run, Newton)
     same = Descent("squared", 2**run.doublings, run.features, run.rate, run.kept)
     for title, X, y, queries in contexts(model):
         w = descended(same, X, y)
         scale = 1e-16 * max(1.0, float(np.abs(y).max()))
         np.testing.assert_allclose(doubled(run, X, y).astype(float), w.astype(float), rtol=0, atol=scale, err_msg=title)
-        graph = evaluate(model.model.graph, model.tokens(X, y, queries), np.longdouble)[..., 0].ravel()[: len(queries)]
+        graph = evaluate(model.graph, model.sequences(X, y, queries), np.longdouble)[..., 0].ravel()[: len(queries)]
         off = np.abs(graph - model.exact(X, y, queries))
         assert float(off.max()) <= scale, title
 
@@ -101,18 +102,18 @@ def test_in_rational_arithmetic_both_are_equal() -> None:
 
 def test_the_transformer_is_within_its_certificate_of_rational_arithmetic() -> None:
     model = learner("ridge")
-    assert isinstance(model.run, Newton)
+    assert isinstance(model.rule, Newton)
     X, y = np.random.default_rng(9).uniform(-1, 1, (5, 2)), np.linspace(-1, 1, 5)
-    exact = doubled(model.run, np.vectorize(Fraction, otypes=[object])(X), [Fraction(v) for v in y], object)
+    exact = doubled(model.rule, np.vectorize(Fraction, otypes=[object])(X), [Fraction(v) for v in y], object)
     off = [abs(Fraction(float(w)) - e) for w, e in zip(model.weights(X, y), exact, strict=True)]
     assert max(off) <= Fraction(model.certificate.error)
 
 
 def test_weights_are_certified_too() -> None:
     model = learner("ridge")
-    assert isinstance(model.run, Newton)
+    assert isinstance(model.rule, Newton)
     for title, X, y, _ in contexts(model):
-        assert np.abs(model.weights(X, y) - doubled(model.run, X, y)).max() <= model.certificate.error, title
+        assert np.abs(model.weights(X, y) - doubled(model.rule, X, y)).max() <= model.certificate.error, title
     with pytest.raises(TargetError, match="weights=True"):
         learner("least squares").weights([[0.0, 0.0, 0.0]], [0.0])
 
@@ -121,8 +122,8 @@ def test_a_doubling_is_one_layer() -> None:
     """Products, mean, doublings, prediction: gradient descent takes three layers a step."""
     for name in ("ridge", "least squares", "one feature", "one doubling"):
         model = learner(name)
-        assert isinstance(model.run, Newton)
-        assert model.bill.layers == model.run.doublings + 3
+        assert isinstance(model.rule, Newton)
+        assert model.bill.layers == model.rule.doublings + 3
 
 
 def test_it_converges_to_ridge_regression() -> None:
@@ -137,8 +138,8 @@ def test_it_converges_to_ridge_regression() -> None:
 def test_a_learner_is_saved_loaded_and_verified(tmp_path: Path) -> None:
     model = learner("ridge")
     model.save(tmp_path / "newton.safetensors")
-    again = in_context.load(tmp_path / "newton.safetensors")
-    assert again.run == model.run
+    again = hs.load(tmp_path / "newton.safetensors")
+    assert again.rule == model.rule
     X, y = np.full((3, 2), 0.5), np.array([1.0, 0.0, -1.0])
     assert np.array_equal(again.predict(X, y, X), model.predict(X, y, X))
     assert again.verify().error <= model.certificate.error * (1.0 + 1e-9)
@@ -148,7 +149,7 @@ def test_other_doublings_are_not_verified() -> None:
     """The weights of one rate do not compute another, and a graph with one wrong weight is no run of Newton's."""
     mine, other = learner("ridge"), in_context.newton(0.1, 3, 2, 6, rate=0.5, weights=True)
     with pytest.raises(CertificateError):
-        verify(replace(other.model, graph=mine.model.graph))
+        verify(replace(other, graph=mine.graph))
     assert newton_of(newton_graph(Newton(2, 2, 0.3, 0.9))) == Newton(2, 2, 0.3, 0.9)
 
 

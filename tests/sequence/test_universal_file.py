@@ -18,8 +18,8 @@ import saved
 
 import headsmith as hs
 from headsmith.cli import main
-from headsmith.compile import load as load_compiled
 from headsmith.core.arrays import Array
+from headsmith.export.file import read_file
 from headsmith.sequence.universal import Universal, load_universal
 from headsmith.sequence.universal_inputs import points_of, sample
 from headsmith.sequence.universal_model import Architecture, named, run
@@ -56,7 +56,7 @@ def path(model: Universal, tmp_path: Path) -> Path:
 
 
 def test_everything_comes_back_to_the_bit(model: Universal, path: Path, rng: np.random.Generator) -> None:
-    again = hs.load_sequence(path)
+    again = hs.load(path)
     assert isinstance(again, Universal)
     stored, kept = named(again.model), named(model.model)
     assert {name: array.tobytes() for name, array in stored.items()} == {
@@ -91,7 +91,7 @@ def test_a_file_is_complete_or_absent(model: Universal, tmp_path: Path, monkeypa
 
 def test_files_of_the_other_kind_are_named(path: Path, tmp_path: Path) -> None:
     with pytest.raises(hs.FileFormatError, match="holds a 'universal' model, not a 'compiled' one; headsmith"):
-        load_compiled(path)
+        read_file(path)
     hs.compile("x", {"x": (0, 1)}).save(tmp_path / "compiled")
     with pytest.raises(hs.FileFormatError, match="holds a 'compiled' model, not a 'universal' one"):
         load_universal(tmp_path / "compiled")
@@ -356,7 +356,7 @@ def test_cut_files_are_refused(path: Path) -> None:
     for length in (0, 7, 100, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
         with pytest.raises(hs.FileFormatError):
-            hs.load_sequence(path)
+            hs.load(path)
 
 
 def test_a_claim_that_is_too_small_is_refused(model: Universal) -> None:
@@ -449,9 +449,7 @@ def test_the_command_line(model: Universal, path: Path, capsys: pytest.CaptureFi
     assert json.loads(text)["outputs"] == wanted.tolist()
     for arguments, message in {
         ("run", "--input", "x[:, 0]=0.5"): "1 rows; the model takes sequences of exactly 2 tokens",
-        ("run", "--csv", str(rows), "--outside"): "inside its domain alone",
-        ("falsify",): "holds a 'universal' model",
-        ("plot", "-o", str(path.with_suffix(".png"))): "holds a 'universal' model",
+        ("run", "--csv", str(rows), "--causal"): "without a mask",
     }.items():
         code, text = command(capsys, arguments[0], str(path), *arguments[1:])
         assert (code, message in text) == (1, True), text

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from networks import random_network
 from oracle import exact
 
-from headsmith.compile import compile, load, verify
+from headsmith.compile import compile
 from headsmith.core.errors import TargetError
+from headsmith.files import load, verify
 from headsmith.report.falsify import falsify
 from headsmith.report.inputs import read_npz, read_target
 from headsmith.source.evaluation import evaluate

@@ -9,8 +9,41 @@ Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
 
+def reals(values: Any) -> Array:
+    """`values` as a float64 array; TypeError or ValueError where they are no numbers, or where something would be lost:
+    imaginary parts, masks, texts."""
+    array = values if isinstance(values, np.ndarray) else np.asarray(values)
+    if np.ma.isMaskedArray(values):
+        raise TypeError("a masked array: its mask would be lost")
+    if array.dtype.kind not in "fiubO" or (array.dtype.kind == "O" and any(map(_is_no_real, array.flat))):
+        kinds = {"c": "complex numbers", "U": "text", "S": "text", "O": "complex numbers or text"}
+        raise TypeError(f"{kinds.get(array.dtype.kind, f'an array of {array.dtype}')}, where real numbers are needed")
+    return np.asarray(array, dtype=np.float64)
+
+
+def _is_no_real(item: Any) -> bool:
+    return isinstance(item, complex | np.complexfloating | str | bytes)
+
+
 def frozen(values: Any) -> Array:
-    """`values` as a read-only float64 array; no copy where none is needed."""
+    """`values` as a float64 array that nobody can write, whoever else holds them: a copy, unless it is one already."""
+    if isinstance(values, np.ndarray) and values.dtype == np.float64 and _nobody_writes(values):
+        return values
+    array = reals(values)
+    # Bytes are immutable for good: no flag makes an array on them writeable.
+    return np.ndarray(array.shape, np.float64, array.tobytes())
+
+
+def _nobody_writes(array: Any) -> bool:
+    base = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return isinstance(base, bytes)
+
+
+def locked(values: Any) -> Array:
+    """A read-only view of an array that was just computed and that nobody else holds: what `frozen` is, without the
+    copy."""
     array = np.asarray(values, dtype=np.float64)
     if array.flags.writeable:
         array = array.view()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.core.arrays import Array, frozen
+from headsmith.core.arrays import Array, frozen, locked, reals
 from headsmith.core.errors import DomainError
 from headsmith.core.rounding import FLOAT64, magnitude_product, upper
 
@@ -21,8 +21,8 @@ class Interval:
     high: Array
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "low", frozen(self.low))
-        object.__setattr__(self, "high", frozen(self.high))
+        object.__setattr__(self, "low", locked(self.low))
+        object.__setattr__(self, "high", locked(self.high))
 
     @property
     def magnitude(self) -> Array:
@@ -131,22 +131,29 @@ class Box:
     def interval(self) -> Interval:
         return Interval(self.low, self.high)
 
-    def refuse_outside(self, inputs: Array) -> None:
-        """Raise DomainError naming the first coordinate of `inputs` (..., size) that lies outside, or is no number."""
-        inside = (inputs >= self.low) & (inputs <= self.high)
+    def contains(self, inputs: Array) -> Any:
+        """Whether each number of `inputs` (..., size) lies inside; what is no number does not."""
+        return (inputs >= self.low) & (inputs <= self.high)
+
+    def refuse_outside(self, inputs: Array, remedy: str = 'pass outside="allow"') -> None:
+        """Raise DomainError naming the first coordinate of `inputs` (..., size) that lies outside, or is no number, and
+        its row where there are several."""
+        inside = self.contains(inputs)
         if inside.all():
             return
-        where = np.argwhere(~inside)[0]
-        coordinate = int(where[-1])
+        where = tuple(map(int, np.argwhere(~inside)[0]))
+        coordinate = where[-1]
+        row = f" in row {', '.join(map(str, where[:-1]))}" if inputs.size > self.size else ""
         raise DomainError(
-            f"input {self.names[coordinate]} = {float(inputs[tuple(where)])!r} lies outside its domain "
+            f"input {self.names[coordinate]} = {float(inputs[where])!r}{row} lies outside its domain "
             f"[{float(self.low[coordinate])!r}, {float(self.high[coordinate])!r}]; the certificate holds only inside "
-            f'(compile for a larger domain, or pass outside="allow" to run without any promise)'
+            f"(compile for a larger domain, or {remedy} to run without any promise)"
         )
 
 
 def as_box(domain: Any, names: Sequence[str]) -> Box:
-    """Read a domain: a mapping from names, one pair for all inputs, or a sequence of pairs."""
+    """Read a domain: a mapping from names, one pair for all inputs, a sequence of pairs, or two arrays: all lower ends
+    and all upper ends."""
     names = tuple(names)
     if domain is None:
         raise DomainError(f"no domain was given; give one interval for each of {', '.join(names[:6])}, e.g. (-1, 1)")
@@ -156,17 +163,46 @@ def as_box(domain: Any, names: Sequence[str]) -> Box:
         return Box(names, domain.low, domain.high)
     if isinstance(domain, Mapping):
         return _box_from_mapping(domain, names)
-    try:
-        pairs = np.asarray(domain, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DomainError(f"the domain {domain!r} is neither a pair (low, high) nor a sequence of pairs") from None
-    if pairs.shape == (2,):
-        pairs = np.tile(pairs, (len(names), 1))
-    if pairs.ndim != 2 or pairs.shape[1] != 2:
-        raise DomainError(f"the domain {domain!r} is neither a pair (low, high) nor a sequence of pairs")
+    pairs = _pairs(domain, len(names))
     if len(pairs) != len(names):
         raise DomainError(f"the domain has {len(pairs)} intervals and the target {len(names)} inputs")
     return Box(names, pairs[:, 0], pairs[:, 1])
+
+
+def _pairs(domain: Any, count: int) -> Array:
+    """The intervals (count, 2) of a domain without names. Two arrays are all lower ends and all upper ends; where two
+    arrays of two numbers each could as well be two pairs, and both readings make sense, they are refused."""
+    try:
+        read = reals(domain)
+    except (TypeError, ValueError):
+        read = np.zeros(0)
+    if read.shape == (2,):
+        return np.tile(read, (count, 1))
+    if read.ndim == 2 and read.shape == (2, count) != (2, 2):
+        return np.asarray(read.T)
+    if read.ndim != 2 or read.shape[1] != 2:
+        raise DomainError(
+            f"the domain {shortly(domain)} is neither a pair (low, high) for all inputs, nor a pair for each of the "
+            f"{count} inputs, nor {{name: (low, high), ...}}"
+        )
+    arrays = isinstance(domain, tuple) and all(isinstance(part, np.ndarray) for part in domain)
+    if not arrays or count != 2 or not (read[0] < read[1]).all():
+        return read
+    if (read[:, 0] < read[:, 1]).all():
+        raise DomainError(
+            f"the domain {shortly(domain)} may be two pairs (low, high), or all lower and all upper ends: write "
+            f"[(low, high), (low, high)], or numpy.stack([low, high], axis=1)"
+        )
+    return np.asarray(read.T)
+
+
+def shortly(given: Any) -> str:
+    """What was given, for a message: itself, or its shape where it is long."""
+    text = " ".join(repr(given).split())
+    if len(text) <= 80:
+        return text
+    shape = np.shape(given) if isinstance(given, np.ndarray) else None
+    return f"of shape {shape}" if shape is not None else f"{text[:60]}..."
 
 
 def _box_from_mapping(domain: Mapping[str, Any], names: tuple[str, ...]) -> Box:
@@ -181,7 +217,7 @@ def _box_from_mapping(domain: Mapping[str, Any], names: tuple[str, ...]) -> Box:
         try:
             low, high = (float(end) for end in domain[name])
         except (TypeError, ValueError):
-            raise DomainError(f"the domain of {name} is {domain[name]!r}; write a pair (low, high)") from None
+            raise DomainError(f"the domain of {name} is {shortly(domain[name])}; write a pair (low, high)") from None
         pairs.append((low, high))
     ends = np.asarray(pairs, dtype=np.float64).reshape(-1, 2)
     return Box(names, ends[:, 0], ends[:, 1])

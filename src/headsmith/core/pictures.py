@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headsmith.core.errors import HeadsmithError
+from headsmith.core.folders import check_folder
 
 
 def figure_class() -> Any:
@@ -19,10 +20,18 @@ def figure_class() -> Any:
     return matplotlib_figure.Figure
 
 
-def save_figure(figure: Any, path: Path) -> None:
-    """Write the figure, completely or not at all."""
+def checked_picture(output: str | os.PathLike[str]) -> Path:
+    """Where a picture goes; HeadsmithError, before anything is computed, if it cannot go there."""
+    path = Path(output)
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise HeadsmithError(f"{path}: draw into a .png, .svg or .pdf file")
+    check_folder(path)
+    return path
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write the figure, completely or not at all."""
+    checked_picture(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".headsmith-", suffix=path.suffix.lower())
     os.close(handle)
     try:

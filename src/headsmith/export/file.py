@@ -6,6 +6,7 @@ The header holds the structure (source graph, domain, registers, banks, certific
     embedding.K, initial.NAME, positional.NAME    dtype     the transformer
     layers.L.B.read.K, .write.K, .query_scale, .key_scale, .node, .component
     readout.K, readout_bias
+    preconditioner                           float64    of a learner in context, if it has one
 
 Source and transformer are stored apart even where the numbers agree: the proof kernel compares the two.
 
@@ -21,7 +22,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar, assert_never
+from typing import Any, Literal, TypeVar, assert_never
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -30,7 +31,9 @@ from safetensors.numpy import save_file
 from headsmith.certify.certificate import PARTS, Certificate
 from headsmith.circuits.assemble import Choice
 from headsmith.circuits.pieces import Pieces
+from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import FileFormatError, HeadsmithError
+from headsmith.core.folders import check_folder
 from headsmith.core.intervals import Box
 from headsmith.core.rounding import PRECISIONS
 from headsmith.export.banks import read_bank, read_links, stored_bank, stored_links
@@ -69,6 +72,16 @@ Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, eq=False)
+class Form:
+    """What kind of model the transformer is, where it is not one that maps token by token: a sequence program, or a
+    learner in context, with the matrix that its features are multiplied by."""
+
+    kind: Literal["sequence", "learner"]
+    causal: bool = False
+    preconditioner: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Contents:
     """What a file holds."""
 
@@ -78,6 +91,7 @@ class Contents:
     transformer: Transformer
     certificate: Certificate
     fusion: Fusion | Pieces | None = None
+    form: Form | None = None
 
 
 def write_file(path: str | os.PathLike[str], contents: Contents) -> None:
@@ -95,6 +109,7 @@ def write_tensors(path: str | os.PathLike[str], header: Mapping[str, Any], tenso
     """One file of any kind: the header, with the version, and the tensors; complete or absent."""
     text = json.dumps({"version": VERSION, **header}, separators=(",", ":"))
     path = os.fspath(path)
+    check_folder(path)
     handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".headsmith-", suffix=".part")
     os.close(handle)
     try:
@@ -285,7 +300,24 @@ def _header(contents: Contents, tensors: dict[str, Any]) -> dict[str, Any]:
         },
         "certificate": asdict(contents.certificate),
         "fusion": _arrangement(contents.fusion),
+        **_stored_form(contents.form, keep),
     }
+
+
+def _stored_form(form: Form | None, keep: Callable[..., str]) -> dict[str, Any]:
+    if form is None:
+        return {}
+    matrix = form.preconditioner
+    name = None if matrix is None else keep("preconditioner", matrix, np.float64)
+    return {"form": {"kind": form.kind, "causal": form.causal, "preconditioner": name}}
+
+
+def _form(stored: Any, tensor: Tensor) -> Form | None:
+    if stored is None:
+        return None
+    kinds: dict[str, Literal["sequence", "learner"]] = {"sequence": "sequence", "learner": "learner"}
+    matrix = None if stored["preconditioner"] is None else frozen(tensor(stored["preconditioner"]))
+    return Form(kinds[stored["kind"]], bool(stored["causal"]), matrix)
 
 
 def _arrangement(fusion: Fusion | Pieces | None) -> Any:
@@ -364,7 +396,8 @@ def _contents(header: dict[str, Any], tensor: Callable[[str], Any]) -> Contents:
     elif stored is not None:
         exits, plain = (frozenset(map(int, stored[name])) for name in ("exits", "plain"))
         fusion = Fusion(int(stored["variables"]), exits, plain, bool(stored.get("apart", False)))
-    return Contents(graph, choices, box, transformer, _certificate(header["certificate"]), fusion)
+    claimed = _certificate(header["certificate"])
+    return Contents(graph, choices, box, transformer, claimed, fusion, _form(header.get("form"), tensor))
 
 
 def _certificate(stored: dict[str, Any]) -> Certificate:

@@ -34,6 +34,12 @@ PANELS = 6
 NAMED = 10
 """Up to so many reference tokens each has a colour with its name."""
 
+WIDE = 40
+"""Up to so many tokens all are shown."""
+
+LETTERS = 24
+"""How long a head's name may be above its map."""
+
 SEQUENCE = 6
 """How many data tokens are shown at most."""
 
@@ -65,9 +71,7 @@ def draw_attention(figure: Any, compiled: Compiled, random: np.random.Generator)
     tokens = min(compiled.transformer.tokens, SEQUENCE)
     box = compiled.box
     if not compiled.transformer.layers:
-        axes = figure.subplots()
-        axes.set_axis_off()
-        axes.text(0.5, 0.5, "no heads:\nthe target is affine on this domain", ha="center", va="center", fontsize=12)
+        draw_text(figure, "no heads:\nthe target is affine on this domain")
     elif tokens == 1 and compiled.bill.heads <= PANELS and not all(isinstance(bank, SinkBank) for bank in banks):
         _draw_shares(figure, compiled, _path(compiled))
     elif tokens == 1:
@@ -76,17 +80,26 @@ def draw_attention(figure: Any, compiled: Compiled, random: np.random.Generator)
         inputs = np.clip(random.uniform(box.low, box.high, (tokens, box.size)), box.low, box.high)
         if isinstance(compiled.fusion, Pieces):
             inputs = in_blocks(inputs[:1], compiled.transformer.tokens)[0]
-        _draw_sequence(figure, compiled, head_patterns(compiled, inputs, PANELS))
+        shown = head_patterns(compiled, inputs, PANELS)
+        draw_patterns(figure, shown, compiled.transformer.reference_tokens, compiled.bill.heads)
 
 
-def head_patterns(compiled: Compiled, inputs: Array, most: int) -> list[HeadPattern]:
+def draw_text(figure: Any, text: str) -> None:
+    """Words in place of a picture."""
+    axes = figure.subplots()
+    axes.set_axis_off()
+    axes.text(0.5, 0.5, text, ha="center", va="center", fontsize=12)
+
+
+def head_patterns(compiled: Compiled, inputs: Array, most: int, causal: bool = False) -> list[HeadPattern]:
     """The patterns of at most `most` heads on `inputs` (tokens, inputs), spread evenly over all heads of all layers."""
+    seen = patterns(compiled.transformer, inputs, causal=causal)
     found = [
         HeadPattern(pattern.layer, head, name, weights)
-        for pattern, names in zip(patterns(compiled.transformer, inputs), Meanings(compiled).heads, strict=True)
+        for pattern, names in zip(seen, Meanings(compiled).heads, strict=True)
         for head, (name, weights) in enumerate(zip(names, pattern.weights, strict=True))
     ]
-    return [found[index] for index in _spread(len(found), most)]
+    return [found[index] for index in spread(len(found), most)]
 
 
 def head_paths(compiled: Compiled, points: Array, most: int) -> list[HeadPath]:
@@ -94,7 +107,7 @@ def head_paths(compiled: Compiled, points: Array, most: int) -> list[HeadPath]:
     labels = [
         (layer, head, name) for layer, names in enumerate(Meanings(compiled).heads) for head, name in enumerate(names)
     ]
-    chosen = _spread(len(labels), most)
+    chosen = spread(len(labels), most)
     looks = []
     for point in points:
         weights = np.concatenate([layer.weights[:, -1] for layer in patterns(compiled.transformer, point[None])])
@@ -102,7 +115,7 @@ def head_paths(compiled: Compiled, points: Array, most: int) -> list[HeadPath]:
     return [HeadPath(*labels[index], places) for index, places in zip(chosen, np.array(looks).T, strict=True)]
 
 
-def _spread(count: int, most: int) -> list[int]:
+def spread(count: int, most: int) -> list[int]:
     """At most `most` of `count` places, evenly spread."""
     return [int(place) for place in np.unique(np.linspace(0, count - 1, min(most, count)).round())]
 
@@ -179,6 +192,10 @@ def _all_of(heads: int) -> str:
     return "the only head" if heads == 1 else f"all {heads} heads"
 
 
+def _shortened(text: str) -> str:
+    return text if len(text) <= LETTERS else f"{text[: LETTERS - 1]}…"
+
+
 def _draw_paths(figure: Any, compiled: Compiled, shown: list[HeadPath]) -> None:
     """One data token: a row for each head, light where it looks at the reference token, dark where at itself."""
     axes = figure.subplots()
@@ -212,27 +229,32 @@ def _draw_paths(figure: Any, compiled: Compiled, shown: list[HeadPath]) -> None:
     bar.ax.set_yticklabels(labels, fontsize=8)
 
 
-def _draw_sequence(figure: Any, compiled: Compiled, shown: list[HeadPattern]) -> None:
-    """Several data tokens: a map for each head, data tokens down and all tokens across."""
+def draw_patterns(figure: Any, shown: list[HeadPattern], references: int, heads: int) -> None:
+    """Several data tokens: a map for each head shown of all `heads`, data tokens down and all tokens across; of many
+    reference tokens, those that somebody looks at."""
     columns = min(3, len(shown))
     grid = figure.subplots(-(-len(shown) // columns), columns, squeeze=False)
-    references, heads = compiled.transformer.reference_tokens, compiled.bill.heads
-    data = len(shown[0].weights) - references
+    data = shown[0].weights.shape[1] - references
     rows = [f"t{number}" for number in range(data)]
     across = ["ref" if references == 1 else f"r{number}" for number in range(references)] + rows
-    places = range(0, len(across), -(-len(across) // 20))
+    down = range(0, data, -(-data // 20))
+    strongest = max(float(pattern.weights[-data:].max()) for pattern in shown)
     image = None
     for axes in grid.flat[len(shown) :]:
         axes.set_axis_off()
     for axes, pattern in zip(grid.flat, shown, strict=False):
-        image = axes.imshow(pattern.weights[references:], cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
+        weights = pattern.weights[-data:]
+        seen = (weights.max(axis=0) > 1e-3) | (np.arange(len(across)) >= (references if len(across) > WIDE else 0))
+        kept = np.flatnonzero(seen)
+        image = axes.imshow(weights[:, kept], cmap="Blues", vmin=0.0, vmax=strongest, aspect="auto")
         if references:
-            axes.axvline(references - 0.5, color="#d94801", linewidth=0.8)
-        axes.set_title(f"layer {pattern.layer + 1}  head {pattern.head}\n{pattern.gate}", fontsize=9)
-        axes.set_xticks(places, [across[place] for place in places], fontsize=8)
-        axes.set_yticks(range(data), rows, fontsize=8)
+            axes.axvline(np.searchsorted(kept, references) - 0.5, color="#d94801", linewidth=0.8)
+        axes.set_title(f"layer {pattern.layer + 1}  head {pattern.head}\n{_shortened(pattern.gate)}", fontsize=9)
+        places = range(0, len(kept), -(-len(kept) // 10))
+        axes.set_xticks(places, [across[kept[place]] for place in places], fontsize=8)
+        axes.set_yticks(down, [rows[place] for place in down], fontsize=8)
     figure.supxlabel("token that is looked at" + (" (r: reference)" if references > 1 else ""), fontsize=10)
     figure.supylabel("data token that looks", fontsize=10)
     which = _all_of(heads) if heads == len(shown) else f"{len(shown)} of {heads} heads"
-    figure.suptitle(f"attention on one random sequence, {which}", fontsize=12)
+    figure.suptitle(f"attention on one sequence, {which}", fontsize=12)
     figure.colorbar(image, ax=grid, label="attention weight", shrink=0.6)

@@ -15,7 +15,7 @@ from headsmith.certify.approximation import approximate
 from headsmith.certify.kernel import certify
 from headsmith.certify.table_bounds import Gate
 from headsmith.circuits.assemble import GATE, Choice, assemble, expression_of
-from headsmith.compile import Compiled, as_request
+from headsmith.compile import Compiled, as_request, parts_of
 from headsmith.core.arrays import Array
 from headsmith.heads.gate_fit import gate_product_fit
 from headsmith.lower.budget import with_softmax_budget
@@ -122,7 +122,7 @@ def same_heads(steps: int, decay: float = 0.0, features: int = 3, examples: int 
     transformer = with_softmax_budget(skeleton, planned.gains, 1e-4, 1e-10)
     proof = certify(graph, choices, request.box, transformer)
     model = Compiled(graph, choices, request.box, transformer, proof, bill(transformer, proof.max_score))
-    return Learner(model, run)
+    return Learner(**parts_of(model), rule=run)
 
 
 @claim("U6", "statistical models in context: least squares, ridge, lasso, logistic, nearest neighbours")
@@ -270,7 +270,7 @@ def _row(data: str, model: str, learner: Learner, X: Array, y: Array, queries: A
         "model": model,
         "features": X.shape[1],
         "examples": len(X),
-        "steps": learner.run.steps,
+        "steps": learner.rule.steps,
         "layers": learner.bill.layers,
         "heads": learner.bill.heads,
         "spread": spread,

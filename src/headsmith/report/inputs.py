@@ -197,11 +197,12 @@ def run_rows(compiled: Compiled | Universal, rows: Array, *, causal: bool, outsi
 
 def _run_sampled(model: Universal, rows: Array, causal: bool, outside: bool) -> Array:
     """The same for a callable's model, which takes whole sequences."""
-    if causal or outside:
-        raise DomainError("the model of a sampled callable runs without a mask, and inside its domain alone")
+    if causal:
+        raise DomainError("the model of a sampled callable runs without a mask: every token looks at all of them")
     if len(rows) % model.tokens:
         raise DomainError(f"{len(rows)} rows; the model takes sequences of exactly {model.tokens} tokens, one a row")
-    outputs = model(rows.reshape(-1, model.tokens, model.features))
+    sequences = rows.reshape(-1, model.tokens, model.features)
+    outputs = model(sequences, outside="allow" if outside else "refuse")
     return outputs.reshape(len(rows), -1)
 
 

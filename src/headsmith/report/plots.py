@@ -3,6 +3,7 @@
     one input        target and model; their difference inside the certified band
     two inputs       the target and the error as maps
     more             the error along segments through the worst point found; how errors are distributed
+    sequences        the worst sequence found, token by token (report/sequence_plots.py)
 
 matplotlib is imported only here, and only when a picture is drawn.
 """
@@ -10,18 +11,24 @@ matplotlib is imported only here, and only when a picture is drawn.
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from headsmith.approximate import Approximation
 from headsmith.compile import Compiled
 from headsmith.core.arrays import Array
+from headsmith.core.errors import TargetError
 from headsmith.core.figures import bound, number
-from headsmith.core.pictures import figure_class, save_figure
+from headsmith.core.pictures import checked_picture, figure_class, save_figure
+from headsmith.files import Model, model_of
 from headsmith.report.attention import draw_attention
 from headsmith.report.falsify import Found, errors_at, falsify
 from headsmith.report.kinks import crossings, kinks_of
+from headsmith.report.sequence_plots import draw_sequence_model
+from headsmith.sequence.compiled import CompiledSequence
+from headsmith.sequence.universal import Universal
 from headsmith.source.describe import describe
 from headsmith.source.evaluation import evaluate
 from headsmith.source.graph import Relu
@@ -29,47 +36,79 @@ from headsmith.source.graph import Relu
 SIDE = 240
 """Pixels of a map along each side."""
 
+MOST_OUTPUTS = 6
+"""How many outputs fit into a picture."""
+
 TARGET, MODEL, ERROR, BOUND = "#9ecae1", "#08519c", "#d94801", "#444444"
 
 
 def plot(
-    compiled: Compiled,
-    path: str | os.PathLike[str],
+    model: Model | Approximation | str | os.PathLike[str],
+    output: str | os.PathLike[str],
     *,
+    outputs: int | Sequence[int] | None = None,
     found: Found | None = None,
     effort: int = 2000,
     seed: int = 0,
 ) -> Found:
-    """Draw the model into `path` (.png, .svg or .pdf), completely or not at all; return the worst point shown.
+    """Draw a model, or the model saved under a path, into the file `output` (.png, .svg or .pdf), completely or not at
+    all: target and transformer, their difference beside the certified error, and where the heads look.
 
-    `found` is the outcome of an earlier search; without it, one of `effort` inputs is made.
+    `outputs` says which outputs are drawn, counted from 0: one, or several; without it, the one that errs most. Returns
+    the worst input that is shown: `found` is the outcome of an earlier `hs.falsify`, and without it one is made, of
+    `effort` runs. Needs matplotlib: pip install 'headsmith[plot]'.
     """
-    found = found or falsify(compiled, effort=effort, seed=seed)
-    figure = draw(compiled, found, np.random.default_rng(seed))
-    save_figure(figure, Path(path))
+    figure_class()
+    path = checked_picture(output)
+    drawn = model_of(model)
+    chosen = _chosen(outputs, len(drawn.certificate.outputs))
+    found = found or falsify(drawn, effort=effort, seed=seed)
+    save_figure(draw(drawn, found, np.random.default_rng(seed), chosen), path)
     return found
 
 
-def draw(compiled: Compiled, found: Found, random: np.random.Generator) -> Any:
-    """The picture as a matplotlib figure."""
-    inputs = compiled.box.size if np.all(compiled.box.low < compiled.box.high) else 0
+def _chosen(outputs: int | Sequence[int] | None, count: int) -> tuple[int, ...]:
+    """Which outputs are drawn; none stands for the worst one."""
+    if outputs is None:
+        return ()
+    given: list[Any] = list(outputs) if isinstance(outputs, Sequence | np.ndarray) else [outputs]
+    for each in given:
+        if isinstance(each, bool) or not isinstance(each, int | np.integer) or not 0 <= each < count:
+            raise TargetError(f"there is no output {each!r}: the model has {count}, counted from 0")
+    if not given or len(given) > MOST_OUTPUTS:
+        raise TargetError(f"{len(given)} outputs; choose 1 to {MOST_OUTPUTS} of them")
+    return tuple(map(int, given))
+
+
+def draw(model: Model, found: Found, random: np.random.Generator, outputs: Sequence[int] = ()) -> Any:
+    """The picture as a matplotlib figure: of these outputs, or of the worst one."""
+    outputs = tuple(outputs) or (found.output,)
+    certificate, cost = model.certificate, model.bill
+    sequences = isinstance(model, CompiledSequence | Universal)
+    inputs = 0 if sequences or not np.all(model.box.low < model.box.high) else model.box.size
     maps = inputs == 2
-    figure = figure_class()(figsize=(16.5, 5.2) if maps else (13.5, 6.0), layout="constrained", dpi=120)
-    certificate, cost = compiled.certificate, compiled.bill
+    size = (16.5, 0.6 + 4.6 * len(outputs)) if maps else (13.5, 7.0 if sequences else 6.0)
+    figure = figure_class()(figsize=size, layout="constrained", dpi=120)
+    title = "" if isinstance(model, Universal) else _formula(model)
     figure.suptitle(
-        f"{_formula(compiled)}certified error {bound(certificate.error)}    worst error found {number(found.error, 3)}"
+        f"{title}certified error {bound(certificate.error)}    worst error found {number(found.error, 3)}"
         f"    {_count(cost.heads, 'head')} in {_count(cost.layers, 'layer')}, {certificate.dtype}",
         fontsize=12,
     )
     left, right = figure.subfigures(1, 2, width_ratios=(1.0, 0.5) if maps else (1.0, 0.9), wspace=0.03)
+    if isinstance(model, CompiledSequence | Universal):
+        draw_sequence_model(left, right, model, found, random, outputs)
+        return figure
     match inputs:
         case 1:
-            _draw_curve(left, compiled, found, random)
+            _draw_curves(left, model, random, outputs)
         case 2:
-            _draw_maps(left, compiled, found)
+            rows = left.subfigures(len(outputs), 1, squeeze=False)[:, 0]
+            for row, output in zip(rows, outputs, strict=True):
+                _draw_maps(row, model, found, output)
         case _:
-            _draw_segments(left, compiled, found, random)
-    draw_attention(right, compiled, random)
+            _draw_segments(left, model, found, random, outputs if len(outputs) < len(certificate.outputs) else ())
+    draw_attention(right, model, random)
     return figure
 
 
@@ -96,23 +135,31 @@ def _run(compiled: Compiled, points: Array) -> Array:
     return compiled(sequences).reshape(len(points), -1)
 
 
-def _draw_curve(figure: Any, compiled: Compiled, found: Found, random: np.random.Generator) -> None:
+def _draw_curves(figure: Any, compiled: Compiled, random: np.random.Generator, outputs: Sequence[int]) -> None:
     """One input: the functions above, their difference below."""
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.0, 1.0))
-    points, worst = _curve_points(compiled, random), found.output
-    target = evaluate(compiled.graph, points, np.longdouble)[:, worst]
-    model = _run(compiled, points)[:, worst]
-    certified = compiled.certificate.outputs[worst]
-    above.plot(points[:, 0], target, color=TARGET, linewidth=5.0, label="target", solid_capstyle="round")
-    above.plot(points[:, 0], model, color=MODEL, linewidth=1.2, label="transformer")
-    above.set_ylabel(_output(compiled, worst))
+    points = _curve_points(compiled, random)
+    targets, models = evaluate(compiled.graph, points, np.longdouble), _run(compiled, points)
+    largest = max(compiled.certificate.outputs[output] for output in outputs)
+    for place, output in enumerate(outputs):
+        target, model, certified = targets[:, output], models[:, output], compiled.certificate.outputs[output]
+        many, which = len(outputs) > 1, f" {output}" if len(outputs) > 1 else ""
+        light, dark, error = (f"C{place}",) * 3 if many else (TARGET, MODEL, ERROR)
+        alpha = 0.35 if many else 1.0
+        above.plot(points[:, 0], target, color=light, alpha=alpha, linewidth=5.0, label=f"target{which}")
+        above.plot(points[:, 0], model, color=dark, linewidth=1.2, label=f"transformer{which}")
+        if place == 0:
+            below.axhspan(-largest, largest, color="#eeeeee", zorder=0)
+        below.axhline(
+            certified, color=BOUND, linewidth=0.8, linestyle="--", label=f"certified{which}: {bound(certified)}"
+        )
+        below.axhline(-certified, color=BOUND, linewidth=0.8, linestyle="--")
+        shown = f"transformer − target{which}"
+        below.plot(points[:, 0], (model - target).astype(float), color=error, linewidth=1.0, label=shown)
+    above.set_ylabel(_output(compiled, outputs[0]) if len(outputs) == 1 else "outputs")
     above.legend(framealpha=0.85, edgecolor="none")
     above.set_title("target and transformer")
-    below.axhspan(-certified, certified, color="#eeeeee", zorder=0)
-    below.axhline(certified, color=BOUND, linewidth=0.8, linestyle="--", label=f"certified: {bound(certified)}")
-    below.axhline(-certified, color=BOUND, linewidth=0.8, linestyle="--")
-    below.plot(points[:, 0], (model - target).astype(float), color=ERROR, linewidth=1.0, label="transformer − target")
-    below.set_ylim(-1.25 * certified, 1.45 * certified)
+    below.set_ylim(-1.25 * largest or -1.0, 1.45 * largest or 1.0)
     below.set_xlabel(compiled.box.names[0])
     below.legend(frameon=False, loc="upper right", ncols=2)
     below.set_title("error")
@@ -133,10 +180,10 @@ def _curve_points(compiled: Compiled, random: np.random.Generator) -> Array:
     return np.unique(np.clip(np.concatenate(found), low, high), axis=0)
 
 
-def _draw_maps(figure: Any, compiled: Compiled, found: Found) -> None:
+def _draw_maps(figure: Any, compiled: Compiled, found: Found, worst: int) -> None:
     """Two inputs: the target and the error, as maps."""
     left, right = figure.subplots(1, 2)
-    box, worst = compiled.box, found.output
+    box = compiled.box
     certified = compiled.certificate.outputs[worst]
     points = _grid(box.low, box.high, SIDE, SIDE)
     target = evaluate(compiled.graph, points.reshape(-1, 2))[:, worst].reshape(SIDE, SIDE)
@@ -144,7 +191,7 @@ def _draw_maps(figure: Any, compiled: Compiled, found: Found) -> None:
     figure.colorbar(shown, ax=left, label=_output(compiled, worst), shrink=0.8)
     left.set_title("target")
     everywhere = compiled.certificate.parts["approximation"] > 0.1 * certified
-    low, high = _window(compiled, found) if everywhere else (box.low, box.high)
+    low, high = _window(compiled, found, worst) if everywhere else (box.low, box.high)
     errors = _errors(compiled, _grid(low, high, SIDE, SIDE).reshape(-1, 2), worst).reshape(SIDE, SIDE)
     if everywhere:
         # Approximation errs everywhere: its sign and size are what there is to see.
@@ -188,7 +235,7 @@ def _errors(compiled: Compiled, points: Array, output: int) -> Array:
     return np.asarray(_run(compiled, points)[:, output] - target, dtype=np.float64)
 
 
-def _window(compiled: Compiled, found: Found) -> tuple[Array, Array]:
+def _window(compiled: Compiled, found: Found, output: int) -> tuple[Array, Array]:
     """The whole box, or as much around the worst point as can be seen: where pixels are wider than the error's waves a
     map shows patterns that are not there."""
     low, high = compiled.box.low, compiled.box.high
@@ -200,8 +247,8 @@ def _window(compiled: Compiled, found: Found) -> tuple[Array, Array]:
                 _grid(np.array([middle[0], low[1]]), np.array([middle[0], high[1]]), 1, SIDE)[:, 0],
             ]
         )
-        steps = np.abs(np.diff(_errors(compiled, across, found.output).reshape(2, SIDE)))
-        if np.mean(steps) <= 0.12 * compiled.certificate.outputs[found.output]:
+        steps = np.abs(np.diff(_errors(compiled, across, output).reshape(2, SIDE)))
+        if np.mean(steps) <= 0.12 * compiled.certificate.outputs[output]:
             break
         half = 0.125 * (high - low)
         centre = np.clip(middle, low + half, high - half)
@@ -215,17 +262,21 @@ def _log_scale(low: float, high: float) -> Any:
     return LogNorm(low, high)
 
 
-def _draw_segments(figure: Any, compiled: Compiled, found: Found, random: np.random.Generator) -> None:
-    """Many inputs: the error along segments through the worst point, and its distribution over the box."""
+def _draw_segments(
+    figure: Any, compiled: Compiled, found: Found, random: np.random.Generator, outputs: Sequence[int]
+) -> None:
+    """Many inputs: the error along segments through the worst point, and its distribution over the box, of some outputs
+    or of all."""
     above, below = figure.subplots(2, 1)
-    certified = compiled.certificate.error
+    columns = list(outputs) or list(range(compiled.transformer.outputs))
+    certified = max(compiled.certificate.outputs[output] for output in columns)
     places = np.union1d(np.linspace(-1.0, 1.0, 51), np.concatenate([-_near(), _near()]))
     floor = certified
     for number_ in range(3):
         ends = random.uniform(compiled.box.low, compiled.box.high, (2, compiled.box.size))
         path = np.where(places[:, None] < 0.0, ends[0], ends[1]) - found.input
         points = np.clip(found.input + np.abs(places)[:, None] * path, compiled.box.low, compiled.box.high)
-        errors = np.maximum(errors_at(compiled, points).max(axis=1), 1e-18)
+        errors = np.maximum(errors_at(compiled, points)[:, columns].max(axis=1), 1e-18)
         floor = min(floor, float(np.quantile(errors, 0.02)))
         above.plot(places, errors, linewidth=1.0, color=ERROR, alpha=1.0 - 0.3 * number_)
     above.set_xscale("symlog", linthresh=1e-6, linscale=0.3)
@@ -234,7 +285,7 @@ def _draw_segments(figure: Any, compiled: Compiled, found: Found, random: np.ran
     above.set_title("largest |error| along three broken lines through the worst point")
     samples = 300 if compiled.bill.heads > 1000 else 2000
     inside = random.uniform(compiled.box.low, compiled.box.high, (samples, compiled.box.size))
-    errors = np.maximum(errors_at(compiled, inside).max(axis=1), 1e-18)
+    errors = np.maximum(errors_at(compiled, inside)[:, columns].max(axis=1), 1e-18)
     edges = np.geomspace(min(float(errors.min()), floor, 0.1 * certified), certified, 56)
     below.hist(errors, bins=edges, color=TARGET, edgecolor="white", linewidth=0.4)
     below.set_xscale("log")

@@ -11,31 +11,29 @@ A function that cannot be traced is sampled, if a Lipschitz bound is stated (seq
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, overload
 
 import numpy as np
 
 from headsmith.certify.table_bounds import Progress
-from headsmith.compile import Compiled, check_counts, compile, load
+from headsmith.compile import Compiled, check_counts, compile, parts_of, real_inputs
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, HeadsmithError, TargetError
 from headsmith.core.intervals import as_box
 from headsmith.core.rounding import Dtype
-from headsmith.export.file import kind_of
+from headsmith.export.file import Form
 from headsmith.sequence.recorder import SequenceRecorder
 from headsmith.sequence.sampled import HINT, sampled
 from headsmith.sequence.tokens import over_tokens
-from headsmith.sequence.universal import MAX_NODES, Universal, load_universal
-from headsmith.sequence.universal_file import KIND
+from headsmith.sequence.universal import MAX_NODES, Universal
 from headsmith.sequence.universal_model import Architecture
 from headsmith.source.columns import Columns
 from headsmith.source.evaluation import evaluate
 from headsmith.source.expression import Value, build, combine
-from headsmith.source.graph import Graph, Move
+from headsmith.source.graph import Attend, Graph, Move, Pool, Positional
 from headsmith.source.trace import Traced, outputs_of
 from headsmith.source.views import masks
 
@@ -84,9 +82,12 @@ class CompiledSequence(Compiled):
             return self(array, causal=causal)
         return super().run(self.table(array), cache=True, causal=self.causal)
 
+    def _form(self) -> Form | None:
+        return Form("sequence", self.causal)
+
     def table(self, array: Any) -> Array:
         """The input as (..., m, features), refused where the program does not take it."""
-        inputs = np.asarray(array, dtype=np.float64)
+        inputs = real_inputs(array)
         if inputs.ndim == 1 and self.box.size == 1:
             inputs = inputs[:, None]
         if inputs.ndim < 2 or inputs.shape[-1] != self.box.size:
@@ -211,15 +212,18 @@ def compile_sequence(
         cost=cost,
         progress=progress,
     )
-    return _as_sequence(compiled, causal)
+    return sequence_of(compiled, bool(causal))
 
 
-def load_sequence(path: str | os.PathLike[str]) -> CompiledSequence | Universal:
-    """Read a saved sequence model back, bit for bit. Its certificate is the stored one: `verify` re-derives it."""
-    if kind_of(path) == KIND:
-        return load_universal(path)
-    compiled = load(path)
-    return _as_sequence(compiled, True in masks(compiled.graph))
+def sequence_of(compiled: Compiled, causal: bool | None = None) -> CompiledSequence:
+    """A compiled model as a sequence model. Without `causal`, the mask is the one that its target needs."""
+    mask = True in masks(compiled.graph) if causal is None else causal
+    return CompiledSequence(**parts_of(compiled), causal=mask)
+
+
+def mixes(graph: Graph) -> bool:
+    """Whether tokens take anything from each other, or depend on their place."""
+    return any(isinstance(node, Pool | Move | Attend | Positional) for node in graph.nodes)
 
 
 def sequence_graph(function: Callable[[Any], Any], tokens: int, features: int, domain: Any, causal: bool) -> Graph:
@@ -279,7 +283,3 @@ def _text(allowed: tuple[int, ...]) -> str:
     if allowed == tuple(range(allowed[0], allowed[-1] + 1)):
         return f"{allowed[0]} to {allowed[-1]}"
     return ", ".join(map(str, allowed))
-
-
-def _as_sequence(compiled: Compiled, causal: bool) -> CompiledSequence:
-    return CompiledSequence(**{field.name: getattr(compiled, field.name) for field in fields(compiled)}, causal=causal)

@@ -17,25 +17,24 @@ from __future__ import annotations
 
 import math
 import numbers
-import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from headsmith.certify.certificate import Certificate
 from headsmith.certify.table_bounds import Progress
-from headsmith.compile import Compiled, as_request, check_counts, check_error, compiled_of, verify
-from headsmith.compile import load as load_compiled
+from headsmith.compile import Compiled, as_request, check_counts, check_error, compiled_of, parts_of, real_inputs
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import DomainError, TargetError
 from headsmith.core.figures import bound, count
 from headsmith.core.html import card
 from headsmith.core.intervals import Box, as_box
 from headsmith.core.rounding import Dtype
+from headsmith.export.file import Form
 from headsmith.inside.explain import HEADS
 from headsmith.inside.notebook import bill_text
 from headsmith.lower.recipes import meet
+from headsmith.sequence.compiled import CompiledSequence
 from headsmith.sequence.descent import (
     LOSSES,
     Descent,
@@ -57,58 +56,48 @@ from headsmith.sequence.neighbours import (
 from headsmith.sequence.newton import Newton, best_rate, newton_graph, newton_of
 from headsmith.source.doubling import MOST_LEVELS
 from headsmith.source.graph import Graph
-from headsmith.transformer.bill import Bill
+
+Rule = Descent | Neighbours | Newton
 
 BATCH = 32
 """How many sequences run at a time."""
 
 
 @dataclass(frozen=True, eq=False)
-class Learner:
-    """A transformer that learns from its context. `preconditioner`, if any, is the matrix P by which
-    features and queries are multiplied before they are embedded: domain and certificate are about P x."""
+class Learner(CompiledSequence):
+    """A transformer that learns from its context: a sequence model whose tokens are (x, y, query).
 
-    model: Compiled
-    run: Descent | Neighbours | Newton
-    preconditioner: Array | None = None
+    `rule` is what it computes (which steps, how many, at which rate). `preconditioner`, if any, is the matrix P by
+    which `predict` multiplies features and queries before they are embedded: domain and certificate are about P x.
+    """
+
+    rule: Rule = field(kw_only=True)
+    preconditioner: Array | None = field(default=None, kw_only=True)
 
     def __repr__(self) -> str:
-        return (
-            f"<Learner: {_run_text(self.run)}, on {count(self.features, 'feature')} and up to "
-            f"{count(self.examples, 'example')}\n error <= {bound(self.certificate.error)}, {bill_text(self.bill)}>"
-        )
+        return f"<{self._title}\n error <= {bound(self.certificate.error)}, {bill_text(self.bill)}>"
 
     def _repr_html_(self) -> str:
-        return card(
-            f"Learner: {_run_text(self.run)}, on {count(self.features, 'feature')} and up to "
-            f"{count(self.examples, 'example')}",
-            self.certificate._repr_html_(),
-            self.bill._repr_html_(),
-        )
+        return card(self._title, self.certificate._repr_html_(), self.bill._repr_html_())
+
+    @property
+    def _title(self) -> str:
+        shown = f"{count(self.features, 'feature')} and up to {count(self.examples, 'example')}"
+        return f"Learner: {_rule_text(self.rule)}, on {shown}"
 
     def explain(self, heads: int = HEADS) -> str:
         """The learner in words, layer by layer and head by head; a context's tokens hold an example and a query."""
-        return f"A learner in context: {_run_text(self.run)}.\n\n{self.model.explain(heads)}"
-
-    @property
-    def certificate(self) -> Certificate:
-        """How far predictions can be from the same steps in exact arithmetic."""
-        return self.model.certificate
-
-    @property
-    def bill(self) -> Bill:
-        """What the transformer costs."""
-        return self.model.bill
+        return f"A learner in context: {_rule_text(self.rule)}.\n\n{super().explain(heads)}"
 
     @property
     def features(self) -> int:
         """How many features an example has."""
-        return self.run.features
+        return self.rule.features
 
     @property
     def examples(self) -> int:
         """How many examples a context may hold."""
-        return self.model.transformer.tokens
+        return self.transformer.tokens
 
     def predict(self, X: Any, y: Any, queries: Any) -> Array:
         """For each row q of `queries` the prediction from the examples (X, y): (k,). With weights w that were fitted in
@@ -125,39 +114,32 @@ class Learner:
 
         Guarantee: each within certificate.error of the exact one.
         """
-        if self.model.transformer.outputs == 1:
+        if self.transformer.outputs == 1:
             raise TargetError("this learner returns predictions alone; make it with weights=True")
         X, y, _ = self._context(X, y, np.zeros((0, self.features)))
-        low, high = self.model.box.low, self.model.box.high
+        low, high = self.box.low, self.box.high
         nearest_to_zero = np.clip(0.0, low, high)[self.features + 1 :]
         return np.asarray(self._run(X, y, nearest_to_zero[None])[0, 1:])
 
     def exact(self, X: Any, y: Any, queries: Any, dtype: Any = np.longdouble) -> Any:
         """What `predict` approximates: the same steps in plain arithmetic, of extended precision."""
         X, y, queries = self._context(X, y, queries)
-        return self.run.predicted(X, y, queries, dtype)
+        return self.rule.predicted(X, y, queries, dtype)
 
-    def tokens(self, X: Any, y: Any, queries: Any) -> Array:
+    def sequences(self, X: Any, y: Any, queries: Any) -> Array:
         """The sequences (s, m, inputs) that the model is run on: m queries in each, the last filled up by repeating."""
         X, y, queries = self._context(X, y, queries)
         return self._tokens(X, y, queries)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to one file. A preconditioner is not part of it: give it to `load` again."""
-        self.model.save(path)
-
-    def verify(self) -> Certificate:
-        """Re-derive the certificate from the weights."""
-        return verify(self.model)
+    def _form(self) -> Form:
+        return Form("learner", self.causal, self.preconditioner)
 
     def _run(self, X: Array, y: Array, queries: Array) -> Array:
         """All outputs at every query: (k, outputs)."""
-        if self.examples == 1:
-            return self.model(self._tokens(X, y, queries)[:, 0])
         sequences = self._tokens(X, y, queries)
-        parts = [self.model(sequences[start : start + BATCH]) for start in range(0, len(sequences), BATCH)]
-        found = np.concatenate(parts) if parts else np.zeros((0, len(X), self.model.transformer.outputs))
-        return np.asarray(found.reshape(-1, self.model.transformer.outputs)[: len(queries)])
+        parts = [self(sequences[start : start + BATCH]) for start in range(0, len(sequences), BATCH)]
+        found = np.concatenate(parts) if parts else np.zeros((0, len(X), self.transformer.outputs))
+        return np.asarray(found.reshape(-1, self.transformer.outputs)[: len(queries)])
 
     def _tokens(self, X: Array, y: Array, queries: Array) -> Array:
         count, length = len(queries), len(X)
@@ -169,7 +151,7 @@ class Learner:
 
     def _context(self, X: Any, y: Any, queries: Any) -> tuple[Array, Array, Array]:
         """Arrays of the right shapes, in the domain; with the preconditioner applied."""
-        X, y, queries = (np.asarray(each, dtype=np.float64) for each in (X, y, queries))
+        X, y, queries = (real_inputs(each, name) for each, name in ((X, "X"), (y, "y"), (queries, "queries")))
         size = self.features if self.preconditioner is None else self.preconditioner.shape[1]
         for name, rows in (("X", X), ("queries", queries)):
             if rows.ndim != 2 or rows.shape[1] != size:
@@ -186,7 +168,7 @@ class Learner:
         return self._inside(X, y, queries)
 
     def _inside(self, X: Array, y: Array, queries: Array) -> tuple[Array, Array, Array]:
-        box, size = self.model.box, self.features
+        box, size = self.box, self.features
         for name, rows, place in (("X", X, 0), ("y", y[:, None], size), ("queries", queries, size + 1)):
             low, high = box.low[place : place + rows.shape[1]], box.high[place : place + rows.shape[1]]
             wrong = np.argwhere(~((rows >= low) & (rows <= high)))
@@ -252,7 +234,7 @@ def _domain(features: int, domain: Any, labels: Any, queries: Any) -> tuple[Box,
 
 
 def _learner(
-    run: Descent | Neighbours | Newton,
+    run: Rule,
     graph: Graph,
     pairs: list[tuple[float, float]],
     error: float,
@@ -264,7 +246,11 @@ def _learner(
     """The learner of a run, whose graph takes inputs in these intervals."""
     request = as_request(graph, pairs, error, int(examples), dtype, progress=progress)
     with np.errstate(over="ignore", invalid="ignore"):
-        return Learner(compiled_of(request, meet(request, "native")), run, preconditioner)
+        return _as_learner(compiled_of(request, meet(request, "native")), run, preconditioner)
+
+
+def _as_learner(compiled: Compiled, rule: Rule, preconditioner: Array | None) -> Learner:
+    return Learner(**parts_of(compiled), rule=rule, preconditioner=preconditioner)
 
 
 def least_squares(steps: int, features: int, examples: int, *, rate: float | None = None, **options: Any) -> Learner:
@@ -384,11 +370,11 @@ def nearest_neighbour(
     return _learner(run, neighbours_graph(run), pairs, left, examples, dtype, progress)
 
 
-def load(path: str | os.PathLike[str], preconditioner: Any = None) -> Learner:
-    """Read a saved learner back. Its certificate is the stored one: `verify` re-derives it."""
-    model = load_compiled(path)
-    run = neighbours_of(model.graph) or newton_of(model.graph) or descent_of(model.graph)
-    return Learner(model, run, _checked_matrix(preconditioner, run.features))
+def learner_of(compiled: Compiled, preconditioner: Any = None) -> Learner:
+    """A compiled model as the learner that it is: its rule is read off its target. TargetError if it is none."""
+    graph = compiled.graph
+    rule = neighbours_of(graph) or newton_of(graph) or descent_of(graph)
+    return _as_learner(compiled, rule, _checked_matrix(preconditioner, rule.features))
 
 
 def _fast(rate: float | None, loss: Loss, features: int, decay: float, options: dict[str, Any]) -> float | None:
@@ -402,12 +388,15 @@ def _fast(rate: float | None, loss: Loss, features: int, decay: float, options: 
 def _checked_matrix(matrix: Any, features: int) -> Array | None:
     if matrix is None:
         return None
-    found = np.array(matrix, dtype=np.float64)
+    try:
+        found = frozen(matrix)
+    except (TypeError, ValueError) as problem:
+        raise TargetError(f"the preconditioner is no matrix of real numbers: {problem}") from None
     if found.ndim != 2 or found.shape[0] != features or not np.isfinite(found).all():
         raise TargetError(
             f"the preconditioner has shape {found.shape}; it must be a finite matrix with {features} rows"
         )
-    return frozen(found)
+    return found
 
 
 def _check_numbers(loss: str, steps: Any, features: Any, examples: Any, decay: Any, threshold: Any) -> None:
@@ -419,7 +408,7 @@ def _check_numbers(loss: str, steps: Any, features: Any, examples: Any, decay: A
             raise TargetError(f"{name} is {number!r}; it must be a finite number, not negative")
 
 
-def _run_text(run: Descent | Neighbours | Newton) -> str:
+def _rule_text(run: Rule) -> str:
     """What a learner computes, in a few words."""
     match run:
         case Descent():

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -177,10 +177,10 @@ class Universal:
             f"the callable's is what check(function) samples again"
         )
 
-    def __call__(self, array: Any) -> Array:
-        """(..., tokens, features) -> (..., tokens, outputs); DomainError outside the domain, or for another number of
-        tokens. For one feature, (tokens,) will do as well."""
-        return run_inside(self.model, self.box, array)
+    def __call__(self, array: Any, *, outside: Literal["refuse", "allow"] = "refuse") -> Array:
+        """(..., tokens, features) -> (..., tokens, outputs); DomainError outside the domain (outside="allow" runs it
+        without any promise), or for another number of tokens. For one feature, (tokens,) will do as well."""
+        return run_inside(self.model, self.box, array, outside)
 
     def run(self, array: Any, *, cache: bool = False) -> Any:
         """Run the model. With `cache`, on one sequence (tokens, features), and return also every intermediate by its

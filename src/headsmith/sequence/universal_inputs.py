@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.core.arrays import Array
+from headsmith.compile import check_outside, real_inputs
+from headsmith.core.arrays import Array, reals
 from headsmith.core.errors import DomainError, TargetError
-from headsmith.core.intervals import Box
+from headsmith.core.intervals import Box, shortly
 from headsmith.sequence.universal_model import Attention, run
 
 
@@ -20,13 +21,13 @@ def box_of(domain: Any, tokens: int, features: int) -> Box:
     if domain is None:
         raise DomainError("no domain was given; give one interval for all numbers, e.g. (-1, 1)")
     try:
-        pairs = np.asarray(domain, dtype=np.float64)
+        pairs = reals(domain)
     except (TypeError, ValueError):
         pairs = np.zeros(0)
     if pairs.shape not in ((2,), (features, 2), (tokens, features, 2)):
         raise DomainError(
-            f"the domain {domain!r} is neither a pair (low, high), nor one for each of {features} features, nor an "
-            f"array ({tokens}, {features}, 2)"
+            f"the domain {shortly(domain)} is neither a pair (low, high), nor one for each of {features} features, "
+            f"nor an array ({tokens}, {features}, 2)"
         )
     pairs = np.broadcast_to(pairs, (tokens, features, 2)).reshape(-1, 2)
     return Box(names_of(tokens, features), pairs[:, 0], pairs[:, 1])
@@ -37,16 +38,17 @@ def names_of(tokens: int, features: int) -> tuple[str, ...]:
     return tuple(f"[{token}, {feature}]" for token in range(tokens) for feature in range(features))
 
 
-def run_inside(model: Attention, box: Box, array: Any) -> Array:
-    """Run a model on (..., tokens, features) inside its box."""
-    inputs = table_inside(model, box, array)
+def run_inside(model: Attention, box: Box, array: Any, outside: str = "refuse") -> Array:
+    """Run a model on (..., tokens, features) inside its box, or anywhere."""
+    inputs = table_inside(model, box, array, outside)
     found = run(model, inputs.reshape(-1, model.tokens, model.features))
     return found.reshape(*inputs.shape[:-1], found.shape[-1])
 
 
-def table_inside(model: Attention, box: Box, array: Any) -> Array:
+def table_inside(model: Attention, box: Box, array: Any, outside: str = "refuse") -> Array:
     """The input as (..., tokens, features); DomainError for another number of tokens, or outside the box."""
-    inputs = np.asarray(array, dtype=np.float64)
+    check_outside(outside)
+    inputs = real_inputs(array)
     shape = (model.tokens, model.features)
     if inputs.ndim == 1 and model.features == 1:
         inputs = inputs[:, None]
@@ -56,13 +58,13 @@ def table_inside(model: Attention, box: Box, array: Any) -> Array:
             f"{shape[0]} of them"
         )
     flat = inputs.reshape(-1, box.size)
-    inside = (flat >= box.low) & (flat <= box.high)
-    if not inside.all():
+    inside = box.contains(flat)
+    if outside != "allow" and not inside.all():
         row, place = np.argwhere(~inside)[0].tolist()
         raise DomainError(
             f"token {place // shape[1]}, feature {place % shape[1]} of the input is {float(flat[row, place])!r}, "
             f"outside its domain [{float(box.low[place])!r}, {float(box.high[place])!r}]; build the model for "
-            f"a larger one"
+            f'a larger one, or pass outside="allow" to run without any promise'
         )
     return inputs
 

@@ -82,7 +82,7 @@ def real_pair(index: int, pair: Any) -> tuple[Array, Array]:
     """A layer's pair (W, b) as read-only arrays of finite numbers, of any shape without zeros."""
     try:
         weights, bias = pair
-        weights, bias = np.array(weights, dtype=np.float64), np.array(bias, dtype=np.float64)
+        weights, bias = frozen(weights), frozen(bias)
     except (TypeError, ValueError):
         raise TargetError(f"layer {index} is not a pair (W, b) of real arrays") from None
     if weights.ndim > 1 and 0 in weights.shape:
@@ -91,7 +91,7 @@ def real_pair(index: int, pair: Any) -> tuple[Array, Array]:
         if not np.isfinite(array).all():
             where = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
             raise TargetError(f"layer {index}: {what}{list(where)} is {array[where]}; weights must be finite numbers")
-    return frozen(weights), frozen(bias)
+    return weights, bias
 
 
 def _pair(index: int, pair: tuple[Any, Any]) -> tuple[Array, Array]:
