@@ -4,12 +4,13 @@ The features are the first three principal components of the breast cancer data,
 """
 
 import numpy as np
-from show import show
-from sklearn.datasets import load_breast_cancer
-from sklearn.decomposition import PCA
-from sklearn.linear_model import LogisticRegression
+from show import scikit_learn, show
 
 from headsmith.sequence import in_context
+
+load_breast_cancer, PCA, LogisticRegression = scikit_learn(
+    "datasets.load_breast_cancer", "decomposition.PCA", "linear_model.LogisticRegression"
+)
 
 X, y = load_breast_cancer(return_X_y=True)
 X = PCA(3).fit_transform((X - X.mean(axis=0)) / X.std(axis=0))

@@ -5,18 +5,18 @@ certificate says so for every context and query in the domain.
 """
 
 import numpy as np
-from show import show
-from sklearn import datasets, neighbors
+from show import scikit_learn, show
 
 from headsmith.sequence import in_context
 
-pixels, digits = datasets.load_digits(return_X_y=True)
+load_digits, KNeighborsRegressor = scikit_learn("datasets.load_digits", "neighbors.KNeighborsRegressor")
+pixels, digits = load_digits(return_X_y=True)
 pixels, digits = pixels / 16.0, digits.astype(float)
 shown, asked = slice(0, 200), slice(200, 400)
 
 learner = in_context.nearest_neighbour(64, 200, gap=0.1, domain=(0, 1), labels=(0, 9), error=1e-3)
 
-theirs = neighbors.KNeighborsRegressor(1).fit(pixels[shown], digits[shown])
+theirs = KNeighborsRegressor(1).fit(pixels[shown], digits[shown])
 away = theirs.kneighbors(pixels[asked], 2)[0] ** 2
 clear = away[:, 1] - away[:, 0] >= 0.1
 found = learner.predict(pixels[shown], digits[shown], pixels[asked])

@@ -5,12 +5,11 @@ doubles the number of steps that a layer takes, and the certificate knows how er
 """
 
 import numpy as np
-from show import show
-from sklearn.datasets import load_diabetes
-from sklearn.decomposition import PCA
-from sklearn.linear_model import Ridge
+from show import scikit_learn, show
 
 from headsmith.sequence import in_context
+
+load_diabetes, PCA, Ridge = scikit_learn("datasets.load_diabetes", "decomposition.PCA", "linear_model.Ridge")
 
 X, y = load_diabetes(return_X_y=True)
 X, y = PCA(3).fit_transform(X), y - y.mean()

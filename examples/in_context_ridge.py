@@ -4,11 +4,11 @@ The context is 442 patients, ten features each, scaled to [-1, 1]; every step of
 """
 
 import numpy as np
-from show import show
-from sklearn.datasets import load_diabetes
-from sklearn.linear_model import Ridge
+from show import scikit_learn, show
 
 from headsmith.sequence import in_context
+
+load_diabetes, Ridge = scikit_learn("datasets.load_diabetes", "linear_model.Ridge")
 
 X, y = load_diabetes(return_X_y=True)
 X, y = X - X.mean(axis=0), y - y.mean()

@@ -55,9 +55,9 @@ def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
 
 def test_slices_by_name_and_by_vectors_agree(tmp_path: Path) -> None:
     target = network(4)
-    named = count_regions(target, target.names, (-2.0, 2.0), slices=["x0,x2"], at=["x3=0.5"])
+    named, _ = count_regions(target, target.names, (-2.0, 2.0), slices=["x0,x2"], at=["x3=0.5"])
     vectors = ["0,0,0,0.5", "1,0,0,0", "0,0,1,0"]
-    given = count_regions(target, target.names, (-2.0, 2.0), slices=vectors, output=str(tmp_path / "slice.png"))
+    given, _ = count_regions(target, target.names, (-2.0, 2.0), slices=vectors, output=str(tmp_path / "slice.png"))
     assert named.names == ("x0", "x2") == coordinate_names(["x0,x2"], target.names)
     assert given.names == ("s", "t")
     assert named.cells == given.cells > 8
@@ -69,7 +69,7 @@ def test_slices_by_name_and_by_vectors_agree(tmp_path: Path) -> None:
 def test_the_table_shows_what_is_partial() -> None:
     target = network(2)
     console = Console(width=120, record=True, file=StringIO())
-    console.print(summary_table(count_regions(target, target.names, (-2.0, 2.0), limit=7)))
+    console.print(summary_table(count_regions(target, target.names, (-2.0, 2.0), limit=7)[0]))
     text = console.export_text()
     assert "at least 7" in text
     assert "PARTIAL" in text

@@ -24,7 +24,8 @@ def test_markdown() -> None:
 
 def test_latex() -> None:
     text = latex([CLAIM, EMPTY])
-    assert r"\caption{R4: costs \{this\} \& that. Ran: two targets. Holds: 20 heads.}" in text
+    caption = r"\caption{R4: costs \{this\} \& that. Ran: two targets. Holds: 20 heads. Claimed in arXiv:2604.24878.}"
+    assert caption in text
     assert r"\begin{tabular}{llrrrl}" in text
     assert r"x*y & [-1, 1]$^{2}$ & $9.5 \cdot 10^{-7}$ & 20 &  &  \\" in text
     assert r"a\textbar{}b\_c \& 50\% &  & $10^{-6}$ & 1,234" in text

@@ -8,7 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from headsmith.core.errors import HeadsmithError
+from headsmith.core.extras import install
 from headsmith.core.folders import check_folder
+
+ENDINGS = (".png", ".svg", ".pdf")
+"""What figures are written as."""
 
 
 def figure_class() -> Any:
@@ -16,16 +20,17 @@ def figure_class() -> Any:
     try:
         import matplotlib.figure as matplotlib_figure
     except ImportError:
-        raise HeadsmithError("drawing needs matplotlib: pip install 'headsmith[plot]'") from None
+        raise HeadsmithError(f"drawing needs matplotlib: {install('plot')}") from None
     return matplotlib_figure.Figure
 
 
 def checked_picture(output: str | os.PathLike[str]) -> Path:
-    """Where a picture goes; HeadsmithError, before anything is computed, if it cannot go there."""
+    """Where a picture goes; HeadsmithError, before anything is computed, if it cannot be drawn or cannot go there."""
     path = Path(output)
-    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+    if path.suffix.lower() not in ENDINGS:
         raise HeadsmithError(f"{path}: draw into a .png, .svg or .pdf file")
     check_folder(path)
+    figure_class()
     return path
 
 

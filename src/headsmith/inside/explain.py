@@ -66,12 +66,11 @@ def errors_text(certificate: Certificate) -> str:
 
 
 def _opening(model: Model) -> str:
-    cost, causal = model.bill, True in masks(model.graph)
+    cost, mask = model.bill, ", under a causal mask" if True in masks(model.graph) else ""
     return (
         f"{outputs_text(model.graph, 100)}, for {domain_text(model.box)}\n"
-        f"A softmax transformer: {size_text(cost.layers, cost.heads)}, no feed-forward block and no normalisation; "
-        f"the residual stream has {count(cost.d_model, 'column')}. It runs in {model.transformer.dtype}"
-        f"{', under a causal mask' if causal else ''}."
+        f"A softmax transformer: {size_text(cost.layers, cost.heads)}, no feed-forward block and no normalisation.\n"
+        f"The residual stream has {count(cost.d_model, 'column')}. It runs in {model.transformer.dtype}{mask}."
     )
 
 

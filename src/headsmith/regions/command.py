@@ -15,6 +15,7 @@ from headsmith.core.errors import DomainError
 from headsmith.core.intervals import Box, as_box
 from headsmith.regions.bounds import Bound, bounds_of
 from headsmith.regions.enumeration import Progress, regions
+from headsmith.regions.result import Regions
 
 
 @dataclass(frozen=True)
@@ -93,22 +94,20 @@ def count_regions(
     at: Sequence[str] = (),
     limit: int = 2_000_000,
     output: str | None = None,
-    title: str = "",
     show_progress: bool = False,
-) -> Summary:
-    """Enumerate the regions of `target` on the domain (of `coordinate_names`), count them, draw them if asked to."""
+) -> tuple[Summary, Regions]:
+    """Enumerate the regions of `target` on the domain (of `coordinate_names`), and count them. `output` is the file
+    that they will be drawn into: refused at once where there is nothing to draw."""
     coordinates = coordinate_names(slices, names)
     box = as_box(domain, coordinates)
+    if output is not None and box.size > 2:
+        raise DomainError(f"regions in {box.size} dimensions are not drawn; give --slice x0,x1 to draw a plane")
     start = time.perf_counter()
     with progress_bar(show_progress) as progress:
         found = regions(target, box, slice=read_slice(slices, at, names), limit=limit, progress=progress)
     seconds = time.perf_counter() - start
     found = replace(found, box=Box(coordinates, box.low, box.high))
-    if output is not None:
-        from headsmith.regions.draw import draw_regions
-
-        draw_regions(found, output, title=title)
-    return Summary(
+    summary = Summary(
         names=coordinates,
         domain=tuple(zip(box.low.tolist(), box.high.tolist(), strict=True)),
         complete=found.complete,
@@ -123,6 +122,7 @@ def count_regions(
         regions_per_second=len(found) / seconds,
         file=output,
     )
+    return summary, found
 
 
 @contextmanager

@@ -17,9 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headsmith.core.errors import HeadsmithError
-
-PAPERS = "RUM"
-"""The first letters of ids: the recipe from ReLUs, universal approximation, maxout."""
+from headsmith.report.papers import PAPERS, paper_of
 
 ROWS_IN = (
     "headsmith.report.recipe_claims",
@@ -34,11 +32,12 @@ ROWS_IN = (
 
 @dataclass(frozen=True)
 class Finding:
-    """What was run, the figures (numbers, and optionally "rows" of numbers), whether the claim holds, and how."""
+    """What was run, the figures (numbers, and optionally "rows" of numbers), whether the claim holds (None where it
+    could not be checked), and how."""
 
     ran: str
     figure: Mapping[str, Any]
-    holds: bool
+    holds: bool | None
     verdict: str
 
 
@@ -53,15 +52,16 @@ class Claim:
 
 @dataclass(frozen=True)
 class Checked:
-    """A claim with its finding."""
+    """A claim with its finding, and the arXiv number of the paper that it is from."""
 
     id: str
     claim: str
     ran: str
     figure: Mapping[str, Any]
-    holds: bool
+    holds: bool | None
     verdict: str
     seconds: float
+    arxiv: str = ""
 
 
 _REGISTRY: dict[str, Claim] = {}
@@ -83,7 +83,8 @@ def claims() -> tuple[Claim, ...]:
     """Every registered claim: paper by paper, in order."""
     for module in ROWS_IN:
         importlib.import_module(module)
-    return tuple(sorted(_REGISTRY.values(), key=lambda row: (PAPERS.find(row.id[0]), int(row.id[1:]))))
+    letters = "".join(paper.letter for paper in PAPERS)
+    return tuple(sorted(_REGISTRY.values(), key=lambda row: (letters.find(row.id[0]), int(row.id[1:]))))
 
 
 def select(only: Sequence[str]) -> tuple[Claim, ...]:
@@ -103,5 +104,6 @@ def check(rows: Sequence[Claim]) -> Iterator[Checked]:
             found = row.check()
         except HeadsmithError as problem:
             found = Finding("the check did not finish", {}, False, f"fails: {problem}")
-        seconds = time.perf_counter() - start
-        yield Checked(row.id, row.claim, found.ran, found.figure, found.holds, found.verdict, seconds)
+        seconds, paper = time.perf_counter() - start, paper_of(row.id)
+        arxiv = paper.arxiv if paper is not None else ""
+        yield Checked(row.id, row.claim, found.ran, found.figure, found.holds, found.verdict, seconds, arxiv)

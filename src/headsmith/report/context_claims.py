@@ -17,6 +17,7 @@ from headsmith.certify.table_bounds import Gate
 from headsmith.circuits.assemble import GATE, Choice, assemble, expression_of
 from headsmith.compile import Compiled, as_request, parts_of
 from headsmith.core.arrays import Array
+from headsmith.core.extras import install
 from headsmith.heads.gate_fit import gate_product_fit
 from headsmith.lower.budget import with_softmax_budget
 from headsmith.lower.lower import lower
@@ -131,7 +132,7 @@ def statistical_models() -> Finding:
     try:
         import sklearn  # noqa: F401
     except ImportError:
-        return Finding("nothing", {}, False, "not checked: scikit-learn is not installed (pip install scikit-learn)")
+        return Finding("nothing", {}, None, f"not checked: scikit-learn is not installed ({install('sklearn')})")
     rows = [*(_gap(*case) for case in _cases()), _nearest_digits()]
     sound = all(row["softmax_part"] <= row["certified"] for row in rows)
     ridge = max(row["gap"] for row in rows if row["model"] == "ridge")

@@ -7,6 +7,7 @@ from typing import Any
 
 from headsmith.core.markup import PREAMBLE, latex_table, markdown_table
 from headsmith.report.claims import Checked
+from headsmith.report.papers import paper_of, papers_of
 from headsmith.report.tables import figure_text, word
 
 
@@ -17,16 +18,22 @@ def markdown(rows: Sequence[Checked]) -> str:
         parts.append(f"## {row.id}: {row.claim}\n\n{_sentence(row)}")
         names, cells = _cells(row)
         parts += [markdown_table(names, cells)] if cells else []
+    papers = papers_of(row.id for row in rows)
+    parts += ["## References\n\n" + "\n".join(f"- {each.letter}: {each.citation}" for each in papers)] if papers else []
     return "\n\n".join(parts)
 
 
 def latex(rows: Sequence[Checked]) -> str:
     """One table for each claim: its figures, with what was run and the outcome as the caption. Needs booktabs."""
-    return "\n\n".join([PREAMBLE, *(_latex_table(row) for row in rows)])
+    entries = "\n".join(paper.bibtex for paper in papers_of(row.id for row in rows))
+    cited = "\n".join(f"% {line}" for line in ["for the bibliography:", *entries.splitlines()]) if entries else ""
+    return "\n\n".join([PREAMBLE, *([cited] if cited else []), *(_latex_table(row) for row in rows)])
 
 
 def _latex_table(row: Checked) -> str:
-    return latex_table(*_cells(row), f"{row.id}: {row.claim}. {_sentence(row)}", f"tab:{row.id}")
+    paper = paper_of(row.id)
+    source = f" Claimed in arXiv:{paper.arxiv}." if paper is not None else ""
+    return latex_table(*_cells(row), f"{row.id}: {row.claim}. {_sentence(row)}{source}", f"tab:{row.id}")
 
 
 def _sentence(row: Checked) -> str:

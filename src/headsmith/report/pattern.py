@@ -11,7 +11,7 @@ import numpy as np
 from headsmith.compile import Compiled
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError
-from headsmith.core.pictures import figure_class, save_figure
+from headsmith.core.pictures import checked_picture, figure_class, save_figure
 from headsmith.intermediates import PATTERN, without_meaning
 
 LABELS = 40
@@ -21,6 +21,7 @@ LABELS = 40
 def plot_pattern(compiled: Compiled, array: Any, name: str, path: str | os.PathLike[str], **options: Any) -> Array:
     """Draw where the head `name` ("layer 1 / move head 0") looks on one sequence, into a .png, .svg or .pdf; return
     its weights (query token, key token). `options` are those of `run`."""
+    checked_picture(path)
     found = compiled.run(array, cache=True, **options)[1]
     names = [key.removesuffix(f" / {PATTERN}") for key in found if key.endswith(PATTERN)]
     asked = without_meaning(name.removesuffix(f" / {PATTERN}"))

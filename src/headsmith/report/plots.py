@@ -56,9 +56,8 @@ def plot(
 
     `outputs` says which outputs are drawn, counted from 0: one, or several; without it, the one that errs most. Returns
     the worst input that is shown: `found` is the outcome of an earlier `hs.falsify`, and without it one is made, of
-    `effort` runs. Needs matplotlib: pip install 'headsmith[plot]'.
+    `effort` runs. Needs matplotlib: pip install "headsmith[plot]".
     """
-    figure_class()
     path = checked_picture(output)
     drawn = model_of(model)
     chosen = _chosen(outputs, len(drawn.certificate.outputs))

@@ -10,9 +10,11 @@ from rich.table import Table
 
 from headsmith.certify.certificate import Certificate, certificate_rows, statement
 from headsmith.core.figures import bound, number
+from headsmith.inside.plan_text import COLUMNS, NOTE, cells
 from headsmith.plan import Row
 from headsmith.report.claims import Checked
 from headsmith.report.falsify import Found
+from headsmith.report.papers import papers_of
 from headsmith.transformer.bill import Bill, bill_rows
 
 
@@ -43,43 +45,26 @@ def found_table(found: Found, certificate: Certificate) -> Table:
 
 def plan_table(rows: Sequence[Row]) -> Table:
     """The rows of a plan, error by error, the cheapest first; narrow enough for a terminal of 80 columns."""
-    caption = (
-        "ratio: layers x heads of the published route (relu) over the row's\n"
-        "*: no row of the same error is as good in all four columns and better in one"
-    )
-    table = Table(title="Plan", caption=caption, title_justify="left", caption_justify="left", box=SIMPLE_HEAD)
+    table = Table(title="Plan", caption=NOTE, title_justify="left", caption_justify="left", box=SIMPLE_HEAD)
     table.padding, table.pad_edge = (0, 1, 0, 0), False
-    for name in ("error", "certified", "recipe", "layers", "heads", "tokens", "weights", "ratio"):
+    for name in COLUMNS:
         left = name == "recipe"
         table.add_column(name, justify="left" if left else "right", no_wrap=not left, min_width=14 if left else None)
-    table.add_column("")
-    before: float | None = None
-    for row in rows:
-        if before is not None and row.error != before:
+    for index, cells_of_row in enumerate(cells(rows, repeat=False)):
+        if index and rows[index].error != rows[index - 1].error:
             table.add_section()
-        bill = row.bill
-        table.add_row(
-            "" if row.error == before else number(row.error),
-            bound(row.certified, 3),
-            f"{row.recipe}: {row.variant}",
-            number(bill.layers),
-            number(bill.heads),
-            number(bill.reference_tokens),
-            number(bill.max_weight, 3),
-            "" if row.ratio is None else f"{row.ratio:,.{0 if row.ratio >= 100 else 1}f}",
-            "*" if row.pareto else "",
-        )
-        before = row.error
+        table.add_row(*cells_of_row)
     return table
 
 
 def claims_table(rows: Sequence[Checked]) -> Table:
     """One row for each claim: what was claimed, what was run, what came out."""
-    table = Table(title="Claims", title_justify="left", show_lines=True)
+    caption = "\n".join(f"{paper.letter}: {paper.citation}" for paper in papers_of(row.id for row in rows))
+    table = Table(title="Claims", caption=caption, title_justify="left", caption_justify="left", show_lines=True)
     for name in ("id", "claim", "ran", "outcome"):
         table.add_column(name, no_wrap=name == "id", ratio=None if name == "id" else 1)
     for row in rows:
-        style = "green" if row.holds else "red"
+        style = "green" if row.holds else "yellow" if row.holds is None else "red"
         table.add_row(row.id, row.claim, row.ran, f"[{style}]{row.verdict}[/{style}]")
     return table
 

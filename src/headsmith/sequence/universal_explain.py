@@ -16,8 +16,8 @@ def explain_universal(model: Attention, stated: Stated, lookup: Lookup, certific
         f"A callable of sequences ({model.tokens}, {model.features}) to ({model.tokens}, {model.outputs}), sampled at "
         f"{count(samples, 'node')}, for {domain_text(stated.box)}\n"
         f"A softmax transformer: {size_text(len(layers), sum(map(len, layers)))}"
-        f"{', and a softmax at the end' if model.last is not None else ''}, no feed-forward block; the residual "
-        f"stream has {count(model.d_model, 'column')}. It runs in float64."
+        f"{', and a softmax at the end' if model.last is not None else ''}, no feed-forward block.\n"
+        f"The residual stream has {count(model.d_model, 'column')}. It runs in float64."
     )
     tokens = ["Tokens", f"  t0 to t{model.tokens - 1}: the data tokens, exactly so many, one row of the input each"]
     if len(model.prefix):
