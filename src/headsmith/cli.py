@@ -126,8 +126,9 @@ def compile_command(
     """Compile TARGET into a transformer: a formula ("x*y + sin(z)"), several (one output each), or an .npz file of
     weights W0, b0, W1, b1, ...
 
-    Formulas know + - * / **, the constants pi and e, and these functions: abs, clip, cos, erf, exp, gaussian, gelu,
-    hypot, log, max, median, min, norm, pow, relu, sigmoid, sin, softplus, sqrt, tanh.
+    Formulas know + - * / **, the constants pi and e, and these functions: abs, arccos, arcsin, arctan, clip, cos, cosh,
+    erf, exp, expm1, gaussian, gelu, hypot, j0, j1, log, log1p, max, median, min, norm, pow, relu, sigmoid, sign, sin,
+    sinh, softplus, sqrt, step, tan, tanh.
     """
     from headsmith.compile import compile
     from headsmith.report.inputs import read_costs, read_domain, read_target

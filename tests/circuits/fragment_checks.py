@@ -7,6 +7,7 @@ from typing import Any
 
 import mpmath
 import numpy as np
+from mathematics import EXACT
 from oracle import exact, extended
 
 from headsmith.circuits import Fragment, build
@@ -15,19 +16,7 @@ from headsmith.source.graph import Affine, Graph, Relu
 
 DIGITS = 40
 HIGH_PRECISION: dict[str, Any] = {
-    "exp": lambda x, a: mpmath.exp(x),
-    "log": lambda x, a: mpmath.log(x),
-    "sqrt": lambda x, a: mpmath.sqrt(x),
-    "sin": lambda x, a: mpmath.sin(x),
-    "cos": lambda x, a: mpmath.cos(x),
-    "tanh": lambda x, a: mpmath.tanh(x),
-    "sigmoid": lambda x, a: 1 / (1 + mpmath.exp(-x)),
-    "softplus": lambda x, a: mpmath.log1p(mpmath.exp(x)),
-    "gelu": lambda x, a: x * mpmath.ncdf(x),
-    "erf": lambda x, a: mpmath.erf(x),
-    "gaussian": lambda x, a: mpmath.exp(-x * x / 2),
-    "square": lambda x, a: x * x,
-    "reciprocal": lambda x, a: 1 / x,
+    **{name: (lambda x, a, function=function: function(x)) for name, function in EXACT.items()},
     "power": lambda x, a: x ** (int(a) if float(a).is_integer() else mpmath.mpf(a)),
 }
 

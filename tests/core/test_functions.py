@@ -31,8 +31,13 @@ def exact(name, parameter, x, order=0):
             return mpmath.diff(function, place, order, h=step)
 
 
+LIMITS = {"arcsin": (-0.99, 0.99), "arccos": (-0.99, 0.99), "tan": (-1.55, 1.55), "sinh": (-9.0, 9.0)}
+
+
 def sample(name, parameter, random, count, low=-6.0, high=6.0):
     points = random.uniform(low, high, count)
+    if name in LIMITS:
+        return np.interp(points, (low, high), LIMITS[name])
     domain = FUNCTIONS[name].domain(parameter)
     return points if domain.low == -math.inf and not domain.without_zero else np.abs(points) + 0.05
 
@@ -43,6 +48,7 @@ def test_points_and_cells_hold_the_exact_values_and_are_tight(name, parameter, o
     random = np.random.default_rng(0)
     low = sample(name, parameter, random, 40)
     high = low + np.where(random.random(40) < 0.5, 0.0, 10 ** random.uniform(-6, 0.7, 40))
+    high = np.minimum(high, LIMITS.get(name, (0.0, math.inf))[1])
     lower, upper = FUNCTIONS[name].enclose(low, high, order, parameter)
     for i in range(40):
         inside = [low[i], high[i], *(low[i] + (high[i] - low[i]) * random.random(3))]
@@ -84,6 +90,10 @@ def test_edges_of_the_domains():
     assert FUNCTIONS["power"].enclose(-0.5, 0.0, 0, -2.0) == (4.0, math.inf)
     assert FUNCTIONS["power"].enclose(0.0, 1.0, 1, 1.5) == (0.0, 1.5)
     assert FUNCTIONS["power"].enclose(-2.0, 1.0, 0, 4.0) == (0.0, 16.0)
+    assert FUNCTIONS["arcsin"].enclose(-1.0, 1.0, 1) == (1.0, math.inf)
+    assert FUNCTIONS["arccos"].enclose(0.0, 1.0, 2) == (-math.inf, 0.0)
+    assert FUNCTIONS["arcsin"].enclose(0.0, 1.5) == FUNCTIONS["tan"].enclose(1.0, 2.0) == (-math.inf, math.inf)
+    assert FUNCTIONS["tan"].enclose(math.pi - 0.5, math.pi + 0.5, 1)[0] == 1.0
     assert FUNCTIONS["square"].enclose(-2.0, 1.0) == (0.0, 4.0)
     assert FUNCTIONS["square"].enclose(-2.0, 1.0, 3) == (0.0, 0.0)
 
@@ -133,7 +143,21 @@ def test_values_and_derivatives_agree_with_the_enclosures(name, parameter):
 @settings(max_examples=60, deadline=None)
 @given(st.floats(-40.0, 40.0), st.floats(0.0, 3.0), st.floats(0.0, 1.0))
 def test_enclosures_hold_on_random_intervals(low, width, part):
-    for name in ("sin", "cos", "tanh", "sigmoid", "softplus", "gelu", "erf", "gaussian", "exp"):
+    for name in (
+        "sin",
+        "cos",
+        "arctan",
+        "cosh",
+        "j0",
+        "j1",
+        "tanh",
+        "sigmoid",
+        "softplus",
+        "gelu",
+        "erf",
+        "gaussian",
+        "exp",
+    ):
         high = low + width
         lower, upper = FUNCTIONS[name].enclose(low, high)
         assert lower <= exact(name, None, min(low + part * width, high)) <= upper
@@ -148,6 +172,10 @@ def test_domains():
     assert FUNCTIONS["power"].domain(3.0).covers(-1.0, 1.0)
     assert not FUNCTIONS["power"].domain(0.5).covers(-1.0, 1.0)
     assert not FUNCTIONS["power"].domain(-3.0).covers(-1.0, 1.0)
+    assert FUNCTIONS["arcsin"].domain().covers(-1.0, 1.0)
+    assert not FUNCTIONS["arcsin"].domain().contains_neighbourhood(-0.5, 1.0)
+    assert FUNCTIONS["tan"].domain().covers(math.pi / 2 + 1e-9, 3 * math.pi / 2 - 1e-9)
+    assert not FUNCTIONS["tan"].domain().covers(1.0, math.pi / 2)
 
 
 def test_a_function_that_comes_as_a_program():

@@ -16,7 +16,13 @@ from headsmith.core.series import DISCS, POWERS, PROGRAMS, Named, Pair, series_a
 
 CELLS = [(0.7, 0.25), (0.7, 0.6), (2.0, 1.5), (9.0, 0.5), (30.0, 2.0)]
 SIGNED = [*CELLS, (0.0, 1.0), (-0.3, 0.9), (-4.0, 1.0), (-25.0, 3.0)]
-HALF_LINE = ("log", "sqrt", "power")
+NEAR_ZERO = [(0.0, 0.6), (-0.3, 0.4), (0.7, 0.2), (0.8, 0.15)]
+WHERE = {
+    **dict.fromkeys(("log", "sqrt", "reciprocal"), CELLS),
+    **dict.fromkeys(("arcsin", "arccos"), NEAR_ZERO),
+    "tan": [*NEAR_ZERO, (9.0, 0.8), (-4.0, 0.5)],
+    "arctan": [*NEAR_ZERO, (0.7, 0.6), (2.0, 1.5), (9.0, 0.5), (30.0, 2.0), (-25.0, 3.0)],
+}
 
 user_function("series tests: airy", lambda x: x.airy_ai())
 user_function("series tests: derivative", lambda x: x.sin().derivative())
@@ -49,8 +55,7 @@ def test_every_named_function_has_a_program_and_a_tail() -> None:
 @pytest.mark.parametrize("order", [12, 20])
 @pytest.mark.parametrize("name", sorted(EXACT))
 def test_tails_cover_what_polynomials_miss_and_little_more(name, order) -> None:
-    cells = CELLS if name in HALF_LINE or name == "reciprocal" else SIGNED
-    for centre, radius in cells:
+    for centre, radius in WHERE.get(name, SIGNED):
         missed, bound = largest_rest(Named(name), EXACT[name], centre, radius, order)
         assert missed <= bound + mpmath.mpf("1e-80")
         # Cauchy's bound forgets cancellation between coefficients; that costs a factor, which a smaller cell regains.
@@ -69,8 +74,8 @@ def test_tails_of_powers(exponent) -> None:
 
 
 def test_a_cell_that_reaches_a_singularity_has_no_tail() -> None:
-    for name in ("log", "sqrt", "reciprocal"):
-        assert largest_rest(Named(name), lambda x: mpmath.mpf(1), 1.0, 1.0, 12)[1] == mpmath.inf
+    for name, centre in (("log", 1.0), ("sqrt", 1.0), ("reciprocal", 1.0), ("arcsin", 0.0), ("tan", 1.0)):
+        assert largest_rest(Named(name), lambda x: mpmath.mpf(1), centre, 1.0, 12)[1] == mpmath.inf
 
 
 def test_programs_are_bounded_over_the_whole_cell() -> None:

@@ -119,9 +119,9 @@ def _require_program(program: Program, box: Sequence[tuple[float, float]]) -> No
 def _require_analytic(name: str, parameter: float | None, low: float, high: float) -> None:
     function = FUNCTIONS[name]
     domain = function.domain(parameter)
-    # The closed end of a built-in domain is a branch point (of sqrt, and of powers that are not whole).
-    branch = function.program is None and domain.low_closed and low <= domain.low
-    if branch or not domain.covers(low, high):
+    # A closed end of a built-in domain is a branch point (of sqrt, of arcsin, of powers that are not whole).
+    within = domain.contains_neighbourhood if function.program is None else domain.covers
+    if not within(low, high):
         raise CertificateError(
             f"{name} is not analytic on [{low}, {high}]: it needs {domain.needs}, away from its singular end"
         )

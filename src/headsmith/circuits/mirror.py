@@ -23,8 +23,13 @@ from headsmith.circuits.proposal import Proposal
 from headsmith.circuits.target import Target
 from headsmith.source.graph import Builder
 
-EVEN = {"gaussian": 0.0, "cos": 0.0, "softplus": 0.5, "gelu": 0.5}
-ODD = {"tanh": 0.0, "erf": 0.0, "sin": 0.0, "sigmoid": 0.5}
+EVEN = {"gaussian": 0.0, "cos": 0.0, "softplus": 0.5, "gelu": 0.5, "cosh": 0.0, "j0": 0.0}
+ODD = {
+    **dict.fromkeys(("tanh", "erf", "sin", "sinh", "tan", "arctan", "arcsin", "j1"), 0.0),
+    "sigmoid": 0.5,
+}
+POSITIVE_UP_TO = {"sin": 3.0, "j1": 3.8}
+"""Odd functions that are positive on a part of the positive line only."""
 Rebuild = Callable[[str, Parameters], Fragment]
 
 
@@ -125,7 +130,7 @@ def mirror_proposals(target: Target, low: float, high: float, inner: Inner) -> l
     if name in ODD or whole:
         offset = ODD.get(name, 0.0)
         half = Target(name, parameter, 0.0, offset)
-        if name == "sin" and size > 3.0:
+        if size > POSITIVE_UP_TO.get(name, size):
             return []
         steep = _steepest(half, size)
         return [

@@ -118,7 +118,10 @@ def power_proposals(exponent: float, low: float, high: float, error: float) -> l
     near = low
     if exponent > 0.0:
         # The straight line below near errs by about |1 - a| near^a at 0.
-        near = max(low, (0.85 * error / max(abs(1.0 - exponent), 0.05)) ** (1.0 / exponent))
+        reach = math.log(0.85 * error / max(abs(1.0 - exponent), 0.05)) / exponent
+        if reach > math.log(high):
+            return []
+        near = max(low, math.exp(reach))
     top = max(near**exponent, high**exponent)
     # A ratio beyond WIDEST drowns in rounding: the fold takes a difference of numbers as large as the ratio.
     if not high < WIDEST * near or not near < (0.5 * high if near > low else high) or not math.isfinite(top):

@@ -28,6 +28,7 @@ FAST_BITS, FINE_BITS = 80, 256
 Ball = arb
 Evaluate = Callable[[Ball], Ball]
 Bounds = tuple[Array, Array]
+Turn = tuple[float, float, float, float]
 
 
 @contextmanager
@@ -125,19 +126,23 @@ def _measure(
 
 @dataclass(frozen=True)
 class Shape:
-    """One function of one variable, monotone between its `turns` and on each side of 0 where it is singular there.
+    """One function of one variable, monotone between its turns and on each side of 0 where it is singular there.
 
     turns: rows (low, high, value_low, value_high), each an enclosure of a critical point and of the value there.
-    period: (m, n) for a function of period 2 pi with maxima 1 at m pi/2 and minima -1 at n pi/2.
+    turns_up_to: such rows for all critical points in [-size, size], for a function that turns without end.
+    waves: rows (m, n, value): the function turns at (m + n i) pi/2 for all whole i, and has that value there.
+    poles: (m, n) for a function that is not defined at (m + n i) pi/2.
     zero: the one-sided limits at 0 from the left and from the right, where 0 is singular.
-    half_line: the function is defined for x >= 0 only. image: bounds that hold everywhere.
+    within: the interval on which the function is defined. image: bounds that hold everywhere.
     """
 
     evaluate: Evaluate
-    turns: tuple[tuple[float, float, float, float], ...] = ()
-    period: tuple[int, int] | None = None
+    turns: tuple[Turn, ...] = ()
+    turns_up_to: Callable[[float], tuple[Turn, ...]] | None = None
+    waves: tuple[tuple[int, int, float], ...] = ()
+    poles: tuple[int, int] | None = None
     zero: tuple[float, float] | None = None
-    half_line: bool = False
+    within: tuple[float, float] = (-inf, inf)
     image: tuple[float, float] = (-inf, inf)
 
 
@@ -155,31 +160,42 @@ def enclose(shape: Shape, low: Any, high: Any) -> Bounds:
         lower_left, upper_left = (np.where(low == 0.0, shape.zero[1], ends) for ends in (lower_left, upper_left))
         lower_right, upper_right = (np.where(high == 0.0, shape.zero[0], ends) for ends in (lower_right, upper_right))
     lower, upper = np.minimum(lower_left, lower_right), np.maximum(upper_left, upper_right)
-    for turn_low, turn_high, value_low, value_high in shape.turns:
+    for turn_low, turn_high, value_low, value_high in _turns(shape, points):
         inside = (low <= turn_high) & (high >= turn_low)
         lower = np.where(inside, np.minimum(lower, value_low), lower)
         upper = np.where(inside, np.maximum(upper, value_high), upper)
-    if shape.period is not None:
-        upper = np.where(_hits(low, high, shape.period[0]), 1.0, upper)
-        lower = np.where(_hits(low, high, shape.period[1]), -1.0, lower)
+    for quarter, every, value in shape.waves:
+        inside = hits(low, high, quarter, every)
+        lower = np.where(inside, np.minimum(lower, value), lower)
+        upper = np.where(inside, np.maximum(upper, value), upper)
     lower, upper = np.maximum(lower, shape.image[0]), np.minimum(upper, shape.image[1])
     undefined = _undefined(shape, low, high) | ~(lower <= upper)
     return np.where(undefined, -inf, lower), np.where(undefined, inf, upper)
 
 
-def _hits(low: Array, high: Array, quarter: int) -> Any:
-    """Whether quarter pi/2 + 2 pi n may lie in [low, high] for some integer n: never a wrong no."""
-    turn_low, turn_high = low / (2.0 * np.pi) - quarter / 4.0, high / (2.0 * np.pi) - quarter / 4.0
-    # Five roundings, and pi: relative error below 1e-15 of the two terms.
-    slack = 2e-15 * (np.maximum(np.abs(low), np.abs(high)) / 6.0 + 1.0)
-    return np.ceil(turn_low - slack) <= np.floor(turn_high + slack)
+def _turns(shape: Shape, points: Array) -> tuple[Turn, ...]:
+    if shape.turns_up_to is None:
+        return shape.turns
+    sizes = np.abs(points[~np.isnan(points)])
+    return shape.turns_up_to(float(np.max(sizes, initial=1.0)))
+
+
+def hits(low: Any, high: Any, quarter: int, every: int) -> Any:
+    """Whether (quarter + every i) pi/2 may lie in [low, high] for some integer i: never a wrong no."""
+    low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+    period = every * np.pi / 2.0
+    turn_low, turn_high = low / period - quarter / every, high / period - quarter / every
+    # A few roundings, and pi: the relative error is below 1e-15 of the two terms.
+    slack = 2e-15 * (np.maximum(np.abs(low), np.abs(high)) / period + abs(quarter / every) + 1.0)
+    with np.errstate(invalid="ignore"):
+        return np.ceil(turn_low - slack) <= np.floor(turn_high + slack)
 
 
 def _undefined(shape: Shape, low: Array, high: Array) -> Any:
-    wrong = ~(low <= high)
-    if shape.half_line:
-        wrong = wrong | (low < 0.0)
-    elif shape.zero is not None:
+    wrong = ~(low <= high) | (low < shape.within[0]) | (high > shape.within[1])
+    if shape.poles is not None:
+        wrong = wrong | hits(low, high, *shape.poles) | ~np.isfinite(high - low)
+    if shape.zero is not None:
         wrong = wrong | ((low < 0.0) & (high > 0.0))
     if shape.zero is not None and np.isinf(shape.zero[1]):
         wrong = wrong | ((low == 0.0) & (high == 0.0))

@@ -12,25 +12,31 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from headsmith.core.arrays import Array
-from headsmith.core.balls import Bounds, enclose, enclose_series, midpoints
+from headsmith.core.balls import Bounds, enclose, enclose_series, hits, midpoints
+from headsmith.core.bessel import bessel_values
 from headsmith.core.errors import TargetError
 from headsmith.core.shapes import shape_of
 
 
 @dataclass(frozen=True)
 class Domain:
-    """Where a function is defined: an interval, perhaps without the point 0. `needs` says it in words."""
+    """Where a function is defined: an interval, perhaps without the point 0, or without the poles of the tangent.
+
+    `needs` says it in words.
+    """
 
     low: float = -math.inf
     high: float = math.inf
     low_closed: bool = False
     high_closed: bool = False
     without_zero: bool = False
+    between_poles: bool = False
     needs: str = "numbers"
 
     def covers(self, low: Any, high: Any) -> Any:
@@ -38,13 +44,22 @@ class Domain:
         above = low >= self.low if self.low_closed else low > self.low
         below = high <= self.high if self.high_closed else high < self.high
         inside = np.asarray(above) & np.asarray(below)
-        return inside & ~((np.asarray(low) <= 0.0) & (np.asarray(high) >= 0.0)) if self.without_zero else inside
+        if self.without_zero:
+            inside = inside & ~((np.asarray(low) <= 0.0) & (np.asarray(high) >= 0.0))
+        return inside & ~np.asarray(hits(low, high, 1, 2)) if self.between_poles else inside
+
+    def contains_neighbourhood(self, low: float, high: float) -> bool:
+        """Whether [low, high] lies inside, away from closed ends, where built-in functions are not analytic."""
+        at_end = (self.low_closed and low <= self.low) or (self.high_closed and high >= self.high)
+        return not at_end and bool(self.covers(low, high))
 
 
 EVERYWHERE = Domain()
 POSITIVE = Domain(low=0.0, needs="positive numbers")
 NOT_NEGATIVE = Domain(low=0.0, low_closed=True, needs="numbers that are not negative")
 NOT_ZERO = Domain(without_zero=True, needs="numbers other than 0")
+SINES = Domain(-1.0, 1.0, True, True, needs="numbers from -1 to 1")
+NO_POLES = Domain(between_poles=True, needs="an interval without a pole; its poles are pi/2 + n*pi")
 
 Formula = Callable[[Any, float | None], Any]
 
@@ -85,7 +100,17 @@ class Univariate:
         return self.where(parameter)
 
 
-FUNCTIONS: dict[str, Univariate] = {}
+class Known(dict[str, Univariate]):
+    """The functions of this process by name; a name that is not there is explained."""
+
+    def __missing__(self, name: str) -> Univariate:
+        raise TargetError(
+            f"there is no function named {name!r} in this process: if it is a function of your own, define it first, "
+            f"with the same hs.function({name!r}, ...) as where the model was made"
+        )
+
+
+FUNCTIONS = Known()
 
 
 def register(function: Univariate) -> Univariate:
@@ -186,6 +211,20 @@ def _sigmoid_2(x: Any) -> Any:
     return _tanh_2(x / 2) / 8
 
 
+def _arcsin(order: int, sign: int) -> Callable[[Any], Any]:
+    """Derivatives of arcsin, of order 1 to 3, times `sign`."""
+    factor = (lambda x: 1, lambda x: x, lambda x: 1 + 2 * x * x)[order - 1]
+    return lambda x: sign * factor(x) * ((1 - x) * (1 + x)) ** (0.5 - order)
+
+
+def _tan_3(x: Any) -> Any:
+    return (1 + np.tan(x) ** 2) * (2 + 6 * np.tan(x) ** 2)
+
+
+def _bessel(n: int) -> list[Callable[[Any], Any]]:
+    return [partial(bessel_values, n, order) for order in range(4)]
+
+
 def _power(order: int) -> Formula:
     def formula(x: Any, parameter: float | None) -> Any:
         assert parameter is not None, "power needs its exponent as `parameter`"
@@ -209,6 +248,27 @@ _table(
 )
 _table("sin", np.sin, np.cos, lambda x: -np.sin(x), lambda x: -np.cos(x))
 _table("cos", np.cos, lambda x: -np.sin(x), lambda x: -np.cos(x), np.sin)
+_table("sinh", np.sinh, np.cosh, np.sinh, np.cosh)
+_table("cosh", np.cosh, np.sinh, np.cosh, np.sinh)
+_table(
+    "tan",
+    np.tan,
+    lambda x: 1 + np.tan(x) ** 2,
+    lambda x: 2 * np.tan(x) * (1 + np.tan(x) ** 2),
+    _tan_3,
+    domain=NO_POLES,
+)
+_table(
+    "arctan",
+    np.arctan,
+    lambda x: 1 / (1 + x * x),
+    lambda x: -2 * x / (1 + x * x) ** 2,
+    lambda x: (6 * x * x - 2) / (1 + x * x) ** 3,
+)
+_table("arcsin", np.arcsin, _arcsin(1, 1), _arcsin(2, 1), _arcsin(3, 1), domain=SINES)
+_table("arccos", np.arccos, _arcsin(1, -1), _arcsin(2, -1), _arcsin(3, -1), domain=SINES)
+_table("j0", *_bessel(0))
+_table("j1", *_bessel(1))
 _table("tanh", np.tanh, _sech2, _tanh_2, _tanh_3)
 _table("sigmoid", _sigmoid, _sigmoid_1, _sigmoid_2, lambda x: _tanh_3(x / 2) / 16)
 _table("softplus", lambda x: np.logaddexp(x, x.dtype.type(0)), _sigmoid, _sigmoid_1, _sigmoid_2)

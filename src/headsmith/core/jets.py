@@ -24,6 +24,7 @@ from typing import Any
 from flint import arb, arb_mat, arb_series, ctx, fmpq, fmpq_mat
 
 from headsmith.core.balls import Ball, lower_float, upper_float
+from headsmith.core.bessel import composed
 from headsmith.core.functions import EVERYWHERE, FUNCTIONS, Univariate
 from headsmith.core.polynomials import frame
 from headsmith.core.program import Arithmetic, Call, Over, Program, Times, described, run_program
@@ -180,12 +181,12 @@ def _squared(value: Any, order: int) -> Any:
 
 
 def _divided(left: Any, right: Any, order: int) -> Any:
-    return left * _composed(_powers(-1.0, right[0], order), right, order) if _wide(right) else left / right
+    return left * composed(_powers(-1.0, right[0], order), right, order) if _wide(right) else left / right
 
 
 def _called(name: str, parameter: float | None, value: Any, order: int) -> Any:
     function = FUNCTIONS[name]
-    if function.program is not None and function.domain(parameter) != EVERYWHERE:
+    if function.domain(parameter) != EVERYWHERE:
         low, high = lower_float(value[0]), upper_float(value[0])
         if not function.domain(parameter).covers(low, high):
             return arb_series([arb("nan")] * order, order)
@@ -193,14 +194,14 @@ def _called(name: str, parameter: float | None, value: Any, order: int) -> Any:
         return _squared(value, order)
     if name == "hypotenuse":
         return _called("sqrt", None, 1 + _squared(value, order), order)
-    if _wide(value) and order <= SHAPED_ORDERS and name in (*WITH_POLES, "gelu"):
-        return _composed(_by_shapes(function, parameter, value[0], order), value, order)
+    if _wide(value) and order <= SHAPED_ORDERS and name in SHAPED:
+        return composed(_by_shapes(function, parameter, value[0], order), value, order)
     exponent = POWERS.get(name, parameter)
     natural = exponent is not None and exponent >= 0.0 and float(exponent).is_integer()
     if _wide(value) and (name in POWERS or name == "power") and not natural:
-        return _composed(_powers(exponent, value[0], order), value, order)
+        return composed(_powers(exponent, value[0], order), value, order)
     if _wide(value) and name in WITH_POLES:
-        return _composed(_by_discs(name, value[0], order), value, order)
+        return composed(_by_discs(name, value[0], order), value, order)
     result = program_of(name, parameter)(value)
     return result if isinstance(result, arb_series) else arb_series([result], order)
 
@@ -210,19 +211,14 @@ def _called(name: str, parameter: float | None, value: Any, order: int) -> Any:
 # f(u_0 + u) = sum_i f_i u^i with f_i over the ball u_0. What flint does with series is meant for narrow balls: its
 # Newton iterations and its recursions use the same wide ball many times.
 
-WITH_POLES = ("sigmoid", "tanh", "softplus")
+WITH_POLES = ("sigmoid", "tanh", "softplus", "tan", "arctan", "arcsin", "arccos")
+SHAPED = (*WITH_POLES, "gelu", "sinh", "cosh")
 SHAPED_ORDERS = 4
 """So many derivatives of the named functions, the first one f itself, have known ranges (core.shapes)."""
 
 
 def _wide(value: Any) -> bool:
     return bool(value[0].rad() > 1e-6)
-
-
-def _composed(coefficients: list[Ball], value: Any, order: int) -> Any:
-    inner = arb_series([0, *_entries(value, order)[1:]], order)
-    # To flint the zero series is no power of the variable.
-    return arb_series(coefficients, order)(inner) if len(inner) else arb_series(coefficients[:1], order)
 
 
 def _by_shapes(function: Univariate, parameter: float | None, place: Ball, order: int) -> list[Ball]:
@@ -259,7 +255,7 @@ def _by_discs(name: str, place: Ball, order: int) -> list[Ball]:
     """f_i by Cauchy where that is less than what the program says.
 
     |f^(k)| <= B on discs of radius R gives |f_i| <= B R^(k-i) / (i ... (i-k+1)), as for the tails of core.series. The
-    derivatives before that one, and f, are increasing: their range is that of the ends.
+    derivatives before that one, and f, are monotone: their range is that of the ends.
     """
     program = program_of(name)
     found = _entries(program(arb_series([place, 1], order)), order)
@@ -267,7 +263,9 @@ def _by_discs(name: str, place: Ball, order: int) -> list[Ball]:
     first = max(derivative, 1)
     ends = [_entries(program(arb_series([end, 1], order)), order)[:first] for end in (place.lower(), place.upper())]
     found[:first] = [low.union(high) for low, high in zip(*ends, strict=True)]
-    for radius in map(arb, radii(order)):
+    for radius in radii(order, place):
+        if not radius > 0:
+            continue
         bound = abs(disc(place, radius))
         for i in range(first, order):
             size = (bound * radius ** (derivative - i) / prod(range(i - derivative + 1, i + 1))).upper()

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from flint import arb, arb_series, ctx
 
 from headsmith.core.balls import Ball, precision, upper_float
+from headsmith.core.bessel import bessel_program
 from headsmith.core.functions import FUNCTIONS
 
 Series = tuple[list[Ball], Ball, tuple[float, ...]]
@@ -140,12 +141,28 @@ def _power(exponent: float) -> Callable[[Any], Any]:
     return (lambda x: x**whole) if whole >= 0 else lambda x: 1 / x**-whole
 
 
+def _sinh(x: Any) -> Any:
+    return (x.exp() - (-x).exp()) / 2
+
+
+def _cosh(x: Any) -> Any:
+    return (x.exp() + (-x).exp()) / 2
+
+
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "exp": lambda x: x.exp(),
     "log": lambda x: x.log(),
     "sqrt": lambda x: x.sqrt(),
     "sin": lambda x: x.sin(),
     "cos": lambda x: x.cos(),
+    "tan": lambda x: x.tan(),
+    "arctan": lambda x: x.atan(),
+    "arcsin": lambda x: x.asin(),
+    "arccos": lambda x: x.acos(),
+    "sinh": _sinh,
+    "cosh": _cosh,
+    "j0": bessel_program(0),
+    "j1": bessel_program(1),
     "tanh": lambda x: 2 * _sigmoid(2 * x) - 1,
     "sigmoid": _sigmoid,
     "softplus": _softplus,
@@ -196,6 +213,8 @@ def _factorial(n: int) -> Ball:
 
 
 Disc = Callable[[Ball, Ball], Ball]
+Radii = Callable[[int, Ball], Sequence[Ball]]
+"""Radii of discs that are worth a try, for so many terms at this centre."""
 
 
 def _bell_disc(centre: Ball, radius: Ball) -> Ball:
@@ -233,30 +252,72 @@ def _sigmoid_disc(centre: Ball, radius: Ball) -> Ball:
     return _tanh_disc(centre / 2, radius / 2) / 4
 
 
-# A bound on discs, the derivative that it bounds, and radii that are worth a try (functions of the order).
-DISCS: dict[str, tuple[Disc, int, Callable[[int], tuple[float, ...]]]] = {
-    "exp": (lambda c, r: (c + r).exp(), 0, lambda order: (order,)),
-    "sin": (lambda c, r: r.exp(), 0, lambda order: (order,)),
-    "cos": (lambda c, r: r.exp(), 0, lambda order: (order,)),
-    "gaussian": (_bell_disc, 0, lambda order: (0.5 * order**0.5, order**0.5)),
-    "erf": (_erf_disc, 1, lambda order: (0.35 * order**0.5, 0.7 * order**0.5)),
-    "gelu": (_gelu_disc, 2, lambda order: (0.5 * order**0.5, order**0.5)),
-    "tanh": (_tanh_disc, 1, lambda order: (1.4,)),
-    "sigmoid": (_sigmoid_disc, 1, lambda order: (2.8,)),
-    "softplus": (_sigmoid_disc, 2, lambda order: (2.8,)),
+def _cosh_disc(centre: Ball, radius: Ball) -> Ball:
+    """|sinh z| and |cosh z| are at most cosh(Re z)."""
+    return (abs(centre) + radius).cosh()
+
+
+def _arctan_disc(centre: Ball, radius: Ball) -> Ball:
+    """arctan' = 1 / ((z - i)(z + i)), and |z -+ i| >= sqrt(1 + c^2) - R."""
+    distance = (1 + centre * centre).sqrt() - radius
+    return 1 / (distance * distance) if distance > 0 else arb("inf")
+
+
+def _arcsin_disc(centre: Ball, radius: Ball) -> Ball:
+    """arcsin' = 1 / sqrt((1 - z)(1 + z)), and |1 -+ z| >= 1 -+ c - R; arccos' = -arcsin'."""
+    left, right = 1 + centre - radius, 1 - centre - radius
+    return (left * right).rsqrt() if left > 0 and right > 0 else arb("inf")
+
+
+def _to_pole(centre: Ball) -> Ball:
+    """How far the nearest pole of the tangent is, at least; pi/2 + n pi for whole n."""
+    period = arb.pi()
+    nearest = (centre / period - 0.5).mid().floor() + 0.5
+    gaps = [abs(centre - period * (nearest + step)) for step in (-1, 0, 1, 2)]
+    return gaps[0].min(gaps[1]).min(gaps[2]).min(gaps[3])
+
+
+def _tan_disc(centre: Ball, radius: Ball) -> Ball:
+    """tan' = 1 / cos^2, and |cos(x + iy)| >= |cos x| >= sin(D - R), D <= pi/2 the distance to the nearest pole."""
+    distance = _to_pole(centre) - radius
+    return 1 / distance.lower().sin() ** 2 if distance > 0 else arb("inf")
+
+
+def _before(distance: Callable[[Ball], Ball]) -> Radii:
+    """Radii on the way to the nearest singularity, closer to it for more terms."""
+    return lambda order, centre: [distance(centre) * (1 - arb(share) / order) for share in (1, 3)]
+
+
+def _fixed(*radii: Callable[[int], float]) -> Radii:
+    return lambda order, centre: [arb(radius(order)) for radius in radii]
+
+
+# A bound on discs, the derivative that it bounds, and radii that are worth a try.
+DISCS: dict[str, tuple[Disc, int, Radii]] = {
+    "exp": (lambda c, r: (c + r).exp(), 0, _fixed(float)),
+    # |sin z|, |cos z| and |J_n(z)| are at most exp(|Im z|).
+    **{name: (lambda c, r: r.exp(), 0, _fixed(float)) for name in ("sin", "cos", "j0", "j1")},
+    **{name: (_cosh_disc, 0, _fixed(float)) for name in ("sinh", "cosh")},
+    "gaussian": (_bell_disc, 0, _fixed(lambda order: 0.5 * order**0.5, lambda order: order**0.5)),
+    "erf": (_erf_disc, 1, _fixed(lambda order: 0.35 * order**0.5, lambda order: 0.7 * order**0.5)),
+    "gelu": (_gelu_disc, 2, _fixed(lambda order: 0.5 * order**0.5, lambda order: order**0.5)),
+    "tanh": (_tanh_disc, 1, _fixed(lambda order: 1.4)),
+    "sigmoid": (_sigmoid_disc, 1, _fixed(lambda order: 2.8)),
+    "softplus": (_sigmoid_disc, 2, _fixed(lambda order: 2.8)),
+    "tan": (_tan_disc, 1, _before(_to_pole)),
+    "arctan": (_arctan_disc, 1, _before(lambda centre: (1 + centre * centre).sqrt())),
+    **{name: (_arcsin_disc, 1, _before(lambda centre: 1 - abs(centre))) for name in ("arcsin", "arccos")},
 }
 
 
-def _disc_tail(
-    disc: Disc, derivative: int, radii: Callable[[int], tuple[float, ...]], centre: Ball, radius: Ball, order: int
-) -> Ball:
+def _disc_tail(disc: Disc, derivative: int, radii: Radii, centre: Ball, radius: Ball, order: int) -> Ball:
     """The best tail over a few discs.
 
     With q = r/R: sum_{i >= M} B R^k q^i / (i ... (i-k+1)) <= B R^k q^M / (M ... (M-k+1)) / (1 - q).
     """
     divisor = prod(range(order - derivative + 1, order + 1))
     best = arb("inf")
-    for large in (*map(arb, radii(order)), abs(centre) / 2, 3 * abs(centre) / 4, 4 * radius):
+    for large in (*radii(order, centre), abs(centre) / 2, 3 * abs(centre) / 4, 4 * radius):
         if not large > radius:
             continue
         rate = radius / large

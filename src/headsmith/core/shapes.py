@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.balls import Ball, Evaluate, Shape, lower_float, point_bounds, precision, upper_float
+from headsmith.core.bessel import bessel_derivatives, wave
 
 CONSTANT_BITS = 320
 LARGEST_ORDER = 3
+HALF_LINE = (0.0, inf)
 
 
 @lru_cache(maxsize=4096)
@@ -25,13 +27,19 @@ def shape_of(name: str, order: int, parameter: float | None = None) -> Shape:
             case "sin" | "cos":
                 return _periodic(order if name == "sin" else order + 1)
             case "log" if order == 0:
-                return Shape(Ball.log, zero=(-inf, -inf), half_line=True)
+                return Shape(Ball.log, zero=(-inf, -inf), within=HALF_LINE)
             case "log":
                 return _monomial(Ball((-1) ** (order - 1) * factorial(order - 1)), -order, -order, half_line=True)
             case "sqrt" | "square" | "reciprocal" | "power":
                 exponent = {"sqrt": 0.5, "square": 2.0, "reciprocal": -1.0}.get(name, parameter)
                 assert exponent is not None, "power needs its exponent as `parameter`"
                 return _power(exponent, order)
+            case "tan":
+                return _tangent(order)
+            case "arcsin" | "arccos":
+                return _inverse_sine(order, -1 if name == "arccos" else 1)
+            case "j0" | "j1":
+                return wave(bessel_derivatives(int(name[1])), order)
         evaluate = DERIVATIVES[name][order]
         turns = tuple(_turn(evaluate, Ball(place)) for place in TURNS[name]()[order])
         return Shape(evaluate, turns, image=IMAGES.get((name, order), (-inf, inf)))
@@ -48,7 +56,38 @@ def _turn(evaluate: Evaluate, place: Ball) -> tuple[float, float, float, float]:
 def _periodic(order: int) -> Shape:
     """The `order`-th derivative of sin: sin(x + order pi/2), with maxima at (1 - order) pi/2."""
     evaluate = (Ball.sin, Ball.cos, lambda x: -x.sin(), lambda x: -x.cos())[order % 4]
-    return Shape(evaluate, period=(1 - order, 3 - order), image=(-1.0, 1.0))
+    return Shape(evaluate, waves=((1 - order, 4, 1.0), (3 - order, 4, -1.0)), image=(-1.0, 1.0))
+
+
+def _tangent(order: int) -> Shape:
+    """With t = tan: t, 1 + t^2, 2 t (1 + t^2), (1 + t^2)(2 + 6 t^2). Between two poles the odd orders of derivatives
+    are even functions of t that rise with |t|: they turn where t = 0."""
+    evaluate, least = (
+        (Ball.tan, None),
+        (lambda x: 1 + x.tan() ** 2, 1.0),
+        (lambda x: 2 * x.tan() * (1 + x.tan() ** 2), None),
+        (lambda x: (1 + x.tan() ** 2) * (2 + 6 * x.tan() ** 2), 2.0),
+    )[order]
+    if least is None:
+        return Shape(evaluate, poles=(1, 2))
+    return Shape(evaluate, waves=((0, 2, least),), poles=(1, 2), image=(least, inf))
+
+
+def _inverse_sine(order: int, sign: int) -> Shape:
+    """With s = 1 - x^2: arcsin, s^(-1/2), x s^(-3/2), (1 + 2 x^2) s^(-5/2), times `sign`; infinite at both ends."""
+    if order == 0:
+        return Shape(Ball.asin if sign > 0 else Ball.acos, within=(-1.0, 1.0))
+
+    def evaluate(x: Ball) -> Ball:
+        if x == 1 or x == -1:
+            return Ball("inf") * (sign if order != 2 else sign * x)
+        root = ((1 - x) * (1 + x)).rsqrt()
+        return sign * root ** (2 * order - 1) * (1, x, 1 + 2 * x * x)[order - 1]
+
+    if order == 2:
+        return Shape(evaluate, within=(-1.0, 1.0))
+    image = (1.0, inf) if sign > 0 else (-inf, -1.0)
+    return Shape(evaluate, ((0.0, 0.0, float(sign), float(sign)),), within=(-1.0, 1.0), image=image)
 
 
 def _power(exponent: float, order: int) -> Shape:
@@ -64,18 +103,19 @@ def _monomial(coefficient: Ball, exponent: Any, whole: int | None, *, half_line:
     """coefficient x^exponent; `whole` is the exponent where it is an integer."""
     if coefficient == 0 or whole == 0:
         value = coefficient + 0
-        return Shape(lambda x: value, half_line=half_line)
+        return Shape(lambda x: value, within=HALF_LINE if half_line else (-inf, inf))
     sign = 1.0 if coefficient > 0 else -1.0
     if whole is None:
         limit = 0.0 if exponent > 0 else sign * inf
-        return Shape(lambda x: coefficient * x**exponent, zero=(limit, limit), half_line=True, image=_signed(sign))
+        return Shape(lambda x: coefficient * x**exponent, zero=(limit, limit), within=HALF_LINE, image=_signed(sign))
     even = whole % 2 == 0
+    within = HALF_LINE if half_line else (-inf, inf)
     image = _signed(sign) if even or half_line else (-inf, inf)
     if whole > 0:
         turns = ((0.0, 0.0, 0.0, 0.0),) if even else ()
-        return Shape(lambda x: coefficient * x**whole, turns, half_line=half_line, image=image)
+        return Shape(lambda x: coefficient * x**whole, turns, within=within, image=image)
     limits = (sign * inf if even or half_line else -sign * inf, sign * inf)
-    return Shape(lambda x: coefficient * x**whole, zero=limits, half_line=half_line, image=image)
+    return Shape(lambda x: coefficient * x**whole, zero=limits, within=within, image=image)
 
 
 def _signed(sign: float) -> tuple[float, float]:
@@ -142,8 +182,20 @@ def _sigmoid_3(x: Ball) -> Ball:
     return _tanh_3(x / 2) / 16
 
 
+def _arctan(power: int, factor: Callable[[Ball], Any]) -> Evaluate:
+    return lambda x: factor(x) / (1 + x * x) ** power
+
+
 DERIVATIVES: dict[str, tuple[Evaluate, ...]] = {
     "exp": (Ball.exp,) * 4,
+    "sinh": (Ball.sinh, Ball.cosh) * 2,
+    "cosh": (Ball.cosh, Ball.sinh) * 2,
+    "arctan": (
+        Ball.atan,
+        _arctan(1, lambda x: 1),
+        _arctan(2, lambda x: -2 * x),
+        _arctan(3, lambda x: 6 * x * x - 2),
+    ),
     "tanh": (Ball.tanh, _tanh_1, _tanh_2, _tanh_3),
     "sigmoid": (_sigmoid, _sigmoid_1, _sigmoid_2, _sigmoid_3),
     "softplus": (_softplus, _sigmoid, _sigmoid_1, _sigmoid_2),
@@ -189,9 +241,13 @@ def _gelu_turn() -> Ball:
 
 # Where each derivative turns: the roots of the next one. With t = tanh: tanh''' = (1 - t^2)(6 t^2 - 2) and
 # tanh'''' = -8 t (1 - t^2)(3 t^2 - 2); sigmoid(x) = (1 + tanh(x/2)) / 2; gelu'''' = -(x^4 - 7 x^2 + 4) phi;
-# with g the gaussian, g'''' = (x^4 - 6 x^2 + 3) g; erf'''' = (12 x - 8 x^3) erf'.
+# with g the gaussian, g'''' = (x^4 - 6 x^2 + 3) g; erf'''' = (12 x - 8 x^3) erf';
+# arctan'''' = 24 x (1 - x^2) / (1 + x^2)^4.
 TURNS: dict[str, Callable[[], tuple[Sequence[Any], ...]]] = {
     "exp": lambda: ((), (), (), ()),
+    "sinh": lambda: ((), (0,), (), (0,)),
+    "cosh": lambda: ((0,), (), (0,), ()),
+    "arctan": lambda: ((), (0,), _both(Ball(3).rsqrt()), (0, *_both(Ball(1)))),
     "tanh": lambda: ((), (0,), _both(Ball(3).rsqrt().atanh()), (0, *_both((Ball(2) / 3).sqrt().atanh()))),
     "sigmoid": lambda: ((), (0,), _both(2 * Ball(3).rsqrt().atanh()), (0, *_both(2 * (Ball(2) / 3).sqrt().atanh()))),
     "softplus": lambda: ((), (), (0,), _both(2 * Ball(3).rsqrt().atanh())),
@@ -206,6 +262,8 @@ TURNS: dict[str, Callable[[], tuple[Sequence[Any], ...]]] = {
 }
 IMAGES: dict[tuple[str, int], tuple[float, float]] = {
     **{("exp", order): (0.0, inf) for order in range(4)},
+    **dict.fromkeys((("sinh", 1), ("sinh", 3), ("cosh", 0), ("cosh", 2)), (1.0, inf)),
+    ("arctan", 1): (0.0, 1.0),
     ("tanh", 0): (-1.0, 1.0),
     ("tanh", 1): (0.0, 1.0),
     ("sigmoid", 0): (0.0, 1.0),

@@ -454,8 +454,7 @@ def analytic(target: Graph, found: Sequence[Interval], number: int) -> bool:
     match program.steps:
         case (Call(name=name, parameter=parameter),):
             function = FUNCTIONS[name]
-            domain = function.domain(parameter)
-            return bool(domain.covers(low[0], high[0])) and not (domain.low_closed and low[0] <= domain.low)
+            return function.domain(parameter).contains_neighbourhood(low[0], high[0])
     if len(variables) == 2 and isinstance(node, Approximated) and not isinstance(node, Expression):
         touches = all(a <= 0.0 <= b for a, b in zip(low, high, strict=True))
         return not (type(node).__name__ == "Hypotenuse" and touches)

@@ -50,9 +50,32 @@ def _user_power(x: Any, exponent: Any) -> Any:
     return x**exponent
 
 
+ONE_ARGUMENT = (
+    *(
+        "exp",
+        "expm1",
+        "log",
+        "log1p",
+        "sqrt",
+        "sin",
+        "cos",
+        "tan",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "sinh",
+        "cosh",
+        "tanh",
+    ),
+    *("sigmoid", "softplus", "gelu", "erf", "gaussian", "relu", "j0", "j1"),
+)
 CALLS: dict[str, Call] = {
-    **{name: Call(getattr(library, name)) for name in ("exp", "log", "sqrt", "sin", "cos", "tanh", "sigmoid")},
-    **{name: Call(getattr(library, name)) for name in ("softplus", "gelu", "erf", "gaussian", "relu")},
+    **{name: Call(getattr(library, name)) for name in ONE_ARGUMENT},
+    "asin": Call(library.arcsin),
+    "acos": Call(library.arccos),
+    "atan": Call(library.arctan),
+    "sign": Call(library.sign, 1, 2),
+    "step": Call(library.step, 1, 2),
     "abs": Call(library.absolute),
     "max": Call(library.maximum, 1, math.inf),
     "min": Call(library.minimum, 1, math.inf),

@@ -77,9 +77,59 @@ def cos(x: Any) -> Any:
     return apply("cos", x)
 
 
+def tan(x: Any) -> Any:
+    """The tangent of x in radians; x between two of its poles pi/2 + n*pi."""
+    return apply("tan", x)
+
+
+def arcsin(x: Any) -> Any:
+    """The angle in [-pi/2, pi/2] whose sine is x; x from -1 to 1."""
+    return apply("arcsin", x)
+
+
+def arccos(x: Any) -> Any:
+    """The angle in [0, pi] whose cosine is x; x from -1 to 1."""
+    return apply("arccos", x)
+
+
+def arctan(x: Any) -> Any:
+    """The angle in (-pi/2, pi/2) whose tangent is x."""
+    return apply("arctan", x)
+
+
+def sinh(x: Any) -> Any:
+    """The hyperbolic sine."""
+    return apply("sinh", x)
+
+
+def cosh(x: Any) -> Any:
+    """The hyperbolic cosine."""
+    return apply("cosh", x)
+
+
 def tanh(x: Any) -> Any:
     """The hyperbolic tangent."""
     return apply("tanh", x)
+
+
+def j0(x: Any) -> Any:
+    """The Bessel function of the first kind of order 0."""
+    return apply("j0", x)
+
+
+def j1(x: Any) -> Any:
+    """The Bessel function of the first kind of order 1."""
+    return apply("j1", x)
+
+
+def expm1(x: Any) -> Any:
+    """exp(x) - 1."""
+    return _elementwise(lambda item: exp(item) - 1, x) if is_traced(x) else np.expm1(x)
+
+
+def log1p(x: Any) -> Any:
+    """log(1 + x); x > -1."""
+    return _elementwise(lambda item: log(1 + item), x) if is_traced(x) else np.log1p(x)
 
 
 def sigmoid(x: Any) -> Any:
@@ -124,6 +174,29 @@ def clip(x: Any, low: Any, high: Any) -> Any:
     if isinstance(x, list | tuple | np.ndarray | Columns):
         return _elementwise(lambda item: clip(item, low, high), x)
     return x.clip(low, high) if isinstance(x, Traced) else minimum(maximum(x, low), high)
+
+
+def sign(x: Any, gap: Any = None) -> Any:
+    """-1 below -gap, 1 above gap, and the straight line between them: clip(x / gap, -1, 1)."""
+    return clip(x * (1 / Fraction(_gap("sign", gap))) if is_traced(x) else np.asarray(x) / _gap("sign", gap), -1.0, 1.0)
+
+
+def step(x: Any, gap: Any = None) -> Any:
+    """0 below -gap, 1 above gap, and the straight line between them: clip((x / gap + 1) / 2, 0, 1)."""
+    return (sign(x, _gap("step", gap)) + 1.0) / 2.0
+
+
+def _gap(name: str, gap: Any) -> float:
+    if isinstance(gap, Traced) and gap.value.is_constant:
+        gap = float(gap.value.constant)
+    if gap is None:
+        raise TargetError(
+            f"{name}(x) jumps at 0, and no continuous model computes a jump: write {name}(x, gap), for example "
+            f"{name}(x, 0.01), which is the straight line from -gap to gap and {name}(x) elsewhere"
+        )
+    if is_traced(gap) or not np.ndim(gap) == 0 or not 0.0 < float(gap) < np.inf:
+        raise TargetError(f"the gap of {name}(x, gap) is a positive number; got {gap!r}")
+    return float(gap)
 
 
 def maximum(*values: Any) -> Any:

@@ -1,0 +1,164 @@
+"""Bessel functions of the first kind and of whole order: values, rigorous derivatives, where they turn.
+
+Everything follows from the integral of Bessel, for all real x and all orders k of derivatives:
+
+    J_n(x) = (1 / 2 pi) integral of cos(n s - x sin s) ds       over a period, so |J_n^(k)(x)| <= 1
+    2^k J_n^(k) = sum_j (-1)^j binom(k, j) J_(n - k + 2 j)       and J_(-m) = (-1)^m J_m
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from math import comb, inf
+from typing import Any
+
+import numpy as np
+from flint import arb, arb_series
+
+from headsmith.core.balls import PRECISION_BITS, Ball, Evaluate, Shape, Turn, lower_float, precision, upper_float
+
+NARROW = 2.0**-28
+"""A critical point is enclosed in intervals of this width: the function moves by no more than its square there."""
+LARGEST = 256.0
+"""Critical points beyond this are not looked for: the function is somewhere in [-1, 1] there."""
+MOST_SUMMED = 2000.0
+
+
+# Over balls ---------------------------------------------------------------------------------------------------------
+
+
+def bessel_derivative(n: int, order: int, x: Ball) -> Ball:
+    """J_n^(order) at a narrow ball."""
+    return sum(
+        ((-1) ** j * comb(order, j) * _bessel(n - order + 2 * j, x) for j in range(order + 1)), start=arb(0)
+    ) / arb(2**order)
+
+
+def _bessel(n: int, x: Ball) -> Ball:
+    value = x.bessel_j(abs(n))
+    return -value if n < 0 and n % 2 else value
+
+
+def bessel_derivatives(n: int) -> Callable[[int], Evaluate]:
+    """order -> J_n^(order), at points."""
+    return lambda order: lambda x: bessel_derivative(n, order, x)
+
+
+def bessel_coefficients(n: int, place: Ball, order: int) -> list[Ball]:
+    """The first `order` Taylor coefficients of J_n over a ball, which may be wide.
+
+    Guarantee: J_n^(k) at the ball's middle moves by at most the ball's radius, and stays in [-1, 1].
+    """
+    middle, radius, unit = place.mid(), place.rad(), arb(0, 1)
+    # Each J_m is needed once: |m| <= |n| + order.
+    known = {m: _bessel(m, middle) for m in range(n - order, n + order + 1)}
+    found, factorial = [], arb(1)
+    for k in range(order):
+        total = sum(((-1) ** j * comb(k, j) * known[n - k + 2 * j] for j in range(k + 1)), start=arb(0))
+        value = total / arb(2**k) + radius * unit
+        found.append((value if value.rad() < 1 else unit) / factorial)
+        factorial = factorial * (k + 1)
+    return found
+
+
+def bessel_program(n: int) -> Callable[[Any], Any]:
+    """J_n as a program on series."""
+    return lambda x: composed(bessel_coefficients(n, x[0], x.prec), x, x.prec)
+
+
+def composed(coefficients: list[Ball], value: Any, order: int) -> Any:
+    """sum of coefficients[i] (value - value[0])^i, as a series of `order` terms."""
+    rest = [value[i] if i < value.prec else arb("nan") for i in range(1, order)]
+    inner = arb_series([0, *rest], order)
+    # To flint the zero series is no power of the variable.
+    return arb_series(coefficients, order)(inner) if len(inner) else arb_series(coefficients[:1], order)
+
+
+# Where a function turns whose derivatives are all at most 1 -----------------------------------------------------------
+
+
+def wave(derivatives: Callable[[int], Evaluate], order: int) -> Shape:
+    """The shape of a derivative of an even or odd function all of whose derivatives lie in [-1, 1]."""
+    value, slope, bend = (derivatives(order + more) for more in range(3))
+
+    @lru_cache(maxsize=16)
+    def rows(reach: float) -> tuple[Turn, ...]:
+        return _rows(value, slope, bend, reach)
+
+    def turns_up_to(size: float) -> tuple[Turn, ...]:
+        reach = 4.0
+        while reach < min(size, LARGEST):
+            reach *= 2.0
+        beyond: tuple[Turn, ...] = ((LARGEST, inf, -1.0, 1.0), (-inf, -LARGEST, -1.0, 1.0)) if size > LARGEST else ()
+        return (*rows(reach), *beyond)
+
+    return Shape(value, turns_up_to=turns_up_to, image=(-1.0, 1.0))
+
+
+def _rows(value: Evaluate, slope: Evaluate, bend: Evaluate, reach: float) -> tuple[Turn, ...]:
+    """Intervals that hold all roots of `slope` in [-reach, reach], each with the range of `value` on it.
+
+    On [m - r, m + r] the slope moves by at most |bend(m)| r + r^2 / 2 from its value at m: where that is larger, there
+    is no root. What is left after halving has value(m) +- (|slope(m)| r + r^2 / 2) as its range.
+    """
+
+    def may_turn(place: Ball, radius: Ball) -> bool:
+        return not abs(slope(place)) > abs(bend(place)) * radius + radius * radius / 2
+
+    width = 0.5
+    places = np.arange(-reach, reach, width) + width / 2.0
+    with precision(PRECISION_BITS):
+        while True:
+            radius = arb(width / 2.0)
+            places = places[[may_turn(arb(place), radius) for place in places.tolist()]]
+            if width <= NARROW:
+                break
+            width /= 2.0
+            places = np.concatenate([places - width / 2.0, places + width / 2.0])
+        found: list[Turn] = []
+        for place in np.sort(places).tolist():
+            spread = abs(slope(arb(place))) * radius + radius * radius / 2
+            ball = value(arb(place)) + spread * arb(0, 1)
+            row = place - width / 2.0, place + width / 2.0, lower_float(ball), upper_float(ball)
+            if found and found[-1][1] >= row[0]:
+                row = found[-1][0], row[1], min(found[-1][2], row[2]), max(found[-1][3], row[3])
+                found.pop()
+            found.append(row)
+    return tuple(found)
+
+
+# In floating point --------------------------------------------------------------------------------------------------
+
+
+def bessel_values(n: int, order: int, x: Any) -> Any:
+    """J_n^(order) in the floating point of `x`: an estimate.
+
+    The mean of the integrand at N points misses J_(N-n)(x) and less, which is below 1e-19 where N exceeds |x| enough.
+    """
+    x = np.asarray(x)
+    with np.errstate(invalid="ignore"):
+        size = float(np.max(np.abs(x[np.abs(x) <= MOST_SUMMED]), initial=0.0)) if x.ndim else float(abs(x))
+    if x.ndim == 0:
+        return bessel_values(n, order, x[None])[0]
+    small = np.abs(x) <= MOST_SUMMED
+    result = np.full(x.shape, np.nan, dtype=x.dtype)
+    count = int(size + 10.0 * size ** (1.0 / 3.0) + 44.0 + n)
+    kind = x.dtype.type
+    angles = (2 * _pi(kind) / count) * np.arange(count).astype(x.dtype)
+    sines, phase = np.sin(angles), kind(n) * angles
+    waves = (np.cos, lambda a: -np.sin(a), lambda a: -np.cos(a), np.sin)[order % 4]
+    flat = x[small]
+    parts = [
+        np.mean((-sines) ** order * waves(phase - part[:, None] * sines), axis=1)
+        for part in np.array_split(flat, max(1, len(flat) // 4096))
+    ]
+    result[small] = np.concatenate(parts)
+    for index in zip(*np.nonzero(~small & np.isfinite(x)), strict=True):
+        result[index] = float(bessel_derivative(n, order, arb(float(x[index]))))
+    return result
+
+
+def _pi(kind: Any) -> Any:
+    """pi in the format, from two doubles."""
+    return kind(np.pi) + kind(1.2246467991473532e-16)
