@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         UnreachableError,
     )
     from headsmith.files import load, verify
+    from headsmith.iprm.model import Reasoner, iprm
     from headsmith.plan import plan
     from headsmith.regions.enumeration import regions
     from headsmith.regions.result import Region, Regions
@@ -91,6 +92,7 @@ __all__ = [
     "HeadsmithError",
     "MaxoutNetwork",
     "Network",
+    "Reasoner",
     "Region",
     "Regions",
     "TargetError",
@@ -120,6 +122,7 @@ __all__ = [
     "heads",
     "in_context",
     "inverse",
+    "iprm",
     "j0",
     "j1",
     "load",
@@ -167,6 +170,7 @@ _HOME = {
     "HeadsmithError": "core.errors",
     "MaxoutNetwork": "source.maxout",
     "Network": "source.network",
+    "Reasoner": "iprm.model",
     "Region": "regions.result",
     "Regions": "regions.result",
     "TargetError": "core.errors",
@@ -196,6 +200,7 @@ _HOME = {
     "heads": "single",
     "in_context": "sequence.in_context",
     "inverse": "source.library",
+    "iprm": "iprm.model",
     "j0": "source.library",
     "j1": "source.library",
     "load": "files",

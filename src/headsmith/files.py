@@ -3,6 +3,7 @@
 token by token                  Compiled            compile.py
 a program over sequences        CompiledSequence    sequence/compiled.py
 a learner in context            Learner             sequence/in_context.py
+a reasoning module              Reasoner            iprm/model.py
 a callable that was sampled     Universal           sequence/universal.py
 """
 
@@ -16,6 +17,7 @@ from headsmith.certify.certificate import Certificate
 from headsmith.compile import Compiled, compiled_from
 from headsmith.core.errors import FileFormatError, TargetError
 from headsmith.export.file import Contents, kind_of, read_file
+from headsmith.iprm.model import reasoner_of
 from headsmith.sequence.compiled import CompiledSequence, mixes, sequence_of
 from headsmith.sequence.in_context import learner_of
 from headsmith.sequence.universal import Universal, load_universal
@@ -47,7 +49,7 @@ def _as_saved(compiled: Compiled, contents: Contents) -> Compiled:
         case form if form.kind == "learner":
             return learner_of(compiled, form.preconditioner)
         case form:
-            return sequence_of(compiled, form.causal)
+            return reasoner_of(compiled) or sequence_of(compiled, form.causal)
 
 
 def as_its_kind(compiled: Compiled) -> Compiled:
