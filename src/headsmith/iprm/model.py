@@ -253,8 +253,8 @@ def _compiled(module: Module, error: float | None, dtype: Dtype) -> Reasoner:
     if error is None and (problem := model.unproven) is not None:
         raise UnreachableError(
             f"{module.steps} steps cannot be told apart in {dtype}: {problem}. Errors grow from step to step: take "
-            f"fewer steps (and more slots), words, relations or objects; or ask for error={found.error:.3g}, for a module "
-            "whose answers are not proven",
+            f"fewer steps (and more slots), words, relations or objects; or ask for error={found.error:.3g}, for a "
+            "module whose answers are not proven",
             part=part,
             smallest=found.error,
         )
