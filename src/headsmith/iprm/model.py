@@ -105,7 +105,7 @@ class Reasoner(CompiledSequence):
         """Where every token looks (tokens, tokens), by the name of the attention: one dictionary for each step, and a
         last one for the output."""
         _, found = self.run(self.encode(question, scene), cache=True)
-        places = self._patterns()
+        places = self.patterns
         named = [*self.reasoning.steps, {} if self.reasoning.pooling is None else {"pooling": self.reasoning.pooling}]
         reference = self.transformer.reference_tokens
         return [
@@ -113,7 +113,8 @@ class Reasoner(CompiledSequence):
             for step in named
         ]
 
-    def _patterns(self) -> dict[int, str]:
+    @property
+    def patterns(self) -> dict[int, str]:
         """The name of the head of every attention, by its node. Lowering renumbers nodes, and keeps their order."""
         heads: dict[int, str] = {}
         for number, layer in enumerate(self.transformer.layers):
@@ -191,7 +192,8 @@ def iprm(
     """Compile the iterative and parallel reasoning module (construction ours) for questions about scenes.
 
     At each of `steps` steps each of `slots` slots executes one operation; a result can be used `window` steps later
-    than the next one. Weights of all steps are the same, and depend on neither number up to 8 (layout.LEAST_CAPACITY).
+    than the next one. Weights of all steps are the same (sharing.py), and their number depends on none of the three, up
+    to 8 (layout.LEAST_CAPACITY).
 
     Tasks, whose questions questions.py describes: "lookup" (facts about `symbols` with `relations`), "count" (objects
     with `attributes`, a dictionary from groups to words), "scene" (the same with `positions` from left to right, and

@@ -27,6 +27,7 @@ ROWS_IN = (
     "headsmith.report.universal_claims",
     "headsmith.report.maxout_claims",
     "headsmith.report.region_claims",
+    "headsmith.report.reasoning_claims",
 )
 
 
@@ -48,6 +49,7 @@ class Claim:
     id: str
     claim: str
     check: Callable[[], Finding]
+    tag: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,18 +64,23 @@ class Checked:
     verdict: str
     seconds: float
     arxiv: str = ""
+    tag: str = ""
 
 
 _REGISTRY: dict[str, Claim] = {}
 
 
-def claim(id: str, statement: str) -> Callable[[Callable[[], Finding]], Callable[[], Finding]]:
-    """Register the decorated function as the check of a claim."""
+def claim(id: str, statement: str, tag: str = "") -> Callable[[Callable[[], Finding]], Callable[[], Finding]]:
+    """Register the decorated function as the check of a claim.
+
+    `tag` says where the claim comes from: "abstract" (of a paper), "review" (of one), "recalled" (from memory of a
+    paper that is not at hand), "ours".
+    """
 
     def register(check: Callable[[], Finding]) -> Callable[[], Finding]:
         if id in _REGISTRY and _REGISTRY[id].check.__module__ != check.__module__:
             raise ValueError(f"two checks for claim {id}")
-        _REGISTRY[id] = Claim(id, statement, check)
+        _REGISTRY[id] = Claim(id, statement, check, tag)
         return check
 
     return register
@@ -106,4 +113,4 @@ def check(rows: Sequence[Claim]) -> Iterator[Checked]:
             found = Finding("the check did not finish", {}, False, f"fails: {problem}")
         seconds, paper = time.perf_counter() - start, paper_of(row.id)
         arxiv = paper.arxiv if paper is not None else ""
-        yield Checked(row.id, row.claim, found.ran, found.figure, found.holds, found.verdict, seconds, arxiv)
+        yield Checked(row.id, row.claim, found.ran, found.figure, found.holds, found.verdict, seconds, arxiv, row.tag)

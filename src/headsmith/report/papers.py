@@ -43,6 +43,12 @@ PAPERS = (
         ("Gu", "Yang", "Zhou"),
         "2603.03084",
     ),
+    Paper(
+        "I",
+        "Learning to Reason Iteratively and Parallelly for Complex Visual Reasoning Scenarios",
+        ("Jaiswal", "Roy", "Fernando", "Tan"),
+        "2411.13754",
+    ),
 )
 """In the order in which claims are listed."""
 

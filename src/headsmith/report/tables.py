@@ -65,7 +65,8 @@ def claims_table(rows: Sequence[Checked]) -> Table:
         table.add_column(name, no_wrap=name == "id", ratio=None if name == "id" else 1)
     for row in rows:
         style = "green" if row.holds else "yellow" if row.holds is None else "red"
-        table.add_row(row.id, row.claim, row.ran, f"[{style}]{row.verdict}[/{style}]")
+        claim = f"{row.claim} [dim]({row.tag})[/dim]" if row.tag else row.claim
+        table.add_row(row.id, claim, row.ran, f"[{style}]{row.verdict}[/{style}]")
     return table
 
 
