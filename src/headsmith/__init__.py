@@ -46,7 +46,6 @@ if TYPE_CHECKING:
         erf,
         exp,
         expm1,
-        function,
         gaussian,
         gelu,
         inverse,
@@ -78,6 +77,7 @@ if TYPE_CHECKING:
     )
     from headsmith.source.maxout import MaxoutNetwork, maxout
     from headsmith.source.network import Network
+    from headsmith.source.own import function
 
 __version__ = "0.1.0"
 
@@ -194,7 +194,7 @@ _HOME = {
     "expm1": "source.library",
     "falsify": "report.falsify",
     "from_regions": "source.lattice",
-    "function": "source.library",
+    "function": "source.own",
     "gaussian": "source.library",
     "gelu": "source.library",
     "heads": "single",

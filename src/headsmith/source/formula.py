@@ -13,7 +13,6 @@ text with a mark under the place.
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -28,6 +27,7 @@ from headsmith.source.describe import describe
 from headsmith.source.expression import Recorder, constant
 from headsmith.source.graph import Graph
 from headsmith.source.trace import Traced, graph_of
+from headsmith.source.unknown import explained, suggestion
 
 __all__ = ["CALLS", "CONSTANTS", "describe", "formula_graph", "parse"]
 
@@ -90,7 +90,42 @@ _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[^\W\d]\w*)|(?P<sign>\*\*|//|[<>=!]=|\S))",
     re.UNICODE,
 )
+HINTS = {
+    "^": "write ** for powers",
+    "//": "there is no integer division, which jumps; write /",
+    "%": "there is no remainder, which jumps",
+    ".": "attributes are not read; formulas know plain names only",
+    "[": "indexing is not read; give each variable its own name",
+    "{": "write parentheses ( )",
+    "]": "write parentheses ( )",
+    "}": "write parentheses ( )",
+    ")": "there is no parenthesis to close",
+    "=": "a formula is one expression, without =",
+    "|": "write abs(x) for |x|",
+    "!": "there is no factorial",
+    ";": "write a comma between outputs",
+    ":": "write a comma between outputs",
+    "#": "there are no comments in formulas",
+    "&": "formulas have no conditions; use min or max",
+    "~": "formulas have no conditions; use min or max",
+    "@": "write products and sums out, or compile a Python function with numpy's @",
+    "\u221a": "write sqrt(x)",
+    **dict.fromkeys("\u00b7\u00d7\u22c5\u2217", "write * for products"),
+    **dict.fromkeys("\u2212\u2013\u2014", "write the minus sign of the keyboard, -"),
+    **dict.fromkeys("\u00f7\u2044\u2215", "write / for quotients"),
+    **dict.fromkeys("'\"`\u201c\u201d\u2018\u2019", "a formula has no quotes inside, and no derivatives f'"),
+}
+SUPERSCRIPTS = {"\u00b2": 2, "\u00b3": 3, "\u2074": 4, "\u2075": 5}
+MODULES = ("np", "numpy", "math", "hs", "headsmith", "torch", "tf", "jnp", "sp", "scipy", "cmath")
+NO_NUMBERS = ("inf", "infinity", "nan")
 _KEYWORDS = {"lambda", "if", "else", "and", "or", "not", "for", "in", "is", "import", "def", "None", "True", "False"}
+
+
+def _keyword(name: str) -> str:
+    return (
+        f"{name!r} is a word of Python, and formulas are not Python: there are no conditions and no loops, and a "
+        f"variable needs another name"
+    )
 
 
 @dataclass(frozen=True)
@@ -126,6 +161,11 @@ def formula_graph(text: Any, names: Sequence[str] | None = None) -> Graph:
 
 def _check_names(names: Sequence[str] | None) -> None:
     for name in names or ():
+        if not name.isidentifier() or name in _KEYWORDS:
+            raise TargetError(
+                f"the domain names a variable {name!r}, which no formula can write: a name has letters, digits and _, "
+                f"and is no word of Python"
+            )
         if name in CALLS or name in CONSTANTS:
             what = "function" if name in CALLS else "constant"
             raise TargetError(
@@ -225,8 +265,15 @@ class _Parser:
     def _number(self, token: Token) -> Traced:
         if not math.isfinite(float(token.text)):
             self._fail(token, f"the constant {token.text} is not a finite double")
-        if self.next.kind == "name" or self.next.text == "(":
-            self._fail(self.next, f"an operator is missing; write {token.text}*{self.next.text}")
+        after = self.next
+        if after.kind == "name" and after.text in ("i", "j") and after.text not in self.names:
+            self._fail(after, f"{token.text}{after.text} is a complex number, and values are real")
+        if after.kind == "name" and after.place == token.place + len(token.text) and after.text not in self.names:
+            with_base = token.text == "0" and len(after.text) > 1 and after.text[0] in "xXbBoO"
+            if with_base or after.text.startswith("_"):
+                self._fail(token, f"{token.text}{after.text} is not read as a number; write it in plain decimal digits")
+        if after.kind == "name" or after.text == "(":
+            self._fail(after, f"an operator is missing; write {token.text}*{after.text}")
         return Traced(self.recorder, constant(float(token.text)))
 
     def _name(self, token: Token) -> Traced:
@@ -234,11 +281,9 @@ class _Parser:
         if name in CONSTANTS and name not in self.names:
             return Traced(self.recorder, constant(CONSTANTS[name]))
         if name in _KEYWORDS:
-            self._fail(
-                token, f"{name!r} is Python, and formulas are not: no conditions, no loops, no functions are made here"
-            )
+            self._fail(token, _keyword(name))
         if name in CALLS:
-            self._fail(token, f"{name} is a function; write {name}(...)")
+            self._fail(token, f"{name} is a function; write {name}(...), and choose another name for a variable")
         if name not in self.names:
             if not self.open_names:
                 self._unknown_name(token)
@@ -248,16 +293,19 @@ class _Parser:
     def _call(self, token: Token) -> Traced:
         call = _call_of(token.text)
         if call is None:
+            if token.text in _KEYWORDS and token.text not in ("if",):
+                self._fail(token, _keyword(token.text))
             if token.text in self.names or token.text in CONSTANTS:
                 self._fail(self.next, f"an operator is missing; write {token.text}*(...)")
-            self._fail(token, f"unknown function {token.text!r}{_suggestion(token.text, CALLS)}")
+            self._fail(token, f"unknown function {token.text!r}{explained(token.text, CALLS)}")
         opening = self._advance()
         arguments = [] if self.next.text == ")" else [self._nested(opening, self._sum)]
         while self._take(","):
             arguments.append(self._nested(opening, self._sum))
         self._close(opening)
         if not call.least <= len(arguments) <= call.most:
-            wanted = f"{call.least}" if call.least == call.most else f"{call.least} or more"
+            more = "or more" if call.most == math.inf else f"or {call.most:g}"
+            wanted = f"{call.least}" if call.least == call.most else f"{call.least} {more}"
             plural = "" if wanted == "1" else "s"
             self._fail(token, f"{token.text} takes {wanted} argument{plural}, not {len(arguments)}")
         return self._at(token, call.function, *arguments)
@@ -288,30 +336,28 @@ class _Parser:
         self._unexpected()
 
     def _unknown_name(self, token: Token) -> NoReturn:
-        hint = _suggestion(token.text, [*self.names, *CONSTANTS])
+        if self.next.text == "." and token.text in MODULES:
+            self._fail(token, f"formulas know plain names only: write sin(x), without {token.text}.")
+        if token.text.lower() in NO_NUMBERS:
+            self._fail(token, f"{token.text} is not a number that a formula can hold: constants are finite doubles")
+        for superscript, power in SUPERSCRIPTS.items():
+            if token.text.endswith(superscript):
+                self._fail(token, f"{token.text} is not read; write {token.text[:-1]}**{power}")
+        hint = suggestion(token.text, [*self.names, *CONSTANTS], 0.65)
         known = ", ".join(self.names[:8]) or "none"
         self._fail(token, f"unknown name {token.text!r}{hint}: the domain has intervals for {known} only")
 
     def _unexpected(self) -> NoReturn:
         token = self.next
-        hints = {
-            "^": "write ** for powers",
-            "//": "there is no integer division; write /",
-            "%": "there is no remainder",
-            ".": "attributes are not read; formulas know plain names only",
-            "[": "indexing is not read; give each variable its own name",
-            ")": "there is no parenthesis to close",
-            "=": "a formula is one expression, without =",
-        }
         if token.kind == "end":
             self._fail(token, "the formula ends where a value is expected")
         if token.kind == "name" and token.text not in _KEYWORDS:
             self._fail(token, f"an operator is missing before {token.text}")
-        hint = hints.get(token.text, "")
+        hint = HINTS.get(token.text, "")
         if token.text in {"<", ">", "<=", ">=", "==", "!="}:
-            hint = "formulas do not compare; use max, min, relu or clip"
+            hint = "formulas do not compare; use max, min, relu, clip, or step(x, gap) for a choice"
         if token.text in _KEYWORDS:
-            hint = "formulas have no conditions, loops or functions of their own; use max, min, relu or clip"
+            hint = "formulas have no conditions, loops or functions of their own; use max, min, relu, clip or step"
         self._fail(token, f"{token.text!r} is not expected here" + (f": {hint}" if hint else ""))
 
     def _fail(self, token: Token, message: str) -> NoReturn:
@@ -326,8 +372,3 @@ def _call_of(name: str) -> Call | None:
     if name in CALLS:
         return CALLS[name]
     return Call(partial(library.apply, name)) if name in FUNCTIONS and name != "power" else None
-
-
-def _suggestion(name: str, known: Any) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]}?" if close else ""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.errors import TargetError
-from headsmith.core.functions import FUNCTIONS, user_function
+from headsmith.core.functions import FUNCTIONS
 from headsmith.source.columns import Columns, combined
 from headsmith.source.trace import Traced, everywhere, extremum
 
@@ -30,7 +30,7 @@ def is_traced(values: Any) -> bool:
     return isinstance(values, list | tuple) and builtins.any(is_traced(item) for item in values)
 
 
-def _elementwise(operation: Callable[[Any], Any], x: Any) -> Any:
+def elementwise(operation: Callable[[Any], Any], x: Any) -> Any:
     if isinstance(x, Traced):
         return operation(x)
     if isinstance(x, Columns):
@@ -47,7 +47,7 @@ def apply(name: str, x: Any, parameter: float | None = None) -> Any:
     if isinstance(x, Traced):
         return x.function(name, parameter)
     if is_traced(x):
-        return _elementwise(lambda item: apply(name, item, parameter), x)
+        return elementwise(lambda item: apply(name, item, parameter), x)
     result = FUNCTIONS[name].value(x, parameter)
     return float(result) if np.ndim(result) == 0 else result
 
@@ -124,12 +124,12 @@ def j1(x: Any) -> Any:
 
 def expm1(x: Any) -> Any:
     """exp(x) - 1."""
-    return _elementwise(lambda item: exp(item) - 1, x) if is_traced(x) else np.expm1(x)
+    return elementwise(lambda item: exp(item) - 1, x) if is_traced(x) else np.expm1(x)
 
 
 def log1p(x: Any) -> Any:
     """log(1 + x); x > -1."""
-    return _elementwise(lambda item: log(1 + item), x) if is_traced(x) else np.log1p(x)
+    return elementwise(lambda item: log(1 + item), x) if is_traced(x) else np.log1p(x)
 
 
 def sigmoid(x: Any) -> Any:
@@ -159,12 +159,12 @@ def gaussian(x: Any) -> Any:
 
 def relu(x: Any) -> Any:
     """max(x, 0)."""
-    return _elementwise(lambda item: maximum(item, 0.0), x) if is_traced(x) else np.maximum(x, 0.0)
+    return elementwise(lambda item: maximum(item, 0.0), x) if is_traced(x) else np.maximum(x, 0.0)
 
 
 def absolute(x: Any) -> Any:
     """|x|; exported as hs.abs."""
-    return _elementwise(builtins.abs, x) if is_traced(x) else np.abs(x)
+    return elementwise(builtins.abs, x) if is_traced(x) else np.abs(x)
 
 
 def clip(x: Any, low: Any, high: Any) -> Any:
@@ -172,7 +172,7 @@ def clip(x: Any, low: Any, high: Any) -> Any:
     if not is_traced([x, low, high]):
         return np.clip(x, low, high)
     if isinstance(x, list | tuple | np.ndarray | Columns):
-        return _elementwise(lambda item: clip(item, low, high), x)
+        return elementwise(lambda item: clip(item, low, high), x)
     return x.clip(low, high) if isinstance(x, Traced) else minimum(maximum(x, low), high)
 
 
@@ -407,15 +407,3 @@ def piecewise_linear(knots: Sequence[float], values: Sequence[float], x: Any) ->
 
 
 abs = absolute
-
-
-def function(
-    name: str, evaluator: Callable[[Any], Any], value: Callable[[Any], Any] | None = None
-) -> Callable[[Any], Any]:
-    """Make a function of one variable known by its name, and return it: for traced values, and in formulas.
-
-    `evaluator` takes and returns a flint arb_series (for example `lambda x: x.airy_ai()`): proofs and derivatives come
-    from it. `value` is the same in numpy, for speed.
-    """
-    user_function(name, evaluator, value)
-    return lambda x: apply(name, x)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NoReturn
 
@@ -18,6 +19,7 @@ import numpy as np
 from headsmith.core.errors import TargetError
 from headsmith.source.expression import Recorder, Value, build, combine, constant, scale
 from headsmith.source.graph import Graph
+from headsmith.source.unknown import JUMPS, explained
 
 
 class Traced:
@@ -43,6 +45,10 @@ class Traced:
             return other.value
         if isinstance(other, int | float | np.integer | np.floating | np.bool_ | Fraction):
             return constant(other if isinstance(other, int | Fraction) else float(other))
+        if isinstance(other, Decimal) and other.is_finite():
+            return constant(Fraction(other))
+        if isinstance(other, complex | np.complexfloating):
+            raise TargetError(f"a complex number meets a traced value{where()}: values are real")
         return None
 
     def __add__(self, other: Any) -> Any:
@@ -102,35 +108,15 @@ class Traced:
             raise TargetError(f"clip needs numbers or traced values as its ends; got {low!r} and {high!r}")
         return Traced(self.recorder, self.recorder.clip(self.value, first, second))
 
-    # What numpy calls on the elements of object arrays.
-    def exp(self) -> Traced:
-        return self.function("exp")
-
-    def log(self) -> Traced:
-        return self.function("log")
-
-    def sqrt(self) -> Traced:
-        return self.function("sqrt")
-
-    def sin(self) -> Traced:
-        return self.function("sin")
-
-    def cos(self) -> Traced:
-        return self.function("cos")
-
-    def tanh(self) -> Traced:
-        return self.function("tanh")
-
     def conjugate(self) -> Traced:
         return self
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         operation = UFUNCS.get(ufunc.__name__)
-        if method != "__call__" or operation is None or options:
-            raise TargetError(
-                f"numpy's {ufunc.__name__} cannot be traced{where()}{' with options' if options else ''}; of numpy's "
-                f"functions of one value these can: {', '.join(sorted(UFUNCS))}"
-            )
+        if operation is None:
+            raise TargetError(_refusal(ufunc.__name__))
+        if method != "__call__" or options:
+            raise TargetError(f"numpy's {ufunc.__name__} cannot be traced with options or as .{method}{where()}")
         if any(np.iscomplexobj(item) for item in inputs if isinstance(item, np.number)):
             raise TargetError(f"a complex number meets a traced value{where()}: values are real")
         return everywhere(operation, [float(item) if isinstance(item, np.number) else item for item in inputs])
@@ -138,36 +124,49 @@ class Traced:
     def __array_function__(self, function: Any, types: Any, inputs: Any, options: Any) -> Any:
         operation = ARRAY_FUNCTIONS.get(function.__name__)
         if operation is None:
-            raise TargetError(
-                f"numpy's {function.__name__} cannot be traced on single values{where()}; use an array of traced "
-                f"values with @, sum and element-wise functions, or headsmith's own functions"
-            )
+            raise TargetError(_refusal(function.__name__))
         return operation(*inputs, **options)
 
     # What would need a number.
     def _branch(self, other: Any = None) -> NoReturn:
         raise TargetError(
             f"the function branches on a traced value{where()}: a transformer computes one formula for all inputs. "
-            f"Use hs.maximum, hs.minimum, hs.relu, hs.clip or abs instead of comparing"
+            f"Use hs.maximum, hs.minimum, hs.relu, hs.clip, hs.sort, abs, or hs.step(x, gap) instead of comparing"
         )
 
     def _number(self, *_: Any) -> NoReturn:
         raise TargetError(
             f"the function asks a traced value for a plain number{where()}: use headsmith's or numpy's functions "
-            f"(hs.exp, np.exp) instead of the math module, and no float(), int(), round(), // or %"
+            f"(hs.exp, np.exp) instead of the math module, and no float(), int(), round(), range(), // or %"
         )
+
+    def _jump(self, *_: Any) -> NoReturn:
+        raise TargetError(f"the function rounds a traced value or takes a remainder{where()}: {JUMPS}")
 
     def _sequence(self, *_: Any) -> NoReturn:
         raise TargetError(f"the function iterates over a traced value or indexes it{where()}: each input is one number")
 
     __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = __bool__ = _branch
-    __float__ = __int__ = __index__ = __complex__ = __round__ = __floor__ = __ceil__ = __trunc__ = _number
-    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = _number
+    __float__ = __int__ = __index__ = __complex__ = _number
+    __round__ = __floor__ = __ceil__ = __trunc__ = floor = ceil = trunc = rint = _jump
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = _jump
     __iter__ = _sequence
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
         return f"<traced value of {len(self.value.terms)} terms>"
+
+
+def _refusal(name: str) -> str:
+    """Why a function of numpy cannot be traced, and what to do."""
+    reason = explained(name, (*UFUNCS, *ARRAY_FUNCTIONS)) if name != "sign" else ": write hs.sign(x, gap)"
+    if reason:
+        return f"numpy's {name} cannot be traced{where()}{reason}"
+    single = ", ".join(sorted(each for each in UFUNCS if each not in ARITHMETIC))
+    return (
+        f"numpy's {name} cannot be traced{where()}. Of numpy's functions of one number these can: {single}; arrays of "
+        f"traced values have @, sum and mean; hs.<tab> lists headsmith's own functions"
+    )
 
 
 def where() -> str:
@@ -221,8 +220,13 @@ def _named(name: str) -> Callable[[Any], Any]:
     return lambda x: x.function(name)
 
 
+NUMPY_NAMES = (
+    *("exp", "log", "sqrt", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh"),
+    *("square", "reciprocal"),
+)
+ARITHMETIC = ("add", "subtract", "multiply", "divide", "power", "float_power", "negative", "positive")
 UFUNCS: dict[str, Callable[..., Any]] = {
-    **{name: _named(name) for name in ("exp", "log", "sqrt", "sin", "cos", "tanh", "square", "reciprocal")},
+    **{name: _named(name) for name in NUMPY_NAMES},
     "add": lambda x, y: x + y,
     "subtract": lambda x, y: x - y,
     "multiply": lambda x, y: x * y,
@@ -238,18 +242,45 @@ UFUNCS: dict[str, Callable[..., Any]] = {
     "log2": lambda x: x.function("log") / float(np.log(2.0)),
     "log10": lambda x: x.function("log") / float(np.log(10.0)),
     "exp2": lambda x: 2**x,
-    "tan": lambda x: x.function("sin") / x.function("cos"),
     "hypot": lambda x, y: (x * x + y * y) ** 0.5,
     "maximum": lambda x, y: extremum([x, y], True),
     "minimum": lambda x, y: extremum([x, y], False),
     "fmax": lambda x, y: extremum([x, y], True),
     "fmin": lambda x, y: extremum([x, y], False),
 }
+OF_ONE_VALUE = (*NUMPY_NAMES, "expm1", "log1p", "log2", "log10", "exp2", "fabs")
+for _name in OF_ONE_VALUE:
+    # What numpy calls on the elements of object arrays.
+    setattr(Traced, _name, UFUNCS[_name])
+
+
+def _interpolated(x: Any, xp: Any, fp: Any) -> Any:
+    from headsmith.source.library import piecewise_linear
+
+    return piecewise_linear(xp, fp, x.clip(float(xp[0]), float(xp[-1])))
+
+
+def _polynomial(coefficients: Any, x: Any) -> Any:
+    total: Any = 0.0
+    for coefficient in coefficients:
+        total = total * x + coefficient
+    return total
+
+
+def _stacked(values: Any) -> Any:
+    return np.array(list(values), dtype=object)
+
+
 ARRAY_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "clip": lambda x, low=None, high=None, **options: x.clip(options.get("a_min", low), options.get("a_max", high)),
     "dot": lambda x, y: x * y,
     "sum": lambda x: x,
     "prod": lambda x: x,
+    "mean": lambda x: x,
+    "interp": _interpolated,
+    "polyval": _polynomial,
+    "stack": _stacked,
+    "hstack": _stacked,
 }
 
 
@@ -257,21 +288,41 @@ def trace(function: Callable[..., Any], names: Sequence[str] | None = None) -> t
     """Run `function` on one traced value for each name; its results, one for each output."""
     recorder = Recorder()
     names = names_of(function) if names is None else names
-    inputs = [Traced(recorder, recorder.variable(name)) for name in _own_order(function, names)]
+    values = {name: Traced(recorder, recorder.variable(name)) for name in names}
+    positional, by_name = _passed(function, values)
     try:
-        result = function(*inputs)
+        result = function(*positional, **by_name)
     except TypeError as problem:
-        raise TargetError(f"the function cannot be traced with the inputs {', '.join(names)}: {problem}") from problem
+        text = str(problem).replace("'Traced' object", "a stand-in for a number").replace("Traced", "stand-in")
+        raise TargetError(f"the function cannot be traced with the inputs {', '.join(names)}: {text}") from problem
+    except AttributeError as problem:
+        if not isinstance(problem.obj, Traced):
+            raise
+        raise TargetError(
+            f"the function asks a traced value for .{problem.name}: each input is one number, which has operators, "
+            f"numpy's functions (np.exp) and headsmith's own (hs.exp)"
+        ) from problem
     return outputs_of(result, recorder)
 
 
-def _own_order(function: Callable[..., Any], names: Sequence[str]) -> Sequence[str]:
-    """The names in the function's own order, where they are its own: a domain may list them in another."""
+def _passed(function: Callable[..., Any], values: dict[str, Traced]) -> tuple[list[Traced], dict[str, Traced]]:
+    """The values as the function takes them: by its own names where these are the domain's, else in their order."""
     try:
-        own = names_of(function)
-    except TargetError:
-        return names
-    return own if set(own) == set(names) else names
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return list(values.values()), {}
+    named = {name: p for name, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    required = [name for name, p in named.items() if p.default is p.empty]
+    if set(required) <= set(values) <= set(named):
+        first = [name for name, p in named.items() if p.kind is p.POSITIONAL_ONLY and name in values]
+        return [values[name] for name in first], {name: values[name] for name in values if name not in first}
+    shared = [name for name in values if name in named]
+    if shared and len(named) == len(parameters):
+        raise TargetError(
+            f"the function has the inputs {', '.join(named)}, and the domain has {', '.join(values)}: give an interval "
+            f"for each input of the function, by its name"
+        )
+    return list(values.values()), {}
 
 
 def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
@@ -280,7 +331,11 @@ def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError) as problem:
         raise TargetError(f"the inputs of {function!r} are not known; give a domain with names") from problem
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    kinds = (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.KEYWORD_ONLY,
+    )
     names = tuple(p.name for p in parameters if p.kind in kinds and p.default is inspect.Parameter.empty)
     if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters) or not names:
         raise TargetError("the function does not name its inputs; give a domain with names, or write lambda x, y: ...")
