@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 NEGLIGIBLE = 1e-300
 
@@ -20,6 +21,13 @@ def bound(value: float, digits: int = 4) -> str:
     if 0.0 < value < NEGLIGIBLE:
         return "< 1e-300"
     return f"{float(Decimal(value).normalize(Context(prec=digits, rounding=ROUND_CEILING))):.{digits}g}"
+
+
+def found(value: float, digits: int = 4) -> str:
+    """What a search found, for reading: rounded down, so that it is never printed above the bound that it respects."""
+    if 0.0 < value < NEGLIGIBLE or not math.isfinite(value):
+        return number(value)
+    return f"{float(Decimal(value).normalize(Context(prec=digits, rounding=ROUND_FLOOR))):.{digits}g}"
 
 
 def count(amount: int, thing: str) -> str:

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.circuits.pieces import Pieces, in_blocks
+from headsmith.circuits.pieces import Pieces
 from headsmith.compile import Compiled
 from headsmith.core.arrays import Array
+from headsmith.core.figures import shortened
 from headsmith.heads.sink import SinkBank
-from headsmith.inside.meanings import Meanings, held_by
+from headsmith.inside.meanings import Meanings
+from headsmith.report.shares import PANELS, draw_shares
 from headsmith.run.numpy_runner import patterns
 
 ROWS = 64
@@ -28,17 +30,14 @@ LABELS = 24
 PLACES = 161
 """How many inputs along that line are shown; fewer where there are many heads."""
 
-PANELS = 6
-"""How many heads are shown when there are several tokens; up to so many get a panel when there is one."""
-
-NAMED = 10
-"""Up to so many reference tokens each has a colour with its name."""
-
 WIDE = 40
 """Up to so many tokens all are shown."""
 
-LETTERS = 24
-"""How long a head's name may be above its map."""
+LETTERS = {1: 72, 2: 34, 3: 22}
+"""How long a head's name may be above its map, by the number of maps in a row; as many letters fit below it."""
+
+ROW_LETTERS = 34
+"""How long a head's name may be beside its row."""
 
 SEQUENCE = 6
 """How many data tokens are shown at most."""
@@ -67,21 +66,23 @@ class HeadPath:
 
 def draw_attention(figure: Any, compiled: Compiled, random: np.random.Generator) -> None:
     """Draw where heads look: along a line through the domain, or, with several tokens, in a random sequence."""
-    banks = [bank for layer in compiled.transformer.layers for bank in layer.banks]
     tokens = min(compiled.transformer.tokens, SEQUENCE)
     box = compiled.box
     if not compiled.transformer.layers:
-        draw_text(figure, "no heads:\nthe target is affine on this domain")
-    elif tokens == 1 and compiled.bill.heads <= PANELS and not all(isinstance(bank, SinkBank) for bank in banks):
-        _draw_shares(figure, compiled, _path(compiled))
+        draw_text(figure, "no heads:\nan affine map is within the error")
+    elif isinstance(compiled.fusion, Pieces) or (tokens == 1 and _few_and_not_gates_alone(compiled)):
+        draw_shares(figure, compiled, _path(compiled))
     elif tokens == 1:
         _draw_paths(figure, compiled, head_paths(compiled, _path(compiled), ROWS))
     else:
         inputs = np.clip(random.uniform(box.low, box.high, (tokens, box.size)), box.low, box.high)
-        if isinstance(compiled.fusion, Pieces):
-            inputs = in_blocks(inputs[:1], compiled.transformer.tokens)[0]
         shown = head_patterns(compiled, inputs, PANELS)
         draw_patterns(figure, shown, compiled.transformer.reference_tokens, compiled.bill.heads)
+
+
+def _few_and_not_gates_alone(compiled: Compiled) -> bool:
+    banks = [bank for layer in compiled.transformer.layers for bank in layer.banks]
+    return compiled.bill.heads <= PANELS and not all(isinstance(bank, SinkBank) for bank in banks)
 
 
 def draw_text(figure: Any, text: str) -> None:
@@ -134,66 +135,8 @@ def _path(compiled: Compiled) -> Array:
     return np.asarray(np.clip(np.linspace(low + first * width, high - last * width, count), low, high))
 
 
-def _draw_shares(figure: Any, compiled: Compiled, points: Array) -> None:
-    """One data token, few heads: how its attention is divided among tokens, stacked, head by head."""
-    from matplotlib.patches import Patch
-
-    transformer, box = compiled.transformer, compiled.box
-    weights = np.stack(
-        [np.concatenate([layer.weights[:, -1] for layer in patterns(transformer, point[None])]) for point in points]
-    )
-    labels = [(layer, name) for layer, names in enumerate(Meanings(compiled).heads, 1) for name in names]
-    held = [
-        text for layer in transformer.layers for bank in layer.banks for text in held_by(bank, transformer.sink_tokens)
-    ]
-    one = box.size == 1 and box.low[0] < box.high[0]
-    places = points[:, 0] if one else np.linspace(0.0, 1.0, len(points))
-    grid = figure.subplots(len(labels), 1, sharex=True, squeeze=False)[:, 0]
-    tokens = weights.shape[2]
-    colours = [*_colours(tokens - 1), "#d94801"]
-    for number, (axes, (layer, name)) in enumerate(zip(grid, labels, strict=True)):
-        shares = weights[:, number].T
-        seen = [token for token in range(tokens) if shares[token].max() > 1e-3]
-        axes.stackplot(places, shares[seen], colors=[colours[token] for token in seen], linewidth=0.0)
-        axes.set(xlim=(places[0], places[-1]), ylim=(0.0, 1.0))
-        axes.set_title(f"layer {layer}  {name}", fontsize=9)
-        named = seen if len(seen) <= NAMED else [*seen[: NAMED // 2], *seen[-(NAMED // 2) :]]
-        texts = ["itself" if token == tokens - 1 else _token_text(token, held[number]) for token in named]
-        marks = [Patch(color=colours[token], label=text) for token, text in zip(named, texts, strict=True)][::-1]
-        others = int((shares.max(axis=1) > 1e-12).sum()) - len(named)
-        title = ("token: what it holds" if held[number] else "") + (f"\nand {others} more" if others else "")
-        axes.legend(
-            handles=marks,
-            loc="center left",
-            bbox_to_anchor=(1.0, 0.5),
-            fontsize=8,
-            frameon=False,
-            title=title,
-            title_fontsize=8,
-        )
-    grid[-1].set_xlabel(box.names[0] if one else "place on a line from a low to a high corner of the domain")
-    figure.supylabel("attention weight", fontsize=10)
-    figure.suptitle(f"how the data token divides its attention, {_all_of(len(labels))}", fontsize=12)
-
-
-def _token_text(token: int, held: dict[int, str]) -> str:
-    return f"ref {token}: {held[token]}" if token in held else f"ref {token}"
-
-
-def _colours(count: int) -> list[Any]:
-    """Neighbouring tokens differ, and far ones do too."""
-    from matplotlib import colormaps
-
-    shades = colormaps["YlGnBu"](np.linspace(0.25, 0.95, max(count, 2)))
-    return [shades[token] for token in range(count)]
-
-
 def _all_of(heads: int) -> str:
-    return "the only head" if heads == 1 else f"all {heads} heads"
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= LETTERS else f"{text[: LETTERS - 1]}…"
+    return "the only head" if heads == 1 else f"{'both' if heads == 2 else f'all {heads}'} heads"
 
 
 def _draw_paths(figure: Any, compiled: Compiled, shown: list[HeadPath]) -> None:
@@ -215,18 +158,23 @@ def _draw_paths(figure: Any, compiled: Compiled, shown: list[HeadPath]) -> None:
         axes.axhline(row - 0.5, color="white", linewidth=1.6)
         axes.axhline(row - 0.5, color="black", linewidth=0.5)
     if len(shown) <= LABELS:
-        axes.set_yticks(range(len(shown)), [f"layer {path.layer + 1}  {path.gate}" for path in shown], fontsize=8)
+        axes.set_yticks(range(len(shown)), [_row_text(path) for path in shown], fontsize=8)
     else:
         named = first[:: -(-len(first) // LABELS)]
         axes.set_yticks(named, [f"layer {shown[row].layer + 1}" for row in named], fontsize=8)
-    axes.set_xlabel(box.names[0] if box.size == 1 else "place on a line from a low to a high corner of the domain")
+    axes.set_xlabel(box.names[0] if box.size == 1 else "place on a line through the domain")
     which = _all_of(heads) if heads == len(shown) else f"{len(shown)} of {heads} heads"
-    axes.set_title(f"where the data token looks, {which}")
+    figure.suptitle(f"where the data token looks, {which}", fontsize=12)
     bar = figure.colorbar(image, ax=axes, shrink=0.6, ticks=[0.0, 1.0])
     labels = ["reference\n(gate closed)", "itself\n(gate open)"]
     if compiled.transformer.grid_tokens:
         labels = ["first\nreference", "last, or\nitself"]
     bar.ax.set_yticklabels(labels, fontsize=8)
+
+
+def _row_text(path: HeadPath) -> str:
+    """A head's name, without the function whose circuit it belongs to."""
+    return f"layer {path.layer + 1}  {shortened(path.gate.partition(' (part of')[0], ROW_LETTERS)}"
 
 
 def draw_patterns(figure: Any, shown: list[HeadPattern], references: int, heads: int) -> None:
@@ -249,9 +197,11 @@ def draw_patterns(figure: Any, shown: list[HeadPattern], references: int, heads:
         image = axes.imshow(weights[:, kept], cmap="Blues", vmin=0.0, vmax=strongest, aspect="auto")
         if references:
             axes.axvline(np.searchsorted(kept, references) - 0.5, color="#d94801", linewidth=0.8)
-        axes.set_title(f"layer {pattern.layer + 1}  head {pattern.head}\n{_shortened(pattern.gate)}", fontsize=9)
-        places = range(0, len(kept), -(-len(kept) // 10))
-        axes.set_xticks(places, [across[kept[place]] for place in places], fontsize=8)
+        name = shortened(pattern.gate, LETTERS[columns])
+        axes.set_title(f"layer {pattern.layer + 1}  head {pattern.head}\n{name}", fontsize=9)
+        labels = [across[place] for place in kept]
+        places = range(0, len(kept), max(1, -(-sum(len(label) + 1 for label in labels) // (LETTERS[columns] + 8))))
+        axes.set_xticks(places, [labels[place] for place in places], fontsize=8)
         axes.set_yticks(down, [rows[place] for place in down], fontsize=8)
     figure.supxlabel("token that is looked at" + (" (r: reference)" if references > 1 else ""), fontsize=10)
     figure.supylabel("data token that looks", fontsize=10)

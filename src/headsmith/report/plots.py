@@ -20,7 +20,8 @@ from headsmith.approximate import Approximation
 from headsmith.compile import Compiled
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
-from headsmith.core.figures import bound, number
+from headsmith.core.figures import bound, count
+from headsmith.core.figures import found as rounded_down
 from headsmith.core.pictures import checked_picture, figure_class, save_figure
 from headsmith.files import Model, model_of
 from headsmith.report.attention import draw_attention
@@ -29,9 +30,8 @@ from headsmith.report.kinks import crossings, kinks_of
 from headsmith.report.sequence_plots import draw_sequence_model
 from headsmith.sequence.compiled import CompiledSequence
 from headsmith.sequence.universal import Universal
-from headsmith.source.describe import describe
+from headsmith.source.describe import outputs_text
 from headsmith.source.evaluation import evaluate
-from headsmith.source.graph import Relu
 
 SIDE = 240
 """Pixels of a map along each side."""
@@ -88,10 +88,9 @@ def draw(model: Model, found: Found, random: np.random.Generator, outputs: Seque
     maps = inputs == 2
     size = (16.5, 0.6 + 4.6 * len(outputs)) if maps else (13.5, 7.0 if sequences else 6.0)
     figure = figure_class()(figsize=size, layout="constrained", dpi=120)
-    title = "" if isinstance(model, Universal) else _formula(model)
     figure.suptitle(
-        f"{title}certified error {bound(certificate.error)}    worst error found {number(found.error, 3)}"
-        f"    {_count(cost.heads, 'head')} in {_count(cost.layers, 'layer')}, {certificate.dtype}",
+        f"{_title(model)}\ncertified error {bound(certificate.error)}    worst error found {rounded_down(found.error)}"
+        f"    {count(cost.heads, 'head')} in {count(cost.layers, 'layer')}, {certificate.dtype}",
         fontsize=12,
     )
     left, right = figure.subfigures(1, 2, width_ratios=(1.0, 0.5) if maps else (1.0, 0.9), wspace=0.03)
@@ -111,17 +110,11 @@ def draw(model: Model, found: Found, random: np.random.Generator, outputs: Seque
     return figure
 
 
-def _count(number_: int, thing: str) -> str:
-    return f"{number(number_)} {thing}{'' if number_ == 1 else 's'}"
-
-
-def _formula(compiled: Compiled) -> str:
+def _title(model: Model) -> str:
     """The target as a formula, where it is short."""
-    if any(isinstance(node, Relu) for node in compiled.graph.nodes) or compiled.transformer.outputs > 3:
-        return ""
-    texts = [describe(compiled.graph, compiled.graph.output, each) for each in range(compiled.transformer.outputs)]
-    text = ", ".join(texts)
-    return f"{text}\n" if len(text) <= 100 else ""
+    if isinstance(model, Universal):
+        return f"a callable of sequences of {count(model.tokens, 'token')}, sampled"
+    return outputs_text(model.graph, 100)
 
 
 def _output(compiled: Compiled, output: int) -> str:
@@ -190,26 +183,40 @@ def _draw_maps(figure: Any, compiled: Compiled, found: Found, worst: int) -> Non
     figure.colorbar(shown, ax=left, label=_output(compiled, worst), shrink=0.8)
     left.set_title("target")
     everywhere = compiled.certificate.parts["approximation"] > 0.1 * certified
-    low, high = _window(compiled, found, worst) if everywhere else (box.low, box.high)
+    low, high = (_window if everywhere else _kink_window)(compiled, found, worst)
     errors = _errors(compiled, _grid(low, high, SIDE, SIDE).reshape(-1, 2), worst).reshape(SIDE, SIDE)
+    # Far inside the box all numbers on the axes would look alike: count from the worst point there.
+    origin = found.input if np.all(high - low < 1e-2 * (box.high - box.low)) else np.zeros(2)
     if everywhere:
         # Approximation errs everywhere: its sign and size are what there is to see.
-        shown = right.imshow(errors, cmap="RdBu_r", vmin=-certified, vmax=certified, **_placed(low, high))
+        shown = right.imshow(
+            errors, cmap="RdBu_r", vmin=-certified, vmax=certified, **_placed(low - origin, high - origin)
+        )
         bar = figure.colorbar(shown, ax=right, ticks=[-certified, 0.0, certified], shrink=0.8)
         bar.ax.set_yticklabels([f"−{bound(certified)}\n(certified)", "0", f"{bound(certified)}\n(certified)"])
     else:
         # Softmax errs beside kinks only, and by orders of magnitude less elsewhere.
         share = np.clip(np.abs(errors) / certified, 1e-6, None)
-        shown = right.imshow(share, cmap="magma", norm=_log_scale(1e-6, 1.0), **_placed(low, high))
+        shown = right.imshow(share, cmap="magma", norm=_log_scale(1e-6, 1.0), **_placed(low - origin, high - origin))
         figure.colorbar(shown, ax=right, label=f"|error| / certified ({bound(certified)})", extend="min", shrink=0.8)
-    colour = "black" if everywhere else "white"
-    right.plot(*found.input, "o", markersize=9, fillstyle="none", color=colour, markeredgewidth=1.4)
-    zoomed = bool(np.any(low > box.low) or np.any(high < box.high))
-    right.set_title(f"error{', magnified' if zoomed else ''} (ring: worst point found)")
-    for axes in (left, right):
-        axes.set_xlabel(box.names[0])
+    ring = {"markersize": 9, "fillstyle": "none", "markeredgewidth": 1.4, "clip_on": False, "zorder": 5}
+    if np.all((low <= found.input) & (found.input <= high)):
+        right.plot(*(found.input - origin), "o", color="black" if everywhere else "white", **ring)
+        right.plot(*(found.input - origin), "o", color="white" if everywhere else "black", **{**ring, "markersize": 11})
+    times = float(np.max((box.high - box.low) / (high - low)))
+    right.set_title(f"error{f', {times:,.0f} times magnified' if times > 1.0 else ''} (ring: worst point found)")
+    for axes, start in ((left, np.zeros(2)), (right, origin)):
+        axes.set_xlabel(_from(box.names[0], start[0]))
         axes.locator_params(nbins=5)
     left.set_ylabel(box.names[1])
+    if origin.any():
+        right.set_ylabel(_from(box.names[1], origin[1]))
+        right.ticklabel_format(style="sci", scilimits=(-2, 3), useMathText=True)
+
+
+def _from(name: str, start: float) -> str:
+    """The name of an axis that counts from `start`."""
+    return name if start == 0.0 else f"{name} {'−' if start > 0.0 else '+'} {abs(start):.6g}"
 
 
 def _grid(low: Array, high: Array, columns: int, rows: int) -> Array:
@@ -255,6 +262,26 @@ def _window(compiled: Compiled, found: Found, output: int) -> tuple[Array, Array
     return low, high
 
 
+def _kink_window(compiled: Compiled, found: Found, output: int) -> tuple[Array, Array]:
+    """The whole box, or as little around the worst point as makes the error beside kinks visible."""
+    low, high = compiled.box.low, compiled.box.high
+    certified = compiled.certificate.outputs[output]
+    for _ in range(24):
+        middle = np.clip(found.input, low, high)
+        across = np.vstack(
+            [
+                _grid(np.array([low[0], middle[1]]), np.array([high[0], middle[1]]), SIDE, 1)[0],
+                _grid(np.array([middle[0], low[1]]), np.array([middle[0], high[1]]), 1, SIDE)[:, 0],
+            ]
+        )
+        if np.mean(np.abs(_errors(compiled, across, output)) > 1e-3 * certified) >= 0.04:
+            return low, high
+        half = 0.125 * (high - low)
+        centre = np.clip(found.input, low + half, high - half)
+        low, high = np.maximum(centre - half, low), np.minimum(centre + half, high)
+    return compiled.box.low, compiled.box.high
+
+
 def _log_scale(low: float, high: float) -> Any:
     from matplotlib.colors import LogNorm
 
@@ -288,7 +315,7 @@ def _draw_segments(
     edges = np.geomspace(min(float(errors.min()), floor, 0.1 * certified), certified, 56)
     below.hist(errors, bins=edges, color=TARGET, edgecolor="white", linewidth=0.4)
     below.set_xscale("log")
-    below.axvline(found.error, color=ERROR, linewidth=1.4, label=f"worst found: {number(found.error, 3)}")
+    below.axvline(found.error, color=ERROR, linewidth=1.4, label=f"worst found: {rounded_down(found.error)}")
     below.axvline(certified, color=BOUND, linewidth=1.2, linestyle="--", label=f"certified: {bound(certified)}")
     below.set_xlabel("largest |error| of an input")
     below.set_ylabel(f"of {samples} random inputs")

@@ -15,9 +15,10 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.figures import bound
-from headsmith.report.attention import PANELS, HeadPattern, draw_patterns, draw_text, head_patterns, spread
+from headsmith.report.attention import HeadPattern, draw_patterns, draw_text, head_patterns, spread
 from headsmith.report.envelopes import envelopes
 from headsmith.report.found import Found
+from headsmith.report.shares import PANELS
 from headsmith.sequence.compiled import CompiledSequence
 from headsmith.sequence.universal import Universal
 

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from headsmith.certify.certificate import Certificate, certificate_rows, statement
 from headsmith.core.figures import bound, number
+from headsmith.core.figures import found as rounded_down
 from headsmith.inside.plan_text import COLUMNS, NOTE, cells
 from headsmith.plan import Row
 from headsmith.report.claims import Checked
@@ -37,7 +38,8 @@ def bill_table(bill: Bill) -> Table:
 def found_table(found: Found, certificate: Certificate) -> Table:
     """The falsifier's figure beside the bound."""
     table = _table("Falsifier")
-    table.add_row("worst error found", number(found.error), f"an estimate, from {number(found.evaluations)} inputs")
+    tried = f"an estimate, from {number(found.evaluations)} inputs"
+    table.add_row("worst error found", rounded_down(found.error), tried)
     table.add_row("certified error", bound(certificate.error), "a bound")
     table.add_row("tightness", number(found.tightness, 3), "found / certified")
     return table
