@@ -360,15 +360,17 @@ def explain_command(file: str, heads: int, as_json: bool) -> None:
 @commands.command("plot", short_help="Draw errors and attention.")
 @file_argument
 @output_option("A .png, .svg or .pdf file.", *PICTURES, required=True)
+@click.option("--outputs", metavar="N,N,...", help="Which outputs, counted from 0 (default: the one that errs most).")
 @click.option("--seed", type=int, default=0, show_default=True)
 @as_json_option
-def plot_command(file: str, output: str, seed: int, as_json: bool) -> None:
+def plot_command(file: str, output: str, outputs: str | None, seed: int, as_json: bool) -> None:
     """Draw the error over the domain, and the attention pattern of one input."""
     from headsmith.files import load
+    from headsmith.report.inputs import read_numbers
     from headsmith.report.plots import plot
 
     compiled = load(file)
-    found = plot(compiled, output, seed=seed)
+    found = plot(compiled, output, outputs=read_numbers(outputs), seed=seed)
     if as_json:
         return _print_json(file=output, found=found, certificate=compiled.certificate)
     _print(f"drawn into {output}")

@@ -9,6 +9,7 @@ import pytest
 
 import headsmith as hs
 from headsmith.core.errors import HeadsmithError
+from headsmith.core.figures import found as found_text
 from headsmith.inside.meanings import Meanings, held_by
 from headsmith.report import plots
 from headsmith.report.attention import head_paths, head_patterns
@@ -126,3 +127,46 @@ def test_heads_are_named_after_what_they_compute() -> None:
     (held,) = held_by(bank, shared.transformer.sink_tokens)
     assert len(held) == shared.transformer.grid_tokens
     assert all(text.count(",") == 1 for text in held.values())
+
+
+def axes_of(model: hs.Compiled) -> list[Any]:
+    """All axes of a model's picture."""
+    return plots.draw(model, hs.falsify(model, effort=200), np.random.default_rng(0)).get_axes()
+
+
+def titled(axes: list[Any], text: str) -> Any:
+    return next(each for each in axes if text in each.get_title())
+
+
+def test_errors_beside_kinks_are_magnified_until_they_can_be_seen() -> None:
+    network = hs.Network([([[1, -1], [-1, 1]], [0, 0]), ([[1, 1]], [0])], names=["x", "y"])
+    error = titled(axes_of(hs.compile(network, (-1, 1), 1e-6)), "times magnified")
+    shown = np.asarray(error.get_images()[0].get_array())
+    assert np.mean(shown > 1e-3) > 0.01
+    assert shown.max() > 0.3
+    assert error.get_xlabel() != "x"
+
+
+def test_the_ring_around_the_worst_point_is_whole() -> None:
+    error = titled(axes_of(hs.compile("x*y", {"x": (-1, 1), "y": (-1, 1)}, 1e-3)), "worst point found")
+    assert error.get_lines()
+    assert not any(line.get_clip_on() for line in error.get_lines())
+
+
+def test_products_show_the_weight_on_the_token_and_maxima_name_their_pieces() -> None:
+    box = {"x": (-1.0, 1.0), "y": (-1.0, 1.0)}
+    product = titled(axes_of(hs.compile("x*y", box, 1e-3)), "product: x*y")
+    (line,) = product.get_lines()
+    assert np.ptp(np.diff(line.get_ydata(), 2)) < 1e-4  # affine
+    pieces = titled(axes_of(hs.compile("max(x, 2*y, 0.5)", box, 1e-2, recipe="maxout")), "max: ")
+    assert {text.get_text() for text in pieces.get_legend().get_texts()} <= {"t0: x", "t1: 2*y", "t2: 0.5"}
+
+
+def test_a_model_without_heads_is_not_called_affine() -> None:
+    texts = [text.get_text() for axes in axes_of(hs.compile("sin(x)", {"x": (0, 1e-5)}, 1e-3)) for text in axes.texts]
+    assert texts == ["no heads:\nan affine map is within the error"]
+
+
+def test_what_was_found_is_never_printed_above_the_bound() -> None:
+    for value in (0.00044175, 9.9996e-7, 0.0, 1e-310):
+        assert float(found_text(value).removeprefix("< ")) <= max(value, 1e-300)

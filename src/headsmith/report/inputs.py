@@ -108,6 +108,16 @@ def read_costs(texts: Sequence[str]) -> dict[str, float] | None:
     return weights or None
 
 
+def read_numbers(text: str | None) -> list[int] | None:
+    """Whole numbers that are separated by commas; None where nothing is given."""
+    if text is None:
+        return None
+    try:
+        return [int(each) for each in text.split(",")]
+    except ValueError:
+        raise DomainError(f"cannot read the outputs {text!r}; write numbers and commas, as in 0,2") from None
+
+
 def read_point(texts: Sequence[str], names: Sequence[str]) -> Array:
     """One row of inputs from NAME=VALUE texts."""
     values: dict[str, float] = {}

@@ -11,10 +11,19 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from headsmith.core.figures import count
 from headsmith.core.pictures import figure_class, save_figure
 from headsmith.plan import Row
 
-NATIVE, RELU = "#08519c", "#d94801"
+RECIPES = {
+    "relu": ("#d94801", "s", "published route: a head for each gate"),
+    "native": ("#08519c", "o", "native heads"),
+    "ramp": ("#238b45", "^", "ramps on a grid of tokens"),
+    "maxout": ("#6a51a3", "D", "one token for each piece"),
+}
+"""The colour, the mark and the words for each recipe."""
+
+OTHER = ("#444444", "v")
 SHADES = ("#fd8d3c", "#41ab5d", "#2171b5", "#6a51a3", "#252525")
 MARKERS = ("o", "D", "^", "v", "P", "X")
 
@@ -32,15 +41,14 @@ def draw_plan(rows: Sequence[Row], path: str | os.PathLike[str], title: str = ""
 def _draw_sizes(axes: Any, rows: Sequence[Row]) -> None:
     """The cheapest row of each recipe at each error."""
     errors = sorted({row.error for row in rows}, reverse=True)
-    for recipe, colour, marker in (("relu", RELU, "s"), ("native", NATIVE, "o")):
+    for recipe in sorted({row.recipe for row in rows}, key=_rank):
+        colour, marker, label = RECIPES.get(recipe, (*OTHER, recipe))
         points = []
         for error in errors:
             best = next((row for row in rows if row.error == error and row.recipe == recipe), None)
             if best is not None:
                 points.append((error, max(best.bill.heads * best.bill.layers, 1), best.bill))
-        if not points:
-            continue
-        axes.plot([p[0] for p in points], [p[1] for p in points], marker=marker, color=colour, label=_label(recipe))
+        axes.plot([p[0] for p in points], [p[1] for p in points], marker=marker, color=colour, label=label)
         for error, size, bill in points:
             text = f"{bill.layers} x {bill.heads}"
             axes.annotate(text, (error, size), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8)
@@ -71,19 +79,27 @@ def _draw_trade(axes: Any, rows: Sequence[Row]) -> None:
                 axes.plot(*place, marker, markersize=7, markerfacecolor=face, markeredgecolor=shade, zorder=3)
         axes.plot([], [], "s", color=shade, label=f"error {error:g}", linestyle="none")
     for size, marker in zip(sizes, cycle(MARKERS), strict=False):
-        label = f"{_count(size[0], 'layer')}, {_count(size[1], 'head')}"
+        label = f"{count(size[0], 'layer')}, {count(size[1], 'head')}"
         axes.plot([], [], marker, color="#444444", markerfacecolor="none", linestyle="none", label=label)
-    axes.set_title("native heads: tokens against weights (filled: nothing beats it)", fontsize=10)
+    axes.set_title("the others: reference tokens against weights (filled: nothing beats it)", fontsize=10)
     if not shown:
         axes.set_axis_off()
         axes.text(0.5, 0.5, "none: ReLU gates\ndo it all", transform=axes.transAxes, ha="center", va="center")
         return
     axes.set(xscale="log", yscale="log", xlabel="reference tokens", ylabel="largest weight")
     axes.margins(0.12, 0.18)
-    _readable(axes.xaxis, [row.bill.reference_tokens for row in shown])
+    tokens = [row.bill.reference_tokens for row in shown]
+    if min(tokens):
+        _readable(axes.xaxis, tokens)
+    else:  # one token for each piece needs none
+        axes.set_xscale("symlog")
     _readable(axes.yaxis, [row.bill.max_weight for row in shown])
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, fontsize=9)
+
+
+def _rank(recipe: str) -> int:
+    return list(RECIPES).index(recipe) if recipe in RECIPES else len(RECIPES)
 
 
 def _readable(axis: Any, values: Sequence[float]) -> None:
@@ -94,11 +110,3 @@ def _readable(axis: Any, values: Sequence[float]) -> None:
     axis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0)))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
-
-
-def _label(recipe: str) -> str:
-    return "published route: a head for each gate" if recipe == "relu" else "native heads"

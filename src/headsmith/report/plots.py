@@ -151,7 +151,7 @@ def _draw_curves(figure: Any, compiled: Compiled, random: np.random.Generator, o
     above.set_ylabel(_output(compiled, outputs[0]) if len(outputs) == 1 else "outputs")
     above.legend(framealpha=0.85, edgecolor="none")
     above.set_title("target and transformer")
-    below.set_ylim(-1.25 * largest or -1.0, 1.45 * largest or 1.0)
+    below.set_ylim(-1.25 * largest or -1.0, (1.15 + 0.3 * len(outputs)) * largest or 1.0)
     below.set_xlabel(compiled.box.names[0])
     below.legend(frameon=False, loc="upper right", ncols=2)
     below.set_title("error")
