@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headsmith import signal
     from headsmith import single as heads
     from headsmith.approximate import Approximation, approximate
     from headsmith.certify.certificate import Certificate
@@ -144,6 +145,7 @@ __all__ = [
     "relu",
     "sigmoid",
     "sign",
+    "signal",
     "sin",
     "sinh",
     "softmax",
@@ -222,6 +224,7 @@ _HOME = {
     "relu": "source.library",
     "sigmoid": "source.library",
     "sign": "source.library",
+    "signal": "signal",
     "sin": "source.library",
     "sinh": "source.library",
     "softmax": "source.library",

@@ -416,6 +416,44 @@ def regions_command(
         _print(f"drawn into {output}")
 
 
+@commands.command("signal", short_help="How signals and gradients grow through deep transformers.")
+@click.argument("file", type=click.Path(dir_okay=False), required=False)
+@click.option("--norm", default="layernorm", show_default=True, help="layernorm, derf or dyt.")
+@click.option("--alpha", type=float, multiple=True, help="Of derf, erf(alpha x), and dyt; repeatable. Default 1.")
+@click.option("--depth", type=int, help="How many blocks. Default 64; 12 with --measure.")
+@click.option("--tokens", type=int, help="How many tokens. Default 196; 16 with --measure.")
+@click.option("--q0", type=float, default=1.0, show_default=True, help="Mean square of the input.")
+@click.option("--p0", type=float, default=0.2, show_default=True, help="The same between two tokens.")
+@click.option("--sigma-o", type=float, help="Deviation of W_O, times sqrt(inputs); default as in a ViT-Base.")
+@click.option("--sigma-v", type=float, help="Of W_V.")
+@click.option("--sigma-1", type=float, help="Of W_1, into the MLP.")
+@click.option("--sigma-2", type=float, help="Of W_2, out of the MLP.")
+@click.option("--sigma-qk", type=float, help="Of W_Q times that of W_K; none: every token looks at all evenly.")
+@click.option("--finite-tokens", is_flag=True, help="Keep terms of order 1/tokens.")
+@click.option("--measure", "measured", is_flag=True, help="Measure random transformers, beside the theory.")
+@click.option("--width", type=int, default=192, show_default=True, help="With --measure: of the stream.")
+@click.option("--networks", type=int, default=8, show_default=True, help="With --measure: how many.")
+@click.option("--probes", type=int, default=4, show_default=True, help="With --measure: random directions each.")
+@click.option("--samples", type=int, default=64, show_default=True, help="With FILE: how many inputs.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@output_option("Draw into a .png, .svg or .pdf file.")
+@as_json_option
+def signal_command(file: str | None, output: str | None, as_json: bool, **options: Any) -> None:
+    """Run the recurrences of the average partial Jacobian norm: q and p of the stream, and J = |dh / dh0|^2 / (n d),
+    block by block. With --measure, measure random transformers too; with the FILE of a compiled model, show how much
+    its outputs move with its stream, layer by layer: on average, at most as found, and at most as certified."""
+    from headsmith.report.signal import run_signal, signal_table
+
+    found, drawn = run_signal(file, options)
+    if output is not None:
+        found.draw(output)
+    if as_json:
+        return _print_json(file=output, **drawn)
+    _print(signal_table(found))
+    if output is not None:
+        _print(f"drawn into {output}")
+
+
 @commands.command("claims", short_help="Check claims of the literature by running them.")
 @click.option("--only", multiple=True, metavar="ID", help="Check this claim only; repeatable.")
 @click.option("--figures", is_flag=True, help="Show every figure, not only the outcome.")

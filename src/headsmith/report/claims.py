@@ -27,6 +27,7 @@ ROWS_IN = (
     "headsmith.report.universal_claims",
     "headsmith.report.maxout_claims",
     "headsmith.report.region_claims",
+    "headsmith.report.signal_claims",
     "headsmith.report.reasoning_claims",
 )
 

@@ -44,6 +44,12 @@ PAPERS = (
         "2603.03084",
     ),
     Paper(
+        "A",
+        "Subcritical Signal Propagation at Initialization in Normalization-Free Transformers",
+        ("Alekseev",),
+        "2604.11890",
+    ),
+    Paper(
         "I",
         "Learning to Reason Iteratively and Parallelly for Complex Visual Reasoning Scenarios",
         ("Jaiswal", "Roy", "Fernando", "Tan"),

@@ -91,12 +91,7 @@ def _padded(array: Array, axis: int, size: int) -> Array:
 
 def _bank(transformer: Transformer, bank: Bank) -> DenseLayer:
     columns, d_model = layout(transformer), width(transformer)
-    read = np.zeros((bank.readers, d_model))
-    for link in bank.read:
-        read[link.reads, columns[link.register]] += matrix(link)
-    write = np.zeros((bank.outputs, d_model))
-    for link in bank.write:
-        write[link.sources, columns[link.register]] += matrix(link).T
+    read, write = read_matrix(transformer, bank), write_matrix(transformer, bank)
     shape = (bank.heads, d_model, head_features(transformer, bank))
     W_Q, W_K = np.zeros(shape), np.zeros(shape)
     match bank:
@@ -125,6 +120,24 @@ def _bank(transformer: Transformer, bank: Bank) -> DenseLayer:
             return DenseLayer(W_Q, W_K, read[bank.parts[2]].T[None], write[None])
         case _:
             assert_never(bank)
+
+
+def read_matrix(transformer: Transformer, bank: Bank) -> Array:
+    """The linear forms that a bank reads, as rows: (readers, d_model)."""
+    columns = layout(transformer)
+    read = np.zeros((bank.readers, width(transformer)))
+    for link in bank.read:
+        read[link.reads, columns[link.register]] += matrix(link)
+    return read
+
+
+def write_matrix(transformer: Transformer, bank: Bank) -> Array:
+    """Where a bank's outputs go, one row for each: (outputs, d_model)."""
+    columns = layout(transformer)
+    write = np.zeros((bank.outputs, width(transformer)))
+    for link in bank.write:
+        write[link.sources, columns[link.register]] += matrix(link).T
+    return write
 
 
 def _sink_features(transformer: Transformer, bank: SinkBank, read: Array, W_Q: Array, W_K: Array) -> None:
