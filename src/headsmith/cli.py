@@ -436,7 +436,7 @@ def regions_command(
 @click.option("--probes", type=int, default=4, show_default=True, help="With --measure: random directions each.")
 @click.option("--samples", type=int, default=64, show_default=True, help="With FILE: how many inputs.")
 @click.option("--seed", type=int, default=0, show_default=True)
-@output_option("Draw into a .png, .svg or .pdf file.")
+@output_option("Draw into a .png, .svg or .pdf file.", *PICTURES)
 @as_json_option
 def signal_command(file: str | None, output: str | None, as_json: bool, **options: Any) -> None:
     """Run the recurrences of the average partial Jacobian norm: q and p of the stream, and J = |dh / dh0|^2 / (n d),

@@ -9,8 +9,8 @@ import numpy as np
 from rich.table import Table
 
 from headsmith.core.errors import TargetError
+from headsmith.core.figures import bound, number
 from headsmith.files import load
-from headsmith.report.tables import bound, number
 from headsmith.signal.estimate import Measured
 from headsmith.signal.gain import Gains
 from headsmith.signal.measure import measure
