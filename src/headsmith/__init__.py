@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from headsmith.source.maxout import MaxoutNetwork, maxout
     from headsmith.source.network import Network
     from headsmith.source.own import function
+    from headsmith.source.sklearn_models import from_sklearn
 
 __version__ = "0.1.0"
 
@@ -117,6 +118,7 @@ __all__ = [
     "expm1",
     "falsify",
     "from_regions",
+    "from_sklearn",
     "function",
     "gaussian",
     "gelu",
@@ -196,6 +198,7 @@ _HOME = {
     "expm1": "source.library",
     "falsify": "report.falsify",
     "from_regions": "source.lattice",
+    "from_sklearn": "source.sklearn_models",
     "function": "source.own",
     "gaussian": "source.library",
     "gelu": "source.library",

@@ -40,6 +40,7 @@ from headsmith.lower.meet import Met, Request
 from headsmith.lower.recipes import as_cost, meet
 from headsmith.run.numpy_runner import run
 from headsmith.source.describe import describe
+from headsmith.source.foreign import advice
 from headsmith.source.formula import formula_graph
 from headsmith.source.fuse import Fusion, fuse
 from headsmith.source.graph import Graph
@@ -289,6 +290,9 @@ def as_graph(target: Target, domain: Any = None) -> Graph:
             return formula_graph(target, names)
         case list() | tuple() if target and all(isinstance(each, str) for each in target):
             return formula_graph(list(target), names)
+    told = advice(target)
+    if told is not None:
+        raise TargetError(told)
     if callable(target):
         return graph_of(target, names)
     raise TargetError(

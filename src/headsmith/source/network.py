@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,18 +14,34 @@ from headsmith.core.errors import TargetError
 from headsmith.core.figures import count, number
 from headsmith.core.html import table
 from headsmith.source.evaluation import evaluate
+from headsmith.source.foreign import advice, plain
 from headsmith.source.graph import Builder, Graph
 
 
 class Network:
     """A ReLU network: `Network([(W, b), ...])` applies x -> W x + b for each pair, with a ReLU between the pairs.
 
-    W is (out, in). Any number of pairs, any widths; inputs are named x0, x1, ... unless `names` says otherwise.
+    W is (out, in); with `transposed=True` every W is (in, out), as scikit-learn's coefs_ and Keras' kernels are. Any
+    number of pairs, any widths; b may be None, for zeros; inputs are named x0, x1, ... unless `names` says otherwise.
+    Tensors of torch are taken as they are.
     """
 
-    def __init__(self, layers: Iterable[tuple[Any, Any]], names: Iterable[str] | None = None) -> None:
-        self.layers = tuple(_pair(index, pair) for index, pair in enumerate(layers))
+    def __init__(
+        self,
+        layers: Iterable[tuple[Any, Any]],
+        names: Iterable[str] | None = None,
+        *,
+        transposed: bool | None = None,
+    ) -> None:
+        pairs = _turned(layers) if transposed else layers
+        self.layers = tuple(_pair(index, pair) for index, pair in enumerate(_iterated(pairs)))
         self.names = checked_chain(self.layers, names)
+        if transposed is None and len(self.layers) > 1 and all(_ambiguous(weights) for weights, _ in self.layers):
+            warnings.warn(
+                "every matrix of the network is square, so no shape says whether it is (out, in): it is taken to be. "
+                "Say transposed=False, or transposed=True for matrices (in, out) such as scikit-learn's coefs_",
+                stacklevel=2,
+            )
 
     @property
     def graph(self) -> Graph:
@@ -69,7 +86,7 @@ def checked_chain(layers: Sequence[tuple[Array, Array]], names: Iterable[str] | 
         if before[0].shape[-2] != after[0].shape[-1]:
             raise TargetError(
                 f"layer {index} has {before[0].shape[-2]} outputs but layer {index + 1} takes "
-                f"{after[0].shape[-1]} inputs: W is (out, in); transpose it if it came as (in, out)"
+                f"{after[0].shape[-1]} inputs: W is (out, in); {IN_OUT}"
             )
     inputs = layers[0][0].shape[-1]
     chosen = tuple(names) if names is not None else tuple(f"x{i}" for i in range(inputs))
@@ -79,12 +96,14 @@ def checked_chain(layers: Sequence[tuple[Array, Array]], names: Iterable[str] | 
 
 
 def real_pair(index: int, pair: Any) -> tuple[Array, Array]:
-    """A layer's pair (W, b) as read-only arrays of finite numbers, of any shape without zeros."""
+    """A layer's pair (W, b) as read-only arrays of finite numbers, of any shape without zeros; no b is zeros."""
     try:
-        weights, bias = pair
-        weights, bias = frozen(weights), frozen(bias)
-    except (TypeError, ValueError):
-        raise TargetError(f"layer {index} is not a pair (W, b) of real arrays") from None
+        weights, bias = map(plain, pair)
+        weights = frozen(weights)
+        bias = np.zeros(weights.shape[:-1]) if bias is None else bias
+        bias = frozen(bias)
+    except (TypeError, ValueError) as problem:
+        raise TargetError(f"layer {index} is not a pair (W, b) of real arrays: {problem}") from None
     if weights.ndim > 1 and 0 in weights.shape:
         raise TargetError(f"layer {index}: W has shape {weights.shape}: a layer of width zero; remove it")
     for what, array in (("W", weights), ("b", bias)):
@@ -99,5 +118,40 @@ def _pair(index: int, pair: tuple[Any, Any]) -> tuple[Array, Array]:
     if weights.ndim != 2:
         raise TargetError(f"layer {index}: W has shape {weights.shape}; it must be a matrix (out, in)")
     if bias.shape != weights.shape[:1]:
-        raise TargetError(f"layer {index}: b has shape {bias.shape}; W has {weights.shape[0]} rows, so b needs as many")
+        hint = f". W is (out, in), and b fits the columns; {IN_OUT}" if bias.shape == weights.shape[1:] else ""
+        raise TargetError(
+            f"layer {index}: b has shape {bias.shape}; W has {weights.shape[0]} rows, so b needs as many{hint}"
+        )
     return weights, bias
+
+
+IN_OUT = (
+    "matrices (in, out), such as scikit-learn's coefs_, are transposed: pass W.T, or transposed=True, or "
+    "hs.from_sklearn(estimator)"
+)
+
+
+def _iterated(layers: Any) -> Any:
+    told = advice(layers)
+    if told is not None:
+        raise TargetError(told)
+    try:
+        return iter(layers)
+    except TypeError:
+        raise TargetError(
+            f"a network is a list of pairs, hs.Network([(W, b), ...]); got a {type(layers).__name__}"
+        ) from None
+
+
+def _turned(layers: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    for index, pair in enumerate(_iterated(layers)):
+        try:
+            weights, bias = pair
+        except (TypeError, ValueError):
+            raise TargetError(f"layer {index} is not a pair (W, b) of real arrays") from None
+        yield np.asarray(plain(weights)).T, bias
+
+
+def _ambiguous(weights: Array) -> bool:
+    """Whether the transposed matrix would fit as well, and is another one."""
+    return weights.shape[0] == weights.shape[1] and not np.array_equal(weights, weights.T)

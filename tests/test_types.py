@@ -1,0 +1,65 @@
+"""Editors and mypy see the types of the public names, although these are found on first use."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import headsmith as hs
+
+SOURCE = Path(hs.__file__)
+USER = """
+import headsmith as hs
+
+model = hs.compile("x*y", {"x": (-1, 1), "y": (-1, 1)}, error=1e-3)
+reveal_type(model)
+reveal_type(model.certificate.error)
+reveal_type(model.bill.heads)
+reveal_type(hs.Network([([[1.0]], [0.0])]))
+model.certificate.wrong
+hs.no_such_name
+"""
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert (SOURCE.parent / "py.typed").exists()
+
+
+def test_what_type_checkers_read_is_what_is_public() -> None:
+    tree = ast.parse(SOURCE.read_text())
+    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    imported = {
+        alias.asname or alias.name: f"{statement.module}:{alias.name}"
+        for statement in blocks[0].body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    }
+    assert set(imported) == set(hs.__all__)
+    assert list(hs.__all__) == sorted(hs.__all__)
+    for name, place in imported.items():
+        module, _, attribute = place.partition(":")
+        found = importlib.import_module(module)
+        expected = getattr(found, attribute, None) or importlib.import_module(f"{module}.{attribute}")
+        assert getattr(hs, name) is expected or Path(getattr(hs, name).__file__).stem == attribute, name
+
+
+@pytest.mark.slow  # mypy reads the whole package
+def test_mypy_sees_the_types(tmp_path: Path) -> None:
+    user = tmp_path / "user.py"
+    user.write_text(USER)
+    root = SOURCE.parents[2]
+    command = [sys.executable, "-m", "mypy", str(user)]
+    found = subprocess.run(
+        [*command, "--config-file", str(root / "pyproject.toml")], cwd=root, capture_output=True, text=True, check=False
+    ).stdout
+    assert 'Revealed type is "headsmith.compile.Compiled"' in found, found
+    assert found.count('Revealed type is "float"') == 1
+    assert found.count('Revealed type is "int"') == 1
+    assert 'Revealed type is "headsmith.source.network.Network"' in found
+    assert 'has no attribute "wrong"' in found
+    assert '"no_such_name"' in found
