@@ -27,7 +27,7 @@ def test_what_they_cost() -> None:
     costs = {
         "mean": (single.mean(8, 3), (1, 1, 0)),
         "boltzmann": (single.boltzmann(8, 10.0, 3), (1, 3, 0)),
-        "shift": (single.move(8, -1), (1, 1, 1)),
+        "shift": (single.move(8, 1), (1, 1, 1)),
         "broadcast": (single.move(8, address=constant_address(8, 0)), (1, 1, 0)),
         "product": (single.gate_product(), (1, 1, 5)),
         "ramp": (single.ramp(0.0, 1.0, 9, 2, tokens=3), (1, 2, 9)),
@@ -49,7 +49,7 @@ def test_long_sequences_fit(kind, causal, rng) -> None:
     model = {
         "mean": single.mean(LONG),
         "boltzmann": single.boltzmann(LONG, 1e4),
-        "move": single.move(LONG, -1),
+        "move": single.move(LONG, 1),
         "gate": single.gate_product(tokens=LONG),
     }[kind]
     tracemalloc.start()

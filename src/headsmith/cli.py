@@ -260,25 +260,37 @@ def run_command(
     A model of several tokens takes the rows as sequences, as many rows in each as it has tokens.
     """
     from headsmith.files import load
-    from headsmith.report.inputs import input_names, read_point, read_rows, run_rows, write_rows
+    from headsmith.report import inputs as reading
 
     if (table is None) == (not inputs):
         raise click.UsageError("give the inputs with --input NAME=VALUE, or a table of them with --csv FILE")
-    compiled = load(file)
-    names = input_names(compiled)
-    rows = read_rows(table, names) if table is not None else read_point(inputs, names)
-    outputs = run_rows(compiled, rows, causal=causal, outside=outside)
+    model = load(file)
+    names = reading.input_names(model)
+    rows, places = reading.read_rows(table, names) if table is not None else (reading.read_point(inputs, names), [])
+    if not outside:
+        reading.refuse_outside(model, rows, places)
+    promised = not reading.outside_rows(model, rows).any()
+    outputs = reading.run_rows(model, rows, causal=causal)
     if output is not None:
-        write_rows(output, outputs)
+        reading.write_rows(output, outputs)
+    divided = reading.sequences_text(model, rows)
+    notes = [text for text in (divided, None if promised else OUTSIDE) if text is not None]
     if as_json:
         shown = (rows, outputs) if table is not None else (rows[0], outputs[0])
-        return _print_json(names=names, inputs=shown[0], outputs=shown[1], certificate=compiled.certificate)
+        certificate = model.certificate if promised else None
+        extra = {"note": "; ".join(notes)} if notes else {}
+        return _print_json(names=names, inputs=shown[0], outputs=shown[1], certificate=certificate, **extra)
+    for text in notes:
+        click.echo(f"headsmith: {text}", err=True)
     if output is not None:
         return _print(f"{len(outputs)} rows to {output}")
     if table is not None:
-        return write_rows(None, outputs)
+        return reading.write_rows(None, outputs)
     for index, value in enumerate(outputs[0].tolist()):
         click.echo(f"y{index} = {value!r}")
+
+
+OUTSIDE = "some inputs lie outside the domain: nothing is promised of these outputs"
 
 
 @commands.command("verify", short_help="Prove the certificate again from the weights.")
@@ -311,14 +323,17 @@ def falsify_command(file: str, effort: int, seed: int, as_json: bool) -> None:
     from headsmith.files import load
     from headsmith.report.falsify import falsify
 
-    compiled = load(file)
-    found = falsify(compiled, effort=effort, seed=seed)
+    model = load(file)
+    found = falsify(model, effort=effort, seed=seed)
     if as_json:
-        _print_json(found=found, certificate=compiled.certificate)
+        _print_json(found=found, certificate=model.certificate)
     else:
+        from headsmith.report.inputs import assumption
         from headsmith.report.tables import found_table
 
-        _print(found_table(found, compiled.certificate))
+        _print(found_table(found, model.certificate))
+        if assumption(model):
+            _print("the target was sampled: the error is that of the worst function that is as stated")
     if found.refutes:
         click.echo(f"headsmith: refuted: an input errs by {found.ratio:.6g} times what is certified", err=True)
         raise click.exceptions.Exit(1)
@@ -369,10 +384,10 @@ def plot_command(file: str, output: str, outputs: str | None, seed: int, as_json
     from headsmith.report.inputs import read_numbers
     from headsmith.report.plots import plot
 
-    compiled = load(file)
-    found = plot(compiled, output, outputs=read_numbers(outputs), seed=seed)
+    model = load(file)
+    found = plot(model, output, outputs=read_numbers(outputs), seed=seed)
     if as_json:
-        return _print_json(file=output, found=found, certificate=compiled.certificate)
+        return _print_json(file=output, found=found, certificate=model.certificate)
     _print(f"drawn into {output}")
 
 

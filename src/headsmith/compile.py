@@ -180,7 +180,8 @@ class Compiled:
 
     def run(self, array: Any, *, cache: bool = False, causal: bool = False) -> Any:
         """Run the model on an array. With `cache`, on one sequence (or one point), and return also every intermediate
-        by its name: "layer 1 / sink head 0: relu(x - y) / pattern", or "layer 1 / sink head 0 / pattern" for short
+        by its name: of each head "layer 1 / sink head 0: relu(x - y) / pattern", or for short "layer 1 / sink head 0 /
+        pattern", and in the same way its queries, keys, scores, values and output; and the registers after each layer
         (see intermediates.py)."""
         if not cache:
             return self(array, causal=causal)

@@ -1,9 +1,16 @@
-"""A run with every intermediate by name: the stream before the first layer and after each, and where each head looks.
+"""A run with every intermediate by name: the stream before the first layer and after each, and what each head does.
 
     embedding / register z1: x - y                      (token, column), reference tokens first
-    layer 1 / sink head 0: relu(x - y) / pattern        (query token, key token)
+    layer 1 / sink head 0: relu(x - y) / queries        (token, feature), the stream times W_Q
+    ... / keys                                          (token, feature), the stream times W_K
+    ... / scores                                        (query token, key token); -inf where a causal mask hides the key
+    ... / pattern                                       (query token, key token), the softmax of the scores
+    ... / values                                        (token, value), the stream times W_V
+    ... / output                                        (token, column of the stream), pattern times values times W_O
     layer 1 / register out: relu(x - y)                 what the layer changed
     output                                              (token, output)
+
+The matrices are those of `model.dense()`, whose `columns` say where in the stream a register stands.
 
 Layers count from 1. Heads count from 0 within their kind and layer. After the colon stands what the head computes, or
 what a data token holds in the register; it may be left out: "layer 1 / sink head 0 / pattern" finds the same. Constant
@@ -25,6 +32,7 @@ from headsmith.core.figures import shortened
 from headsmith.inside.meanings import LENGTH, Meanings, without_kind
 from headsmith.run import numpy_runner
 from headsmith.run.attention import Attention, linear
+from headsmith.transformer.dense import DenseLayer, dense_layer
 from headsmith.transformer.ir import Layer, Transformer
 
 PATTERN = "pattern"
@@ -70,7 +78,8 @@ def run_with_cache(
     """The output (tokens, outputs) on one sequence `inputs` (tokens, inputs), and every intermediate by its name, with
     its meaning where `meanings` are given.
 
-    Patterns take heads x tokens x tokens numbers: this is for looking at models, not for running long sequences.
+    Scores and patterns take heads x tokens x tokens numbers: this is for looking at models, not for running long
+    sequences.
     """
     inputs = np.asarray(inputs, dtype=np.float64)
     if inputs.ndim != 2:
@@ -93,8 +102,11 @@ def run_with_cache(
             updates.append((bank, numpy_runner.head_outputs(attention, bank)))
             first += bank.heads
         texts = meanings.heads[number] if meanings is not None else ()
-        for name, pattern in zip(head_names(layer, number + 1, texts), weights, strict=True):
-            found[f"{name} / {PATTERN}"] = pattern
+        matrices = dense_layer(transformer, layer)
+        state = np.concatenate([stream[register.name][0] for register in transformer.registers], axis=1)
+        for head, name in enumerate(head_names(layer, number + 1, texts)):
+            for part, value in head_parts(matrices, head, state, weights[head], causal).items():
+                found[f"{name} / {part}"] = value
         for bank, outputs in updates:
             for link in bank.write:
                 stream[link.register] = stream[link.register] + linear(link, outputs[..., link.sources])
@@ -105,6 +117,25 @@ def run_with_cache(
         result[..., link.reads] += linear(link, stream[link.register][0, transformer.reference_tokens :])
     found["output"] = result + transformer.readout_bias.astype(transformer.dtype)
     return found["output"], found
+
+
+def head_parts(matrices: DenseLayer, head: int, state: Array, pattern: Array, causal: bool = False) -> dict[str, Array]:
+    """What one head computes on the stream `state` (token, column), where it looks as `pattern` says. Rows of `pattern`
+    are those of the last tokens, if it has fewer than there are tokens."""
+    rows = state[len(state) - len(pattern) :]
+    queries, keys, values = rows @ matrices.W_Q[head], state @ matrices.W_K[head], state @ matrices.W_V[head]
+    scores = queries @ keys.T
+    if causal:
+        scores = np.where(np.tril(np.ones(scores.shape, dtype=bool), len(state) - len(rows)), scores, -np.inf)
+    output = pattern @ values @ matrices.W_O[head]
+    return {
+        "queries": queries,
+        "keys": keys,
+        "scores": scores,
+        PATTERN: pattern,
+        "values": values,
+        "output": np.asarray(output),
+    }
 
 
 def _register(meanings: Meanings | None, layer: int, name: str) -> str:

@@ -9,7 +9,7 @@ Each function returns a `Transformer` that runs on its own:
     >>> tokens = np.array([[[1.0], [5.0], [3.0]]])              # one sequence of three tokens, one input each
     >>> run(single.mean(3), tokens)[0, :, 0].tolist()
     [3.0, 3.0, 3.0]
-    >>> run(single.move(3, -1), tokens)[0, :, 0].round(9).tolist()          # from the token before, if there is one
+    >>> run(single.move(3, 1), tokens)[0, :, 0].round(9).tolist()           # from the token before, if there is one
     [0.0, 1.0, 5.0]
     >>> run(single.boltzmann(3, 100.0), tokens)[0, :, 0].round(6).tolist()
     [5.0, 5.0, 5.0]
@@ -36,6 +36,20 @@ from headsmith.heads.sink import split_scale
 from headsmith.heads.stream import GRID, Link, Register
 from headsmith.heads.table import TableBank
 from headsmith.transformer.ir import Bank, Layer, Transformer, reserved_registers
+
+__all__ = [
+    "attend",
+    "boltzmann",
+    "gate_product",
+    "mean",
+    "move",
+    "ramp",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 GAINS: dict[str, float] = {"float64": 48.0, "float32": 32.0}
 """How far silent tokens are kept below the others: e^{-gain} is well below the unit roundoff."""
@@ -73,13 +87,16 @@ def boltzmann(tokens: int, scale: float, inputs: int = 1, dtype: Dtype = "float6
 def move(
     tokens: int, offset: int | None = None, address: Array | None = None, inputs: int = 1, dtype: Dtype = "float64"
 ) -> Transformer:
-    """Every token gets the inputs of the token `offset` places on (nothing, where there is none), or of the token that
-    its row of `address` names: one head.
+    """Every token gets the inputs of the token `offset` places before it (nothing, where there is none), or of the
+    token that its row of `address` names: one head. As in hs.tokens.shift, values move on by `offset` places: token i
+    gets what token i - offset holds, and a negative offset looks ahead.
 
     >>> from headsmith.heads.move import permutation_address
     >>> from headsmith.run.numpy_runner import run
     >>> tokens = np.array([[[1.0], [5.0], [3.0], [7.0]]])
     >>> run(move(4, 1), tokens)[0, :, 0].round(9).tolist()
+    [0.0, 1.0, 5.0, 3.0]
+    >>> run(move(4, -1), tokens)[0, :, 0].round(9).tolist()
     [5.0, 3.0, 7.0, 0.0]
     >>> run(move(4, address=permutation_address([1, 0, 3, 2])), tokens)[0, :, 0].tolist()
     [5.0, 1.0, 7.0, 3.0]

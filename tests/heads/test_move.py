@@ -91,11 +91,11 @@ def test_the_lemmas_hold_for_the_worst_rounding(how, gain, push, rng) -> None:
 def test_shifts_broadcasts_and_permutations(tokens, dtype, rng) -> None:
     x = models.stored(rng.uniform(-1, 1, (1, tokens, 3)), dtype)
     room = 4.0 * PRECISIONS[dtype].unit_roundoff
-    for offset in (-tokens, -2, -1, 0, 1, tokens - 1):
+    for offset in (tokens, 2, 1, 0, -1, 1 - tokens):
         wanted = np.zeros_like(x)
         for place in range(tokens):
-            if 0 <= place + offset < tokens:
-                wanted[0, place] = x[0, place + offset]
+            if 0 <= place - offset < tokens:
+                wanted[0, place] = x[0, place - offset]
         assert np.abs(run(single.move(tokens, offset, inputs=3, dtype=dtype), x) - wanted).max() <= room
     for index in (0, tokens - 1):
         broadcast = single.move(tokens, address=constant_address(tokens, index), inputs=3, dtype=dtype)
@@ -203,20 +203,20 @@ class TestAddresses:
 class TestWhoIsMissing:
     def test_short_sequences(self, rng) -> None:
         """What the first tokens fetch must be there."""
-        ahead = single.move(4, 1)
+        ahead = single.move(4, -1)
         with pytest.raises(
             DomainError, match=r"layer 0, move bank: token 2 fetches from token 3, but the sequence has 3"
         ):
             run(ahead, np.zeros((1, 3, 1)))
         with pytest.raises(DomainError, match="has 3 tokens"):
             patterns(ahead, np.zeros((3, 1)))
-        behind, x = single.move(4, -1), rng.uniform(-1, 1, (1, 4, 1))
+        behind, x = single.move(4, 1), rng.uniform(-1, 1, (1, 4, 1))
         for length in (1, 2, 3, 4):
             assert np.abs(run(behind, x[:, :length]) - run(behind, x)[:, :length]).max() <= 1e-15
 
     def test_causal_masks(self) -> None:
         with pytest.raises(DomainError, match="token 0 fetches from token 1, which a causal mask hides"):
-            run(single.move(4, 1), np.zeros((1, 4, 1)), causal=True)
+            run(single.move(4, -1), np.zeros((1, 4, 1)), causal=True)
         run(single.move(4, 0), np.zeros((1, 4, 1)), causal=True)
 
 

@@ -448,7 +448,7 @@ def test_the_command_line(model: Universal, path: Path, capsys: pytest.CaptureFi
     wanted = model([[[0.5], [-0.25]], [[-1.0], [1.0]]]).reshape(-1, 1)
     assert json.loads(text)["outputs"] == wanted.tolist()
     for arguments, message in {
-        ("run", "--input", "x[:, 0]=0.5"): "1 rows; the model takes sequences of exactly 2 tokens",
+        ("run", "--input", "x[:, 0]=0.5"): "1 row; the model takes sequences of exactly 2 tokens",
         ("run", "--csv", str(rows), "--causal"): "without a mask",
     }.items():
         code, text = command(capsys, arguments[0], str(path), *arguments[1:])

@@ -73,8 +73,8 @@ def addresses(targets: Sequence[int], tokens: int) -> Array:
 
 
 def shift_address(tokens: int, offset: int) -> Array:
-    """Token i fetches from token i + offset, and nothing where there is none."""
-    wanted = np.arange(tokens) + offset
+    """Token i fetches from token i - offset, and nothing where there is none: values move on by `offset` places."""
+    wanted = np.arange(tokens) - offset
     return addresses(np.where((wanted >= 0) & (wanted < tokens), wanted, NOTHING).tolist(), tokens)
 
 

@@ -14,9 +14,12 @@ from typing import IO, Any
 
 import numpy as np
 
+from headsmith.circuits.pieces import Pieces
 from headsmith.compile import Compiled
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, TargetError
+from headsmith.core.folders import check_folder
+from headsmith.sequence.compiled import CompiledSequence
 from headsmith.sequence.universal import Universal
 from headsmith.source.formula import parse
 from headsmith.source.maxout import MaxoutNetwork
@@ -123,6 +126,8 @@ def read_point(texts: Sequence[str], names: Sequence[str]) -> Array:
     values: dict[str, float] = {}
     for text in texts:
         name, equals, value = text.partition("=")
+        # x0 is as good as x[:, 0], which a shell would want quoted.
+        name = _full(name.strip(), names)
         if not equals or name in values:
             raise DomainError(f"cannot read the input {text!r}; write NAME=VALUE once for each of {_some(names)}")
         values[name] = _number(value, f"input {name}")
@@ -133,34 +138,65 @@ def read_point(texts: Sequence[str], names: Sequence[str]) -> Array:
     return np.array([[values[name] for name in names]])
 
 
-def read_rows(path: str, names: Sequence[str]) -> Array:
-    """The rows of a .csv file. A header names columns, in any order; without one, they are in the inputs' order."""
+def read_rows(path: str, names: Sequence[str]) -> tuple[Array, list[str]]:
+    """The rows of a .csv file, and where each of them stands. A header names columns, in any order; without one, they
+    are in the inputs' order."""
     if not os.path.isfile(path):
         raise DomainError(f"{path}: no such file")
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
-            lines = [line for line in csv.reader(file) if any(cell.strip() for cell in line)]
+            reader = csv.reader(file)
+            lines = [(reader.line_num, line) for line in reader if any(cell.strip() for cell in line)]
     except (UnicodeDecodeError, csv.Error) as problem:
         raise DomainError(f"{path}: not a readable .csv file ({problem})") from None
     if not lines:
-        raise DomainError(f"{path}: no rows")
-    columns = list(range(len(names)))
-    header = [cell.strip() for cell in lines[0]]
+        raise DomainError(f"{path}: no rows; give one row of inputs a line, under a header {_some(names)}")
+    columns, width = list(range(len(names))), len(names)
+    header = [cell.strip() for cell in lines[0][1]]
     if not any(_is_number(cell) for cell in header):
-        missing = [name for name in names if name not in header]
-        if missing:
-            raise DomainError(f"{path}: the header has no column {_some(missing)}")
-        columns, lines = [header.index(name) for name in names], lines[1:]
+        columns, width, lines = _columns(path, header, names), len(header), lines[1:]
     elif len(header) != len(names):
-        raise DomainError(f"{path}: {len(header)} columns and no header, for {len(names)} inputs")
-    return np.array([_row(line, columns, names, f"{path}, row {i + 1}") for i, line in enumerate(lines)]).reshape(
-        -1, len(names)
-    )
+        raise DomainError(
+            f"{path}: {len(header)} columns and no header, for {len(names)} inputs: {_some(names)}{_semicolons(header)}"
+        )
+    places = [
+        f"{path}, row {row}{f' (line {number})' if number != row else ''}" for row, (number, _) in enumerate(lines, 1)
+    ]
+    rows = [_row(line, columns, width, names, where) for where, (_, line) in zip(places, lines, strict=True)]
+    return np.array(rows).reshape(-1, len(names)), places
 
 
-def _row(line: Sequence[str], columns: Sequence[int], names: Sequence[str], where: str) -> list[float]:
-    if len(line) <= max(columns):
-        raise DomainError(f"{where}: {len(line)} columns; at least {max(columns) + 1} are needed")
+def _columns(path: str, header: Sequence[str], names: Sequence[str]) -> list[int]:
+    """Where in the header each input stands; x0 is as good as x[:, 0], which holds a comma."""
+    places = []
+    for name in names:
+        short = _short(name)
+        found = [place for place, cell in enumerate(header) if cell in (name, short)]
+        if len(found) != 1:
+            problem = "no column" if not found else f"{len(found)} columns"
+            raise DomainError(
+                f"{path}: the header has {problem} {short}; it has {_some(header)}, and the inputs are {_some(names)}"
+                f"{_semicolons(header)}"
+            )
+        places.append(found[0])
+    return places
+
+
+def _short(name: str) -> str:
+    return re.sub(r"^x\[:, (\d+)\]$", r"x\1", name)
+
+
+def _full(given: str, names: Sequence[str]) -> str:
+    return next((name for name in names if _short(name) == given), given)
+
+
+def _semicolons(header: Sequence[str]) -> str:
+    return "; columns are separated by commas, not semicolons" if any(";" in cell for cell in header) else ""
+
+
+def _row(line: Sequence[str], columns: Sequence[int], width: int, names: Sequence[str], where: str) -> list[float]:
+    if len(line) != width:
+        raise DomainError(f"{where}: {len(line)} columns; there should be {width}")
     return [_number(line[column], f"{where}, {name}") for column, name in zip(columns, names, strict=True)]
 
 
@@ -176,7 +212,8 @@ def _number(text: str, where: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise DomainError(f"{where}: {text!r} is not a number") from None
+        shown = f"{text!r} is not a number" if text.strip() else "nothing is given"
+        raise DomainError(f"{where}: {shown}") from None
 
 
 def input_names(model: Compiled | Universal) -> tuple[str, ...]:
@@ -191,35 +228,72 @@ def assumption(model: Compiled | Universal) -> str | None:
     return model.assumed if isinstance(model, Universal) else None
 
 
-def run_rows(compiled: Compiled | Universal, rows: Array, *, causal: bool, outside: bool) -> Array:
-    """The model's outputs for rows of inputs: each row alone, or as sequences of the model's token count."""
-    if isinstance(compiled, Universal):
-        return _run_sampled(compiled, rows, causal, outside)
-    tokens = compiled.transformer.tokens
-    if tokens == 1:
-        return compiled(rows, causal=causal, outside="allow" if outside else "refuse")
-    parts = [
-        compiled(rows[start : start + tokens], causal=causal, outside="allow" if outside else "refuse")
-        for start in range(0, len(rows), tokens)
-    ]
-    return np.concatenate(parts) if parts else np.zeros((0, compiled.transformer.outputs))
+def outside_rows(model: Compiled | Universal, rows: Array) -> Any:
+    """Which numbers of the rows lie outside the model's domain."""
+    if isinstance(model, Universal):
+        low, high = (end.reshape(-1, model.features) for end in (model.box.low, model.box.high))
+        each = np.arange(len(rows)) % model.tokens
+        return ~((rows >= low[each]) & (rows <= high[each]))
+    return ~model.box.contains(rows)
 
 
-def _run_sampled(model: Universal, rows: Array, causal: bool, outside: bool) -> Array:
+def refuse_outside(model: Compiled | Universal, rows: Array, places: Sequence[str]) -> None:
+    """Raise DomainError that names the first number outside the domain, and where it stands."""
+    wrong = np.argwhere(outside_rows(model, rows))
+    if not len(wrong):
+        return
+    row, column = map(int, wrong[0])
+    place = row % model.tokens * model.features + column if isinstance(model, Universal) else column
+    low, high = float(model.box.low[place]), float(model.box.high[place])
+    value = float(rows[row, column])
+    problem = f"lies outside its domain [{low!r}, {high!r}]" if math.isfinite(value) else "is no finite number"
+    where = f"{places[row]}: " if places else ""
+    remedy = "compile for a larger domain, or give --outside to run without any promise"
+    raise DomainError(
+        f"{where}input {input_names(model)[column]} = {value!r} {problem}; the certificate holds only inside ({remedy})"
+    )
+
+
+def run_rows(model: Compiled | Universal, rows: Array, *, causal: bool) -> Array:
+    """The model's outputs for rows of inputs, inside the domain or not: each row alone, or as sequences of the model's
+    token count."""
+    if isinstance(model, Universal):
+        return _run_sampled(model, rows, causal)
+    # A sequence program knows its own mask.
+    mask: Any = causal if causal or not isinstance(model, CompiledSequence) else None
+    tokens = model.transformer.tokens
+    if isinstance(model.fusion, Pieces) or (tokens == 1 and not isinstance(model, CompiledSequence)):
+        return model(rows, causal=mask, outside="allow")
+    parts = [model(rows[start : start + tokens], causal=mask, outside="allow") for start in range(0, len(rows), tokens)]
+    return np.concatenate(parts) if parts else np.zeros((0, model.transformer.outputs))
+
+
+def _run_sampled(model: Universal, rows: Array, causal: bool) -> Array:
     """The same for a callable's model, which takes whole sequences."""
     if causal:
         raise DomainError("the model of a sampled callable runs without a mask: every token looks at all of them")
     if len(rows) % model.tokens:
-        raise DomainError(f"{len(rows)} rows; the model takes sequences of exactly {model.tokens} tokens, one a row")
-    sequences = rows.reshape(-1, model.tokens, model.features)
-    outputs = model(sequences, outside="allow" if outside else "refuse")
+        raise DomainError(
+            f"{_count(len(rows), 'row')}; the model takes sequences of exactly {_count(model.tokens, 'token')}, one a "
+            "row"
+        )
+    outputs = model(rows.reshape(-1, model.tokens, model.features), outside="allow")
     return outputs.reshape(len(rows), -1)
+
+
+def sequences_text(model: Compiled | Universal, rows: Array) -> str | None:
+    """How the rows were divided into sequences, where there is more than one."""
+    if not isinstance(model, CompiledSequence | Universal) or len(rows) <= model.tokens:
+        return None
+    number = -(-len(rows) // model.tokens)
+    return f"{len(rows)} rows were run as {number} sequences of at most {_count(model.tokens, 'token')}"
 
 
 def write_rows(path: str | None, outputs: Array) -> None:
     """Outputs as .csv with a header y0, y1, ...: to a file, completely or not at all, or to standard output."""
     if path is None:
         return _write_csv(sys.stdout, outputs)
+    check_folder(path)
     handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".headsmith-", suffix=".csv")
     try:
         with open(handle, "w", newline="", encoding="utf-8") as file:
@@ -235,6 +309,10 @@ def _write_csv(file: IO[str], outputs: Array) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([f"y{index}" for index in range(outputs.shape[1])])
     writer.writerows(outputs.tolist())
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -57,6 +57,23 @@ from headsmith.sequence.newton import Newton, best_rate, newton_graph, newton_of
 from headsmith.source.doubling import MOST_LEVELS
 from headsmith.source.graph import Graph
 
+__all__ = [
+    "Learner",
+    "gradient_descent",
+    "kernel_regression",
+    "lasso",
+    "least_squares",
+    "logistic",
+    "nearest_neighbour",
+    "newton",
+    "ridge",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 Rule = Descent | Neighbours | Newton
 
 BATCH = 32

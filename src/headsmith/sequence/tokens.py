@@ -40,6 +40,30 @@ from headsmith.source.expression import Value, combine, constant, scale
 from headsmith.source.graph import PoolKind
 from headsmith.source.trace import Traced, outputs_of, where
 
+__all__ = [
+    "at",
+    "attend",
+    "constants",
+    "cumulative_sum",
+    "gather",
+    "length",
+    "max",
+    "mean",
+    "min",
+    "moving_average",
+    "position",
+    "shift",
+    "softmax",
+    "sort",
+    "sum",
+    "variance",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 Fill = float | Literal["edge"]
 
 LARGEST_EXPONENT = 12.0
@@ -107,7 +131,8 @@ def softmax(v: Any) -> Any:
 
 
 def shift(v: Any, k: int = 1, fill: Fill = 0.0) -> Any:
-    """At token i the value at token i - k; beyond the ends `fill`, or the first or last value for fill="edge"."""
+    """At token i the value at token i - k: values move on by k places, and a negative k looks ahead (as the offset of
+    hs.heads.move does). Beyond the ends `fill`, or the first or last value for fill="edge"."""
     return _each("shift", v, lambda recorder, value: _shifted(recorder, value, _integer("shift", k), fill))
 
 

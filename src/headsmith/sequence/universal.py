@@ -31,7 +31,7 @@ from headsmith.core.intervals import Box
 from headsmith.heads.ramp import WIDTH
 from headsmith.inside.notebook import bill_text, box_text
 from headsmith.sequence.gaussian_grid import BEYOND, NARROWEST, WIDEST, fewest_cells
-from headsmith.sequence.universal_cache import run_with_cache
+from headsmith.sequence.universal_cache import dense, run_with_cache
 from headsmith.sequence.universal_explain import explain_universal
 from headsmith.sequence.universal_file import read_universal, write_universal
 from headsmith.sequence.universal_inputs import box_of, points_of, run_inside, sample, table_inside
@@ -49,6 +49,7 @@ from headsmith.source.kuhn import Grid
 from headsmith.source.refute import refute
 from headsmith.source.smoothness import Lipschitz, as_smoothness
 from headsmith.transformer.bill import Bill
+from headsmith.transformer.dense import DenseTransformer
 
 SHARE = 0.999
 """How much of the error the kernel may take: leak and rounding are small."""
@@ -188,6 +189,11 @@ class Universal:
         if not cache:
             return self(array)
         return run_with_cache(self.model, self.architecture, table_inside(self.model, self.box, array))
+
+    def dense(self) -> DenseTransformer:
+        """The model's matrices by name: W_Q, W_K, W_V and W_O of every head, and the others (see
+        transformer/dense.py)."""
+        return dense(self.model, self.architecture)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything but the callable to one safetensors file, completely or not at all."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -29,10 +30,23 @@ class DenseLayer:
     W_V: Array
     W_O: Array
 
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name} {getattr(self, name).shape}" for name in ("W_Q", "W_K", "W_V", "W_O"))
+        return f"<DenseLayer: {shapes}>"
+
 
 @dataclass(frozen=True, eq=False)
 class DenseTransformer:
-    """The stream starts as `references` on the first tokens and x @ W_E + b_E + W_pos[position] on data tokens."""
+    """A model as a textbook writes it. Its stream X has a row for each token, and d_model columns.
+
+    references                    the rows of the reference tokens, which come first
+    x @ W_E + b_E + W_pos[i]      the row of the data token at position i, which holds the inputs x
+    layers                        X <- X + sum over heads h of softmax(X W_Q[h] (X W_K[h])^T) X W_V[h] W_O[h];
+                                  scores are not divided by anything
+    X @ W_U + b_U                 the outputs, at the data tokens
+    last                          (W, b, V) of a model that ends in softmax(X W + b) V, as some of sampled callables
+    columns                       which columns of the stream a register has, by its name
+    """
 
     references: Array
     W_E: Array
@@ -41,6 +55,20 @@ class DenseTransformer:
     layers: tuple[DenseLayer, ...]
     W_U: Array
     b_U: Array
+    columns: Mapping[str, slice]
+    last: tuple[Array, Array, Array] | None = None
+
+    @property
+    def d_model(self) -> int:
+        """How many columns the stream has."""
+        return int(self.W_E.shape[1])
+
+    def __repr__(self) -> str:
+        heads = sum(len(layer.W_Q) for layer in self.layers)
+        size = (
+            f"{len(self.layers)} layers, {heads} heads, d_model {self.d_model}, {len(self.references)} reference tokens"
+        )
+        return f"<DenseTransformer: {size}; references, W_E, b_E, W_pos, layers[i].W_Q, W_K, W_V, W_O, W_U, b_U>"
 
 
 def dense(transformer: Transformer) -> DenseTransformer:
@@ -66,13 +94,18 @@ def dense(transformer: Transformer) -> DenseTransformer:
     W_U = np.zeros((d_model, transformer.outputs))
     for link in transformer.readout:
         W_U[columns[link.register], link.reads] += matrix(link).T
-    layers = tuple(_layer(transformer, layer) for layer in transformer.layers)
-    return DenseTransformer(references, W_E, b_E, W_pos, layers, W_U, np.asarray(transformer.readout_bias))
+    layers = tuple(dense_layer(transformer, layer) for layer in transformer.layers)
+    bias = np.asarray(transformer.readout_bias)
+    return DenseTransformer(references, W_E, b_E, W_pos, layers, W_U, bias, columns)
 
 
-def _layer(transformer: Transformer, layer: Layer) -> DenseLayer:
+def dense_layer(transformer: Transformer, layer: Layer) -> DenseLayer:
     """All banks of a layer, padded with zeros to the same widths."""
-    banks = [_bank(transformer, bank) for bank in layer.banks]
+    return stacked([_bank(transformer, bank) for bank in layer.banks])
+
+
+def stacked(banks: Sequence[DenseLayer]) -> DenseLayer:
+    """All heads in one, padded with zeros to the same widths."""
     features = max(bank.W_Q.shape[2] for bank in banks)
     values = max(bank.W_V.shape[2] for bank in banks)
     return DenseLayer(
