@@ -6,7 +6,7 @@ from networks import random_network
 
 import headsmith as hs
 from headsmith.core.errors import TargetError
-from headsmith.signal.certified import working_columns
+from headsmith.signal.certified import certified_gains, working_columns
 from headsmith.signal.gain import _gains_at, run_held
 from headsmith.signal.softmax_slopes import steepness
 from headsmith.transformer.dense import dense
@@ -140,3 +140,15 @@ def test_what_cannot_be_measured_is_refused() -> None:
         hs.signal.measure(MODELS["gate"], np.ones(2))
     with pytest.raises(TargetError, match="unknown norm 'batchnorm'"):
         hs.signal.measure("batchnorm")
+
+
+@pytest.mark.parametrize(("target", "error"), [("x*x", 3e-3), ("sin(3*x)", 3e-2), ("abs(x) + relu(x - 0.2)", 1e-1)])
+def test_circuits_stay_below_their_bound_between_all_kinks(target: str, error: float) -> None:
+    compiled = hs.compile(target, {"x": (-1, 1)}, error=error, recipe="relu")
+    model = dense(compiled.transformer)
+    bound = certified_gains(compiled.transformer, model, compiled.box)
+    points = np.linspace(-1.0, 1.0, 801)[:, None, None]
+    worst = np.max([_gains_at(compiled.transformer, model, x, False, False) for x in points], axis=0)
+    assert (worst <= bound).all()
+    # Folds write into the register that they read: without that, 9 for each layer would be lost.
+    assert bound[0] <= 12.0 * worst[0]

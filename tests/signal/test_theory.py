@@ -186,3 +186,8 @@ def test_the_smallest_network() -> None:
     assert max(rises) / min(rises) < 1.05
     # log J ~ (4 alpha sigma / pi) sqrt(L), once the norm saturates.
     assert rises[-1] / 500 == pytest.approx((4 * 0.2 / math.pi) ** 2, rel=0.25)
+
+
+def test_q_p_and_J_can_be_unpacked() -> None:
+    q, p, J = hs.signal.apjn("derf", depth=3)
+    assert len(q) == len(p) == len(J) == 4

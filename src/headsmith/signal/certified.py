@@ -20,29 +20,31 @@ The lemmas for heads, in exact arithmetic:
     boltzmann   sum_j A_j |1 + b (z_j - out)| <= 1 + 2 W((n - 1)/e), see heads/boltzmann.py; references add a little
     attend      1 by values; a quarter of both spreads by queries; |query| times half the spread by keys
 
-What registers have to do with each other is not known here, so it is a bound and not always a tight one. Reference
-tokens are held at their stored values, as they are under a causal or prefix mask.
+Gates that read the same linear form at different thresholds switch in order, and are taken together. What registers
+have to do with each other is not known beyond that, so it is a bound and not always a tight one. Reference tokens are
+held at their stored values, as they are under a causal or prefix mask.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from headsmith.core.arrays import Array
+from headsmith.core.arrays import Array, Indices
 from headsmith.core.balls import boltzmann_constant
 from headsmith.core.directed import multiplied
 from headsmith.core.intervals import Box, Interval, add, centre_and_radius, linear_image, point
-from headsmith.core.rounding import magnitude_product, upper
+from headsmith.core.rounding import lower, magnitude_product, upper
 from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank
 from headsmith.heads.sink import SinkBank, leak_weight
-from headsmith.heads.stream import GRID, RESERVED
+from headsmith.heads.stream import DATA, GRID, RESERVED
 from headsmith.heads.table import TableBank
 from headsmith.signal.softmax_slopes import steepness
 from headsmith.transformer.dense import DenseTransformer, read_matrix, write_matrix
@@ -56,12 +58,44 @@ SMALLEST = 0.2785
 
 
 @dataclass(frozen=True, eq=False)
+class _Group:
+    """Sink heads that read the same linear form, but for a constant: their slopes, state by state (states, heads)."""
+
+    heads: Indices
+    states: Interval
+
+    @property
+    def vertices(self) -> Array:
+        """The extreme slopes, (vertices, heads); none, where too many are unknown at once."""
+        found = []
+        for low, high in zip(self.states.low, self.states.high, strict=True):
+            unknown = np.flatnonzero(high - low > 0.5)
+            if len(unknown) > 4:
+                return np.empty((0, len(low)))
+            for ends in itertools.product(SWISH, repeat=len(unknown)):
+                vertex = np.rint(low)
+                vertex[unknown] = ends
+                found.append(vertex)
+        return np.unique(found, axis=0)
+
+
+@dataclass(frozen=True, eq=False)
 class _Heads:
-    """What a bank returns: by what it reads, (outputs, readers), own and rest; and where it lies."""
+    """What a bank returns: by what it reads, (outputs, readers), own and rest; and where it lies. Heads in `groups` are
+    taken together."""
 
     own: Interval
     rest: Array
     returned: Interval
+    groups: tuple[_Group, ...] = ()
+
+    @property
+    def alone(self) -> Interval:
+        """`own`, but for heads in groups."""
+        low, high = self.own.low.copy(), self.own.high.copy()
+        for group in self.groups:
+            low[group.heads] = high[group.heads] = 0.0
+        return Interval(low, high)
 
 
 def certified_gains(transformer: Transformer, model: DenseTransformer, box: Box) -> Array:
@@ -77,6 +111,8 @@ def certified_gains(transformer: Transformer, model: DenseTransformer, box: Box)
         for bank in layer.banks:
             read, write = read_matrix(transformer, bank), write_matrix(transformer, bank)
             heads = _heads(transformer, bank, linear_image(read, stream))
+            if isinstance(bank, SinkBank):
+                heads = replace(heads, groups=_groups(transformer, bank, read, write, stream))
             found.append((read, write, heads))
             after = add(after, linear_image(write.T, heads.returned))
         passed.append(found)
@@ -92,15 +128,50 @@ def certified_gains(transformer: Transformer, model: DenseTransformer, box: Box)
 
 def _through(own: Interval, rest: Array, banks: list[tuple[Array, Array, _Heads]]) -> tuple[Interval, Array]:
     """Derivatives by the stream before a layer, from those by the stream after it."""
-    own_before, rest_before = own, rest
+    kept_low, kept_high, taken = own.low.copy(), own.high.copy(), np.zeros(own.low.shape[1], dtype=bool)
+    passed, rest_before = point(np.zeros(own.low.shape)), rest
     for read, write, heads in banks:
         at_heads = _times(own, write.T)
-        own_before = add(own_before, _times(_product(at_heads, heads.own), read))
+        passed = add(passed, _times(_product(at_heads, heads.alone), read))
+        for group in heads.groups:
+            row = read[group.heads[0]].copy()
+            columns = np.flatnonzero((row != 0.0) & write[group.heads].any(axis=0) & ~taken)
+            vertices = group.vertices
+            if len(columns) and len(vertices):
+                found = _collected(own, vertices, row[columns], write[group.heads], columns)
+                kept_low[:, columns], kept_high[:, columns] = found.low, found.high
+                taken[columns], row[columns] = True, 0.0
+            passed = add(passed, _times(_together(at_heads[:, group.heads], group), row[None]))
         rest_at = magnitude_product(rest, np.abs(write.T))
         size = upper(at_heads.magnitude + rest_at, 1)
         at_reads = magnitude_product(rest_at, heads.own.magnitude) + magnitude_product(np.asarray(size), heads.rest)
         rest_before = np.asarray(upper(rest_before + magnitude_product(upper(at_reads, 1), np.abs(read)), 1))
-    return own_before, rest_before
+    return add(Interval(kept_low, kept_high), passed), rest_before
+
+
+def _collected(own: Interval, vertices: Array, row: Array, write: Array, columns: Indices) -> Interval:
+    """own + own write slopes read, for the registers that a group both reads and writes, (outputs, columns).
+
+    A fold z - 2 relu(z - t) writes into the register that it reads: its slope is 1 - 2 s, and 1 and s must meet before
+    they meet the interval `own`. What comes out is linear in own for given slopes, and its largest value convex in the
+    slopes: the vertices are enough.
+    """
+    lows, highs = [], []
+    for slopes in vertices:
+        matrix = np.outer(slopes @ write, row)
+        matrix[columns, np.arange(len(columns))] += 1.0
+        # Rounding, and slopes that are 0 or 1 up to 1e-15 only.
+        blurred = np.outer((np.abs(slopes) + 1.0) @ np.abs(write), np.abs(row)) + 1.0
+        found = _product(own, point(matrix).inflated((len(write) + 20) * 2.0**-52 * blurred))
+        lows.append(found.low)
+        highs.append(found.high)
+    return Interval(np.minimum.reduce(lows), np.maximum.reduce(highs))
+
+
+def _together(at_heads: Interval, group: _Group) -> Interval:
+    """The slope of each output by the linear form of a group: the hull over its states, (outputs, 1)."""
+    found = _product(at_heads, Interval(group.states.low.T, group.states.high.T))
+    return Interval(found.low.min(axis=1, keepdims=True), found.high.max(axis=1, keepdims=True))
 
 
 def _times(left: Interval, right: Array) -> Interval:
@@ -182,6 +253,46 @@ def _sink(transformer: Transformer, bank: SinkBank, reads: Interval) -> _Heads:
     low = np.maximum(np.minimum(reads.low, 0.0), -lowest)
     slopes = (np.diag(np.full(bank.heads, end)) for end in SWISH)
     return _Heads(Interval(*slopes), np.diag(aside), Interval(low, np.maximum(reads.high, 0.0)))
+
+
+FAR = 41.0
+"""Where y sigmoid(y) has slope 0 or 1 up to 1e-15, on either side; one more than needed, for shifts."""
+
+
+def _groups(
+    transformer: Transformer, bank: SinkBank, read: Array, write: Array, stream: Interval
+) -> tuple[_Group, ...]:
+    """Heads z = s + threshold with the same s switch in order as s rises: few of their slopes are between 0 and 1 at a
+    time. Between two neighbours of the ends (+-FAR / b - threshold), each slope is 0, or 1, or unknown."""
+    forms, constant = read.copy(), layout(transformer)[DATA]
+    forms[:, constant] = 0.0
+    scale = np.asarray(lower(bank.query_scale * bank.key_scale, 1))
+    shifts = transformer.grid_tokens * np.exp(-bank.reference_gain) + leak_weight(
+        bank.position_gain, transformer.tokens, np.zeros(1)
+    )
+    if float(np.max(shifts)) > 0.5:
+        return ()
+    groups = []
+    _, member = np.unique(forms, axis=0, return_inverse=True)
+    for number in np.unique(member):
+        mine = np.flatnonzero(member == number)
+        itself = (forms[mine[0]] != 0.0) & write[mine].any(axis=0)
+        if len(mine) > 1 or itself.any():
+            s = linear_image(forms[mine[:1]], stream)
+            groups.append(_Group(mine, _states(read[mine, constant].sum(axis=1), scale[mine], s)))
+    return tuple(groups)
+
+
+def _states(threshold: Array, scale: Array, s: Interval) -> Interval:
+    """Slopes (states, heads) for s between neighbouring ends of what heads cannot tell."""
+    width = FAR / scale * (1.0 + 1e-9) + 1e-12 * np.abs(threshold)
+    below, above = -threshold - width, -threshold + width
+    ends = np.unique(np.clip(np.concatenate([below, above, s.low, s.high]), s.low[0], s.high[0]))
+    # A state lies between two ends, or is the only one.
+    starts, stops = (ends[:-1], ends[1:]) if len(ends) > 1 else (ends, ends)
+    on, off = starts[:, None] >= above, stops[:, None] <= below
+    low = np.where(on, 1.0 - 1e-15, np.where(off, -1e-15, SWISH[0]))
+    return Interval(low, np.where(on, 1.0 + 1e-15, np.where(off, 1e-15, SWISH[1])))
 
 
 def _table(transformer: Transformer, bank: TableBank, reads: Interval) -> _Heads:

@@ -8,6 +8,7 @@ shaped like the output gives that for every l, and one tangent pass from R shape
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,10 @@ class Measured:
     @property
     def ratio_standard_error(self) -> Array:
         return np.asarray(self.J_standard_error / self.theory.J)
+
+    def __iter__(self) -> Iterator[Array]:
+        """q, p, J = ..."""
+        return iter((self.q, self.p, self.J))
 
     def draw(self, path: Any) -> None:
         """Draw the estimates, with bars of two standard errors, over the theory's curves."""

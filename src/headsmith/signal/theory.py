@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,6 +115,10 @@ class Propagation:
     def correlation(self) -> Array:
         """p / q: how alike two tokens are."""
         return np.asarray(self.p / self.q)
+
+    def __iter__(self) -> Iterator[Array]:
+        """q, p, J = ..."""
+        return iter((self.q, self.p, self.J))
 
     def draw(self, path: Any) -> None:
         """Draw q, p, p/q and J against the block into a .png, .svg or .pdf file."""
