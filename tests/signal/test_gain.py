@@ -152,3 +152,13 @@ def test_circuits_stay_below_their_bound_between_all_kinks(target: str, error: f
     assert (worst <= bound).all()
     # Folds write into the register that they read: without that, 9 for each layer would be lost.
     assert bound[0] <= 12.0 * worst[0]
+
+
+def test_torch_modules_are_blocks_too() -> None:
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    chain = torch.nn.Sequential(torch.nn.Linear(5, 5), torch.nn.Tanh())
+    inputs = np.linspace(-1.0, 1.0, 10).reshape(2, 5)
+    W, b = (value.detach().double().numpy() for value in chain[0].parameters())
+    same = hs.signal.measure([lambda h: h @ W.T + b, np.tanh], inputs, samples=8)
+    assert np.allclose(hs.signal.measure(chain, inputs, samples=8).average, same.average, rtol=1e-10)
