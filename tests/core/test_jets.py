@@ -74,6 +74,14 @@ def test_functions_of_wide_balls_are_enclosed(name, order) -> None:
         missed(program, [centre], [radius], order)
 
 
+@pytest.mark.parametrize("name", ["tan", "arctan", "arcsin", "arccos", "sinh", "cosh", "j0", "j1"])
+@pytest.mark.parametrize("order", [3, 9, 16])
+def test_functions_near_zero_have_finite_tails_on_wide_balls(name, order) -> None:
+    program = Program(1, (Linear(((Fraction(3, 2), 0),), Fraction(1, 3)), Call(name, 1), Times(2, 2)))
+    for centre, radius in [(-0.25, 0.125), (0.0, 0.25), (0.25, 0.0625)]:
+        assert missed(program, [centre], [radius], order)[1] < 1.0
+
+
 @pytest.mark.parametrize("exponent", [-3.0, -1.5, 0.5, 1.7, 3.0, 4.0])
 def test_powers_of_wide_balls_are_enclosed(exponent) -> None:
     program = Program(1, (Linear(((Fraction(1), 0),), Fraction(1, 2)), Call("power", 1, exponent)))
@@ -103,6 +111,8 @@ def test_what_is_not_defined_on_the_cell_has_no_tail() -> None:
     root = Program(1, (Call("jet tests: root", 0),))
     assert expansion(root, [1.0], [0.5], 8)[1].is_finite()
     assert not expansion(root, [1.0], [1.5], 8)[1].is_finite()  # the program goes on, but the function ends at 0
+    for name in ("tan", "arcsin"):
+        assert missed(Program(1, (Call(name, 0), Times(1, 1))), [1.5], [0.75], 8)[1] == mpmath.inf
     nothing = Program(1, (Linear((), Fraction(0)), Over(0, 1)))
     assert missed(nothing, [1.0], [0.5], 8)[1] == mpmath.inf
 

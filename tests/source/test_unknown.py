@@ -47,6 +47,9 @@ from headsmith.source.trace import graph_of
         ("lambda*x", "a word of Python"),
         ("not(x)", "a word of Python"),
         ("x//2", "integer division, which jumps"),
+        ("(-2)**x", "-2 to a power that varies"),
+        ("(x)(x)", "an operator is missing"),
+        ("max(x,)", "a value is missing after the comma"),
         ("sign(x, 1, 2)", "sign takes 1 or 2 arguments, not 3"),
     ],
 )
@@ -62,8 +65,8 @@ def test_far_names_are_not_suggested(text: str) -> None:
     assert "did you mean" not in str(refusal.value)
 
 
-@pytest.mark.parametrize("name", ["x y", "x-1", "lambda", "1x", ""])
-def test_names_that_no_formula_can_write(name: str) -> None:
+@pytest.mark.parametrize("name", ["x y", "x-1", "lambda", "1x", "", 1])
+def test_names_that_no_formula_can_write(name: Any) -> None:
     with pytest.raises(TargetError, match="no formula can write"):
         formula_graph("x", ["x", name])
 

@@ -50,6 +50,8 @@ def bessel_coefficients(n: int, place: Ball, order: int) -> list[Ball]:
 
     Guarantee: J_n^(k) at the ball's middle moves by at most the ball's radius, and stays in [-1, 1].
     """
+    if not place.is_finite():
+        return [arb("nan")] * order
     middle, radius, unit = place.mid(), place.rad(), arb(0, 1)
     # Each J_m is needed once: |m| <= |n| + order.
     known = {m: _bessel(m, middle) for m in range(n - order, n + order + 1)}

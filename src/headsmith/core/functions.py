@@ -104,10 +104,15 @@ class Known(dict[str, Univariate]):
     """The functions of this process by name; a name that is not there is explained."""
 
     def __missing__(self, name: str) -> Univariate:
-        raise TargetError(
-            f"there is no function named {name!r} in this process: if it is a function of your own, define it first, "
-            f"with the same hs.function({name!r}, ...) as where the model was made"
-        )
+        raise TargetError(missing(name))
+
+
+def missing(name: str) -> str:
+    """What to do about a function that is not known."""
+    return (
+        f"there is no function named {name!r} in this process: if it is a function of your own, define it first, with "
+        f"the same hs.function({name!r}, ...) as where the model was made"
+    )
 
 
 FUNCTIONS = Known()

@@ -221,6 +221,10 @@ class Recorder:
     def power(self, base: Value, exponent: Value) -> Value:
         """base ** exponent: whole numbers up to 64 and real numbers as functions, anything else through exp and log."""
         if not exponent.is_constant:
+            if base.is_constant and base.constant <= 0:
+                raise TargetError(
+                    f"{float(base.constant):g} to a power that varies: only a positive number has every power"
+                )
             return self.function("exp", self.multiply(exponent, self.function("log", base)))
         number = float(exponent.constant)
         if base.is_constant:

@@ -95,7 +95,8 @@ HINTS = {
     "//": "there is no integer division, which jumps; write /",
     "%": "there is no remainder, which jumps",
     ".": "attributes are not read; formulas know plain names only",
-    "[": "indexing is not read; give each variable its own name",
+    "[": "indexing and lists are not read; give each variable its own name, and outputs with commas between them",
+    "(": "an operator is missing before it",
     "{": "write parentheses ( )",
     "]": "write parentheses ( )",
     "}": "write parentheses ( )",
@@ -161,7 +162,7 @@ def formula_graph(text: Any, names: Sequence[str] | None = None) -> Graph:
 
 def _check_names(names: Sequence[str] | None) -> None:
     for name in names or ():
-        if not name.isidentifier() or name in _KEYWORDS:
+        if not isinstance(name, str) or not name.isidentifier() or name in _KEYWORDS:
             raise TargetError(
                 f"the domain names a variable {name!r}, which no formula can write: a name has letters, digits and _, "
                 f"and is no word of Python"
@@ -354,6 +355,8 @@ class _Parser:
         if token.kind == "name" and token.text not in _KEYWORDS:
             self._fail(token, f"an operator is missing before {token.text}")
         hint = HINTS.get(token.text, "")
+        if self.place and self.tokens[self.place - 1].text == "," and token.text == ")":
+            hint = "a value is missing after the comma"
         if token.text in {"<", ">", "<=", ">=", "==", "!="}:
             hint = "formulas do not compare; use max, min, relu, clip, or step(x, gap) for a choice"
         if token.text in _KEYWORDS:

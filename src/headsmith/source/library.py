@@ -194,7 +194,8 @@ def _gap(name: str, gap: Any) -> float:
             f"{name}(x) jumps at 0, and no continuous model computes a jump: write {name}(x, gap), for example "
             f"{name}(x, 0.01), which is the straight line from -gap to gap and {name}(x) elsewhere"
         )
-    if is_traced(gap) or not np.ndim(gap) == 0 or not 0.0 < float(gap) < np.inf:
+    is_number = isinstance(gap, int | float | Fraction | np.integer | np.floating)
+    if not is_number or not 0.0 < float(gap) < np.inf:
         raise TargetError(f"the gap of {name}(x, gap) is a positive number; got {gap!r}")
     return float(gap)
 

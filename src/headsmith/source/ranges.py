@@ -18,7 +18,7 @@ import numpy as np
 
 from headsmith.core.directed import divided, intersected, multiplied, squared
 from headsmith.core.errors import DomainError
-from headsmith.core.functions import FUNCTIONS
+from headsmith.core.functions import FUNCTIONS, missing
 from headsmith.core.intervals import Box, Interval, add, linear_image, point
 from headsmith.core.program_range import program_range
 from headsmith.source.contraction import Contraction, contractions, expands, norm, reach
@@ -232,9 +232,7 @@ class _Propagation:
 
     def _function(self, place: int, node: Function) -> Interval:
         if node.name not in FUNCTIONS:
-            raise DomainError(
-                f"{describe(self.graph, place)}: there is no function named {node.name!r} in this process"
-            )
+            raise DomainError(f"{describe(self.graph, place)}: {missing(node.name)}")
         function, argument = FUNCTIONS[node.name], self.found[node.argument]
         domain = function.domain(node.parameter)
         inside = domain.covers(argument.low[:, 0], argument.high[:, 0])
