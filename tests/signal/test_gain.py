@@ -1,5 +1,7 @@
 """Gains of models that exist: reverse passes against finite differences, and bounds that no input exceeds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from networks import random_network
@@ -78,8 +80,7 @@ def test_the_reverse_pass_is_the_derivative(name: str) -> None:
             for sign in (1.0, -1.0):
                 W_pos = model.W_pos.copy()
                 W_pos[token, column] += sign * step
-                moved = type(model)(model.references, model.W_E, model.b_E, W_pos, model.layers, model.W_U, model.b_U)
-                ends.append(run_held(moved, x, causal)[0])
+                ends.append(run_held(replace(model, W_pos=W_pos), x, causal)[0])
             total += float((((ends[0] - ends[1]) / (2 * step)) ** 2).sum())
     outputs = transformer.tokens * transformer.outputs
     assert _gains_at(transformer, model, x, causal, False)[0] == pytest.approx(total / outputs, rel=1e-3)
