@@ -359,3 +359,32 @@ def test_the_package_keeps_its_functions_when_modules_of_the_same_name_are_impor
     assert set(hs.__all__) <= set(dir(hs))
     with pytest.raises(AttributeError, match="nonsense"):
         hs.nonsense  # noqa: B018
+
+
+def test_narrow_terminals_lose_no_column(shell: Shell, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    assert "attention layers, no feed-forward block" in shell("bill", model)
+
+
+@pytest.mark.parametrize("form", ["markdown", "latex", "csv"])
+def test_bills_and_plans_for_papers_and_spreadsheets(form: str, shell: Shell, model: Path) -> None:
+    bill, mark = hs.load(model).bill, {"markdown": "| --- |", "latex": r"\toprule", "csv": "d_model"}[form]
+    text = shell("bill", model, "--format", form)
+    assert text.rstrip("\n") == getattr(bill, form)().rstrip("\n")
+    assert mark in text
+    plan = shell("plan", "1/x", "--domain", "0.5:1", "--error", "0.05", "--format", form)
+    assert mark in plan
+    assert "native" in plan
+
+
+def test_explain(shell: Shell, model: Path) -> None:
+    text = shell("explain", model, "--heads", 1)
+    assert "Layer 1" in text
+    assert "more sink heads" in text
+    assert shell.json("explain", model, "--heads", 1)["text"] == text.rstrip("\n")
+
+
+@pytest.mark.parametrize("name", ["model.png", "model.csv"])
+def test_a_model_is_not_saved_as_something_else(name: str, shell: Shell, weights: Path, tmp_path: Path) -> None:
+    shell("compile", weights, "--domain", "-1:1", "-o", tmp_path / name, code=1)
+    assert ".safetensors" in shell.err

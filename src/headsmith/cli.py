@@ -30,7 +30,7 @@ def _writable(path: str) -> None:
     """Refuse an output file that cannot be written, before any work is done."""
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
-        raise click.BadParameter(f"{path}: the folder does not exist")
+        raise click.BadParameter(f"{path}: the folder {folder} does not exist; create it first")
     if os.path.isdir(path):
         raise click.BadParameter(f"{path}: is a folder; name a file in it")
     if not os.access(folder, os.W_OK):
@@ -78,7 +78,15 @@ file_argument = click.argument("file", type=click.Path(dir_okay=False))
 @click.version_option(__version__, prog_name="headsmith")
 def commands() -> None:
     """Compile formulas and ReLU networks into softmax transformers, with a proof of the error and a bill of the
-    cost."""
+    cost.
+
+    \b
+    To begin:
+      headsmith compile "x*y" --domain -1:1 --error 1e-6 -o product.safetensors
+      headsmith run product.safetensors --input x=0.3 --input y=-0.7
+      headsmith explain product.safetensors
+      headsmith plan "1/x" --domain x=0.1:1 --error 1e-2 --error 1e-4
+    """
 
 
 class _TakesFormulas(click.Command):
@@ -104,9 +112,15 @@ _MINUS = re.compile(r"-(?!-|o|h$|$)")
     "--domain", multiple=True, required=True, metavar="[NAME=]LOW:HIGH", help="For all inputs, or for one; repeatable."
 )
 @click.option("--error", type=float, default=1e-6, show_default=True, help="The error that must be proven.")
-@click.option("--recipe", default="auto", show_default=True, help="How non-linear nodes become heads.")
+@click.option("--recipe", default="auto", show_default=True, help="auto, native, relu, ramp or maxout.")
 @click.option("--tokens", type=int, default=1, show_default=True, help="Data tokens in one sequence, at most.")
-@click.option("--dtype", type=click.Choice(["float64", "float32"]), default="float64", show_default=True)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float64", "float32"]),
+    default="float64",
+    show_default=True,
+    help="What the model runs in.",
+)
 @click.option("--max-layers", type=int, help="Spend more heads to need no more layers than this.")
 @click.option("--cost", multiple=True, metavar="NAME=WEIGHT", help="Weigh layers, heads, ...; repeatable.")
 @output_option("Where to save the model (.safetensors).")
@@ -162,9 +176,21 @@ def compile_command(
 @click.option(
     "--domain", multiple=True, required=True, metavar="[NAME=]LOW:HIGH", help="For all inputs, or for one; repeatable."
 )
-@click.option("--error", "errors", type=float, multiple=True, help="An error that must be proven; repeatable.")
+@click.option(
+    "--error",
+    "errors",
+    type=float,
+    multiple=True,
+    help="An error to prove; repeatable (default: 1e-2, 1e-4, 1e-6).",
+)
 @click.option("--tokens", type=int, default=1, show_default=True, help="Data tokens in one sequence, at most.")
-@click.option("--dtype", type=click.Choice(["float64", "float32"]), default="float64", show_default=True)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float64", "float32"]),
+    default="float64",
+    show_default=True,
+    help="What the model runs in.",
+)
 @click.option("--cost", multiple=True, metavar="NAME=WEIGHT", help="Weigh layers, heads, ...; repeatable.")
 @click.option("--all", "everything", is_flag=True, help="Show rows that others beat, too.")
 @format_option("markdown", "latex", "csv")
@@ -244,7 +270,7 @@ def _bar() -> Iterator[Callable[[str, float], None]]:
 @click.option("--csv", "table", type=click.Path(dir_okay=False), help="A table of inputs, one row each.")
 @output_option("Write the outputs to this .csv file.", ".csv")
 @click.option("--causal", is_flag=True, help="Run under a causal mask.")
-@click.option("--outside", is_flag=True, help="Run inputs outside the domain too, without any promise.")
+@click.option("--outside", is_flag=True, help="Run inputs outside the domain too: no certificate.")
 @as_json_option
 def run_command(
     file: str,
@@ -316,7 +342,7 @@ def verify_command(file: str, as_json: bool) -> None:
 @commands.command("falsify", short_help="Search for the worst input.")
 @file_argument
 @click.option("--effort", type=click.IntRange(8), default=4000, show_default=True, help="How many inputs to try.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Another seed tries other random inputs.")
 @as_json_option
 def falsify_command(file: str, effort: int, seed: int, as_json: bool) -> None:
     """Search for the input where the model in FILE errs most, and show it beside the certified error."""
@@ -376,7 +402,7 @@ def explain_command(file: str, heads: int, as_json: bool) -> None:
 @file_argument
 @output_option("A .png, .svg or .pdf file.", *PICTURES, required=True)
 @click.option("--outputs", metavar="N,N,...", help="Which outputs, counted from 0 (default: the one that errs most).")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Another seed tries other random inputs.")
 @as_json_option
 def plot_command(file: str, output: str, outputs: str | None, seed: int, as_json: bool) -> None:
     """Draw the error over the domain, and the attention pattern of one input."""
@@ -510,10 +536,16 @@ def _with_progress(chosen: Sequence[Claim], check: Callable[[Sequence[Claim]], I
             yield from check([row])
 
 
+NARROWEST = 76
+"""How many columns tables have at least."""
+
+
 def _print(*items: Any) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
+    # Tables would drop columns where they do not fit: let a narrow terminal wrap their lines instead.
+    console.width = max(console.width, NARROWEST)
     for item in items:
         console.print(item, soft_wrap=isinstance(item, str))
 
