@@ -374,7 +374,7 @@ def test_bills_and_plans_for_papers_and_spreadsheets(form: str, shell: Shell, mo
     assert mark in text
     plan = shell("plan", "1/x", "--domain", "0.5:1", "--error", "0.05", "--format", form)
     assert mark in plan
-    assert "native" in plan
+    assert "relu" in plan
 
 
 def test_explain(shell: Shell, model: Path) -> None:
