@@ -9,9 +9,10 @@ tokens in the domain, and the decoding theorem (decode.py) makes exact answers o
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -29,6 +30,9 @@ from headsmith.iprm.vocabulary import TASKS, Task, lookup_vocabulary, scene_voca
 from headsmith.sequence.compiled import CompiledSequence
 from headsmith.sequence.descent import same_graph
 from headsmith.source.graph import Attend
+
+if TYPE_CHECKING:
+    from headsmith.iprm.trained import Trained
 
 ANY = 1e100
 """An error that every certificate meets."""
@@ -112,6 +116,19 @@ class Reasoner(CompiledSequence):
             {name: found[f"{places[node]} / pattern"][reference:, reference:] for name, node in step.items()}
             for step in named
         ]
+
+    def train(self, **options: Any) -> Trained:
+        """The same module with learned weights (trained.py; torch is an extra): seed, updates, examples, width, rate.
+        Its accuracy is an estimate, and nothing is proven of it."""
+        from headsmith.iprm.trained import train
+
+        return train(self.module, **options)
+
+    def draw(self, question: str, scene: Any, output: str | os.PathLike[str], trained: Trained | None = None) -> None:
+        """Draw where the slots look at each step into a picture, beside those of a trained module if there is one."""
+        from headsmith.iprm.draw import draw
+
+        draw(self, question, scene, output, trained)
 
     @property
     def patterns(self) -> dict[int, str]:
