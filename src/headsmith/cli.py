@@ -309,7 +309,7 @@ def run_command(
     for text in notes:
         click.echo(f"headsmith: {text}", err=True)
     if output is not None:
-        return _print(f"{len(outputs)} rows to {output}")
+        return _print(f"{len(outputs)} row{'' if len(outputs) == 1 else 's'} to {output}")
     if table is not None:
         return reading.write_rows(None, outputs)
     for index, value in enumerate(outputs[0].tolist()):

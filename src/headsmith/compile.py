@@ -163,7 +163,8 @@ class Compiled:
             self.box.refuse_outside(inputs)
         if isinstance(self.fusion, Pieces):
             laid = in_blocks(inputs.reshape(-1, inputs.shape[-1]), self.transformer.tokens)
-            result = run(self.transformer, laid, hardmax=hardmax)[:, 0].reshape(*inputs.shape[:-1], -1)
+            shape = (*inputs.shape[:-1], self.transformer.outputs)
+            result = run(self.transformer, laid, hardmax=hardmax)[:, 0].reshape(shape)
             return np.asarray(result[..., 0] if named and self.transformer.outputs == 1 else result)
         tokens = self.transformer.tokens
         if tokens > 1 and (inputs.ndim < 2 or not 1 <= inputs.shape[-2] <= tokens):
@@ -203,15 +204,21 @@ class Compiled:
             raise DomainError(f"this model was compiled for another mask: run it {wanted}")
 
     def _inputs(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> Array:
+        names = ", ".join(self.box.names[:8]) + (", ..." if self.box.size > 8 else "")
         if len(arrays) == 1 and not named:
+            if isinstance(arrays[0], Mapping):
+                raise DomainError(f"inputs by name are given as model(**inputs), for {names}")
             inputs = real_inputs(arrays[0])
             if inputs.ndim == 0 or inputs.shape[-1] != self.box.size:
-                raise DomainError(f"expected an array (..., {self.box.size}); got shape {inputs.shape}")
+                name = self.box.names[0]
+                hint = f": write model({name}=...), or model(array[..., None])" if self.box.size == 1 else ""
+                raise DomainError(f"expected an array (..., {self.box.size}); got shape {inputs.shape}{hint}")
             return inputs
-        if arrays or set(named) != set(self.box.names):
-            raise DomainError(
-                f"give one array (..., {self.box.size}), or each of {', '.join(self.box.names[:8])} by name"
-            )
+        missing, unknown = [name for name in self.box.names if name not in named], [*named.keys() - set(self.box.names)]
+        if arrays or missing or unknown:
+            problem = f"there is no input {unknown[0]}; " if unknown else ""
+            problem += f"nothing is given for {missing[0]}; " if named and missing and not arrays else ""
+            raise DomainError(f"{problem}give one array (..., {self.box.size}), or each of {names} by name")
         each = [real_inputs(named[name], f"input {name}") for name in self.box.names]
         try:
             return np.stack(np.broadcast_arrays(*each), axis=-1)

@@ -101,6 +101,8 @@ def move(
     >>> run(move(4, address=permutation_address([1, 0, 3, 2])), tokens)[0, :, 0].tolist()
     [5.0, 1.0, 7.0, 3.0]
     """
+    if offset is not None and (isinstance(offset, bool) or not isinstance(offset, int | np.integer)):
+        raise DomainError(f"offset is {offset!r}; it must be an integer")
     if (offset is None) == (address is None):
         raise DomainError("a move needs an offset or a table of addresses, and not both")
     table = shift_address(tokens, offset) if offset is not None else address
@@ -194,6 +196,9 @@ def _model(
     readout: Sequence[Link] | None = None,
 ) -> Transformer:
     """One bank that reads the inputs from the register x and writes the register out, which is read out."""
+    for name, number in (("tokens", tokens), ("inputs", inputs), ("outputs", outputs)):
+        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
+            raise DomainError(f"{name} is {number!r}; it must be a positive integer")
     positional = positional or {}
     own = tuple(Register(name, np.shape(value)[1]) for name, value in positional.items())
     return Transformer(

@@ -60,7 +60,7 @@ def test_shapes(model: CompiledSequence, points: Any) -> None:
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (np.zeros((1, 3)), "a sequence of 1 tokens; this program takes 2 to 5"),
+        (np.zeros((1, 3)), "a sequence of 1 token; this program takes 2 to 5"),
         (np.zeros((6, 3)), "a sequence of 6 tokens; this program takes 2 to 5"),
         (np.zeros((5, 2)), r"expected an array \(..., m, 3\)"),
         (np.zeros(3), r"expected an array \(..., m, 3\)"),

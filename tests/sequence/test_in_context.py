@@ -155,7 +155,7 @@ def test_more_examples_than_the_capacity_are_refused() -> None:
         (lambda X, y, q: (X, y * np.nan, q), r"y\[0\] = nan lies outside"),
         (lambda X, y, q: (X, y, q - 2), r"queries\[0, 0\] = -1.5 lies outside"),
         (lambda X, y, q: (X[:, :2], y, q), r"X has shape \(4, 2\); this learner takes rows of 3 features"),
-        (lambda X, y, q: (X, y[:3], q), r"y has shape \(3,\); there are 4 examples"),
+        (lambda X, y, q: (X, y[:3], q), r"y has shape \(3,\); it should be \(4,\)"),
         (lambda X, y, q: (X, y, q[0]), r"queries has shape \(3,\)"),
     ],
 )

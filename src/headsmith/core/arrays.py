@@ -12,17 +12,20 @@ Indices = npt.NDArray[np.int64]
 def reals(values: Any) -> Array:
     """`values` as a float64 array; TypeError or ValueError where they are no numbers, or where something would be lost:
     imaginary parts, masks, texts."""
-    array = values if isinstance(values, np.ndarray) else np.asarray(values)
+    try:
+        array = values if isinstance(values, np.ndarray) else np.asarray(values)
+    except ValueError:
+        raise ValueError("rows of different lengths") from None
     if np.ma.isMaskedArray(values):
         raise TypeError("a masked array: its mask would be lost")
     if array.dtype.kind not in "fiubO" or (array.dtype.kind == "O" and any(map(_is_no_real, array.flat))):
-        kinds = {"c": "complex numbers", "U": "text", "S": "text", "O": "complex numbers or text"}
+        kinds = {"c": "complex numbers", "U": "text", "S": "text", "O": "something that is no number"}
         raise TypeError(f"{kinds.get(array.dtype.kind, f'an array of {array.dtype}')}, where real numbers are needed")
     return np.asarray(array, dtype=np.float64)
 
 
 def _is_no_real(item: Any) -> bool:
-    return isinstance(item, complex | np.complexfloating | str | bytes)
+    return item is None or isinstance(item, complex | np.complexfloating | str | bytes | dict)
 
 
 def frozen(values: Any) -> Array:

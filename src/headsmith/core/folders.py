@@ -8,6 +8,8 @@ import os
 def check_folder(path: str | os.PathLike[str]) -> None:
     """Raise an OSError that says what is wrong where no file can be written: no such folder, or a folder itself."""
     text = os.fspath(path)
+    if not text:
+        raise FileNotFoundError("cannot write to a file without a name")
     folder = os.path.dirname(text) or "."
     if os.path.isdir(text):
         raise IsADirectoryError(f"cannot write to {text}: it is a folder; name a file in it")

@@ -144,6 +144,8 @@ class Box:
         where = tuple(map(int, np.argwhere(~inside)[0]))
         coordinate = where[-1]
         row = f" in row {', '.join(map(str, where[:-1]))}" if inputs.size > self.size else ""
+        if np.isnan(inputs[where]):
+            raise DomainError(f"input {self.names[coordinate]}{row} is nan, which is not a number")
         raise DomainError(
             f"input {self.names[coordinate]} = {float(inputs[where])!r}{row} lies outside its domain "
             f"[{float(self.low[coordinate])!r}, {float(self.high[coordinate])!r}]; the certificate holds only inside "

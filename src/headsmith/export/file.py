@@ -150,13 +150,13 @@ def kind_of(path: str | os.PathLike[str]) -> str:
 def _opened(path: str, whole: bool) -> tuple[str, dict[str, Any]]:
     """The header as text, and the tensors if the `whole` file is wanted."""
     if not os.path.isfile(path):
-        raise FileFormatError(f"{path}: no such file")
+        raise FileFormatError(f"{path}: {'a folder, not a file' if os.path.isdir(path) else 'no such file'}")
     try:
         with safe_open(path, framework="np") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()} if whole else {}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as problem:
-        raise FileFormatError(f"{path}: not a complete safetensors file ({problem})") from None
+        raise FileFormatError(f"{path}: not a complete safetensors file, so no saved model ({problem})") from None
     if FORMAT not in metadata:
         raise FileFormatError(f"{path}: a safetensors file, but not written by headsmith (no such header)")
     return metadata[FORMAT], tensors

@@ -44,6 +44,8 @@ def falsify(model: Model | Approximation | str | os.PathLike[str], *, effort: in
     """
     if isinstance(effort, bool) or not isinstance(effort, int) or effort < LEAST:
         raise TargetError(f"effort is {effort!r}; it must be an integer of {LEAST} or more")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise TargetError(f"seed is {seed!r}; it must be an integer, not negative")
     match model_of(model):
         case Universal() as sampled:
             return falsify_sampled(sampled, effort=effort, seed=seed)

@@ -18,6 +18,7 @@ from headsmith.circuits.pieces import Pieces
 from headsmith.compile import Compiled
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, TargetError
+from headsmith.core.figures import count
 from headsmith.core.folders import check_folder
 from headsmith.sequence.compiled import CompiledSequence
 from headsmith.sequence.universal import Universal
@@ -196,7 +197,7 @@ def _semicolons(header: Sequence[str]) -> str:
 
 def _row(line: Sequence[str], columns: Sequence[int], width: int, names: Sequence[str], where: str) -> list[float]:
     if len(line) != width:
-        raise DomainError(f"{where}: {len(line)} columns; there should be {width}")
+        raise DomainError(f"{where}: {count(len(line), 'column')}; there should be {width}")
     return [_number(line[column], f"{where}, {name}") for column, name in zip(columns, names, strict=True)]
 
 
@@ -246,11 +247,12 @@ def refuse_outside(model: Compiled | Universal, rows: Array, places: Sequence[st
     place = row % model.tokens * model.features + column if isinstance(model, Universal) else column
     low, high = float(model.box.low[place]), float(model.box.high[place])
     value = float(rows[row, column])
-    problem = f"lies outside its domain [{low!r}, {high!r}]" if math.isfinite(value) else "is no finite number"
-    where = f"{places[row]}: " if places else ""
-    remedy = "compile for a larger domain, or give --outside to run without any promise"
+    given = f"{places[row] + ': ' if places else ''}input {input_names(model)[column]} = {value!r}"
+    if not math.isfinite(value):
+        raise DomainError(f"{given} is no finite number")
     raise DomainError(
-        f"{where}input {input_names(model)[column]} = {value!r} {problem}; the certificate holds only inside ({remedy})"
+        f"{given} lies outside its domain [{low!r}, {high!r}]; the certificate holds only inside (compile for a larger "
+        "domain, or give --outside to run without any promise)"
     )
 
 
@@ -274,8 +276,7 @@ def _run_sampled(model: Universal, rows: Array, causal: bool) -> Array:
         raise DomainError("the model of a sampled callable runs without a mask: every token looks at all of them")
     if len(rows) % model.tokens:
         raise DomainError(
-            f"{_count(len(rows), 'row')}; the model takes sequences of exactly {_count(model.tokens, 'token')}, one a "
-            "row"
+            f"{count(len(rows), 'row')}; the model takes sequences of exactly {count(model.tokens, 'token')}, one a row"
         )
     outputs = model(rows.reshape(-1, model.tokens, model.features), outside="allow")
     return outputs.reshape(len(rows), -1)
@@ -286,7 +287,7 @@ def sequences_text(model: Compiled | Universal, rows: Array) -> str | None:
     if not isinstance(model, CompiledSequence | Universal) or len(rows) <= model.tokens:
         return None
     number = -(-len(rows) // model.tokens)
-    return f"{len(rows)} rows were run as {number} sequences of at most {_count(model.tokens, 'token')}"
+    return f"{len(rows)} rows were run as {number} sequences of at most {count(model.tokens, 'token')}"
 
 
 def write_rows(path: str | None, outputs: Array) -> None:
@@ -309,10 +310,6 @@ def _write_csv(file: IO[str], outputs: Array) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([f"y{index}" for index in range(outputs.shape[1])])
     writer.writerows(outputs.tolist())
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -94,7 +94,9 @@ class CompiledSequence(Compiled):
             raise DomainError(f"expected an array (..., m, {self.box.size}) of m tokens; got shape {inputs.shape}")
         length, allowed = inputs.shape[-2], self.lengths
         if length not in allowed:
-            raise DomainError(f"a sequence of {length} tokens; this program takes {_text(allowed)}")
+            raise DomainError(
+                f"a sequence of {length} token{'' if length == 1 else 's'}; this program takes {_text(allowed)}"
+            )
         return inputs
 
     def target(self, array: Any, dtype: Any = np.float64) -> Any:

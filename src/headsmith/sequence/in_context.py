@@ -174,11 +174,11 @@ class Learner(CompiledSequence):
             if rows.ndim != 2 or rows.shape[1] != size:
                 raise DomainError(f"{name} has shape {rows.shape}; this learner takes rows of {size} features")
         if y.shape != (len(X),):
-            raise DomainError(f"y has shape {y.shape}; there are {len(X)} examples, so it should be ({len(X)},)")
+            raise DomainError(f"y has shape {y.shape}; it should be ({len(X)},), one label for each row of X")
         if not 1 <= len(X) <= self.examples:
             raise DomainError(
-                f"a context of {len(X)} examples; this learner was compiled for 1 to {self.examples}: take fewer, or "
-                f"compile it with examples={len(X)}"
+                f"a context of {count(len(X), 'example')}; this learner was compiled for 1 to {self.examples}"
+                + (f": take fewer, or compile it with examples={len(X)}" if len(X) else "")
             )
         if self.preconditioner is not None:
             X, queries = X @ self.preconditioner.T, queries @ self.preconditioner.T
