@@ -43,8 +43,10 @@ def test_square_matrices_are_warned_about_unless_it_is_said_what_they_are() -> N
 
 def test_a_missing_bias_is_zeros_and_what_is_no_list_of_pairs_is_refused() -> None:
     assert hs.Network([([[1.0, 2.0]], None)]).layers[0][1].tolist() == [0.0]
-    with pytest.raises(hs.TargetError, match="list of pairs"):
-        hs.Network(3)  # type: ignore[arg-type]
+    for kind in (hs.Network, hs.MaxoutNetwork):
+        for wrong in (3, "net.npz", {"W": 1}):
+            with pytest.raises(hs.TargetError, match="list of pairs"):
+                kind(wrong)
     with pytest.raises(hs.TargetError, match=r"layer 0 is not a pair .*complex numbers"):
         hs.Network([([[1j]], [0.0])])
 

@@ -18,7 +18,7 @@ from headsmith.core.figures import count
 from headsmith.source.evaluation import evaluate
 from headsmith.source.graph import Builder, Graph
 from headsmith.source.library import is_traced, maximum
-from headsmith.source.network import Network, checked_chain, layers_html, real_pair
+from headsmith.source.network import Network, checked_chain, layers_html, pairs_of, real_pair
 
 
 class MaxoutNetwork:
@@ -32,7 +32,7 @@ class MaxoutNetwork:
     """
 
     def __init__(self, layers: Iterable[tuple[Any, Any]], names: Iterable[str] | None = None) -> None:
-        self.layers = tuple(_pair(index, pair) for index, pair in enumerate(layers))
+        self.layers = tuple(_pair(index, pair) for index, pair in enumerate(pairs_of(layers)))
         self.names = checked_chain(self.layers, names)
 
     @classmethod

@@ -34,7 +34,7 @@ class Network:
         transposed: bool | None = None,
     ) -> None:
         pairs = _turned(layers) if transposed else layers
-        self.layers = tuple(_pair(index, pair) for index, pair in enumerate(_iterated(pairs)))
+        self.layers = tuple(_pair(index, pair) for index, pair in enumerate(pairs_of(pairs)))
         self.names = checked_chain(self.layers, names)
         if transposed is None and len(self.layers) > 1 and all(_ambiguous(weights) for weights, _ in self.layers):
             warnings.warn(
@@ -131,20 +131,18 @@ IN_OUT = (
 )
 
 
-def _iterated(layers: Any) -> Any:
+def pairs_of(layers: Any) -> Iterator[Any]:
+    """What a network is made of, one by one; TargetError for anything that is no list."""
     told = advice(layers)
     if told is not None:
         raise TargetError(told)
-    try:
-        return iter(layers)
-    except TypeError:
-        raise TargetError(
-            f"a network is a list of pairs, hs.Network([(W, b), ...]); got a {type(layers).__name__}"
-        ) from None
+    if isinstance(layers, str | bytes | dict) or not isinstance(layers, Iterable):
+        raise TargetError(f"a network is made from a list of pairs [(W, b), ...]; got a {type(layers).__name__}")
+    return iter(layers)
 
 
 def _turned(layers: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-    for index, pair in enumerate(_iterated(layers)):
+    for index, pair in enumerate(pairs_of(layers)):
         try:
             weights, bias = pair
         except (TypeError, ValueError):
