@@ -81,3 +81,12 @@ def test_what_cannot_be_measured_is_refused() -> None:
         hs.signal.measure("derf", width=30, heads=4)
     with pytest.raises(TargetError, match="must be at least -0"):
         hs.signal.measure("derf", tokens=3, p0=-0.9, width=8, networks=2)
+
+
+def test_uneven_attention_follows_the_theory_of_the_stream_and_adds_to_gradients() -> None:
+    settings = Settings("layernorm", depth=3, tokens=8, sigma_qk=1.0, sigma_o=1.0, sigma_v=1.0, finite_tokens=True)
+    found = estimate(settings, width=96, hidden=96, heads=4, networks=30, probes=2)
+    assert found.q[-1] == pytest.approx(found.theory.q[-1], rel=0.05)
+    assert found.p[-1] == pytest.approx(found.theory.p[-1], rel=0.1)
+    # The theory carries gradients as if attention were even: scores that move add to them.
+    assert found.J[-1] > found.theory.J[-1] + 3.0 * found.J_standard_error[-1]

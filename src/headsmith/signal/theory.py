@@ -149,7 +149,8 @@ def apjn(
 
     `sigma_qk`, the product of the deviations of W_Q and W_K, turns on attention that is not even: a token looks more at
     itself, exp(sigma_qk^2 x (p~ - q~)) as much at any other (x is q~ for the variance, p~ for the covariance). It
-    changes q and p; gradients are still carried as if attention were even. `sigma_qk=None` is even attention among many
+    changes q and p; gradients are still carried as if attention were even, which makes J too small as sigma_qk grows
+    (`measure` shows by how much). `sigma_qk=None` is even attention among many
     tokens; `sigma_qk=0` even attention that counts the token itself as one of n. `finite_tokens=True` keeps all terms
     of order 1/n, backward too (n - 1 other tokens, not n): what random transformers of few tokens do.
     """
