@@ -48,6 +48,7 @@ KINDS: dict[str, tuple[type, Callable[[], Any]]] = {
     "logistic": (Learner, lambda: hs.in_context.logistic(1, 1, 3, error=1e-2)),
     "newton": (Learner, lambda: hs.in_context.newton(0.1, 1, 1, 3, error=1e-3, weights=True)),
     "kernel regression": (Learner, lambda: hs.in_context.kernel_regression(0.5, 1, 3, error=1e-3)),
+    "reasoning": (hs.Reasoner, lambda: hs.iprm(slots=1, steps=1)),
     "universal": (hs.Universal, lambda: hs.universal(np.sin, 2, domain=(-1, 1), error=0.5, lipschitz=1.0)),
     "universal, a softmax": (
         hs.Universal,
