@@ -27,6 +27,7 @@ THINGS: dict[str, Callable[[], Any]] = {
     "MaxoutNetwork": lambda: hs.MaxoutNetwork.from_network(DISTANCE),
     "Graph": lambda: DISTANCE.graph,
     "Regions": lambda: hs.regions(DISTANCE, (-1, 1)),
+    "Found": lambda: hs.falsify(hs.compile(DISTANCE, (-1, 1), 1e-3), effort=50),
 }
 
 
@@ -117,3 +118,19 @@ def test_many_heads_are_told_in_few_lines() -> None:
 
 def test_an_affine_target_says_so_without_heads() -> None:
     assert "none: an affine map is enough" in hs.compile("2*x + 1", {"x": (0, 1)})._repr_html_()
+
+
+def test_a_deep_model_is_told_by_its_ends() -> None:
+    model = hs.compile("x*y", SQUARE, 1e-6, recipe="relu")
+    text = model.explain(heads=3)
+    assert "Layers 7 to " in text
+    assert f"Layer {model.bill.layers}: " in text
+    assert "Layer 7: " in model.explain(heads=model.bill.heads)
+
+
+def test_arrays_by_name_and_boxes_are_short_too() -> None:
+    model = hs.compile("x*y", SQUARE, 1e-3)
+    _, cache = model.run([0.5, 0.5], cache=True)
+    assert repr(model.box) == "Box(x: [-1, 1], y: [-1, 1])"
+    assert repr(cache).startswith(f"<Intermediates: {len(cache)} arrays")
+    assert "array(" not in repr(cache)

@@ -37,9 +37,17 @@ from headsmith.transformer.ir import Layer, Transformer
 
 PATTERN = "pattern"
 
+SHOWN = 24
+"""How many names are shown at the prompt."""
+
 
 class Intermediates(dict[str, Array]):
     """Arrays by name. What stands after a colon, the meaning, may be left out when one looks something up."""
+
+    def __repr__(self) -> str:
+        lines = [f" {name}  {value.shape}" for name, value in list(self.items())[:SHOWN]]
+        more = [f" and {len(self) - SHOWN} more"] if len(self) > SHOWN else []
+        return "\n".join([f"<Intermediates: {len(self)} arrays", *lines, *more]) + ">"
 
     def __missing__(self, name: str) -> Array:
         if name not in self._full:

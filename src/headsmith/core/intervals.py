@@ -110,6 +110,11 @@ class Box:
     low: Array
     high: Array
 
+    def __repr__(self) -> str:
+        ends = zip(self.names, self.low.tolist(), self.high.tolist(), strict=True)
+        shown = [f"{name}: [{low:g}, {high:g}]" for name, low, high in list(ends)[:4]]
+        return f"Box({', '.join(shown)}{f', ... ({len(self.names)} intervals)' if len(self.names) > 4 else ''})"
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "low", frozen(self.low))
         object.__setattr__(self, "high", frozen(self.high))

@@ -5,7 +5,7 @@ Every weight that is named is read from the model itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import assert_never
 
 import numpy as np
@@ -27,18 +27,31 @@ from headsmith.source.describe import outputs_text
 from headsmith.source.views import masks
 from headsmith.transformer.ir import Bank, Transformer
 
+FEWEST, NAME = 4, 40
+"""How many registers are told at least, and how many letters of their names."""
+
 HEADS = 12
 """How many heads of a bank are told one by one, unless asked for more."""
+
+FIRST, LAST = 6, 2
+"""How many layers of a deep model are told."""
 
 INTERVALS = 6
 """How many inputs are told with their intervals."""
 
 
 def explain(model: Model, heads: int = HEADS) -> str:
-    """The model in words; of each bank of heads at most `heads` are told one by one."""
+    """The model in words; of each bank of heads, and of the registers, at most `heads` are told one by one. Of a deep
+    model the first and the last layers are told, unless `heads` are as many as it has."""
     meanings = Meanings(model)
-    parts = [_opening(model), _tokens(model), _embedding(model, meanings)]
-    parts += [_layer(meanings, number, heads) for number in range(len(model.transformer.layers))]
+    parts = [_opening(model), _tokens(model), _embedding(model, meanings, heads)]
+    layers = len(model.transformer.layers)
+    left_out = range(FIRST, layers - LAST) if heads < model.bill.heads and layers > FIRST + LAST + 1 else range(0)
+    for place in range(layers):
+        if place == left_out.start and left_out:
+            parts.append(_passed_over(model.transformer, left_out))
+        if place not in left_out:
+            parts.append(_layer(meanings, place, heads))
     return "\n\n".join([*parts, _readout(model), errors_text(model.certificate)])
 
 
@@ -92,15 +105,28 @@ def _tokens(model: Model) -> str:
     return "\n".join(lines)
 
 
-def _embedding(model: Model, meanings: Meanings) -> str:
+def _embedding(model: Model, meanings: Meanings, most: int) -> str:
     lines = ["What a data token holds at first, by register"]
-    told = meanings.registers[0]
-    for register in model.transformer.registers:
-        if register.name in told:
-            lines.append(f"  {register.name} = {shortened(told[register.name], 100)}")
-        elif register.name not in RESERVED:
-            lines.append(f"  {register.name}: {count(register.size, 'column')}")
+    told, registers = meanings.registers[0], [each for each in model.transformer.registers if each.name not in RESERVED]
+    for register in registers[: max(most, FEWEST)]:
+        lines.append(f"  {_held(register.name, told, register.size)}")
+    if len(registers) > max(most, FEWEST):
+        lines.append(f"  and {count(len(registers) - max(most, FEWEST), 'more register')}")
     return "\n".join(lines)
+
+
+def _held(name: str, told: Mapping[str, str], size: int) -> str:
+    """What a register holds, or how wide it is."""
+    text = f" = {shortened(told[name], 100)}" if name in told else f": {count(size, 'column')}"
+    return f"{shortened(name, NAME)}{text}"
+
+
+def _passed_over(transformer: Transformer, places: range) -> str:
+    """A line for layers that are not told."""
+    banks = [bank for place in places for bank in transformer.layers[place].banks]
+    kinds = ", ".join(dict.fromkeys(bank.kind for bank in banks))
+    heads = count(sum(bank.heads for bank in banks), "head")
+    return f"Layers {places.start + 1} to {places.stop}: {heads} of the kinds {kinds} (explain more heads to see them)"
 
 
 def _layer(meanings: Meanings, place: int, heads: int) -> str:
@@ -116,11 +142,11 @@ def _layer(meanings: Meanings, place: int, heads: int) -> str:
         if bank.heads > len(told):
             lines.append(f"  and {count(bank.heads - len(told), f'more {bank.kind} head')}")
     after = meanings.registers[place + 1]
-    written = dict.fromkeys(link.register for bank in layer.banks for link in bank.write)
-    for name in written:
-        size = transformer.sizes[name]
-        text = f" = {shortened(after[name], 100)}" if name in after else f": {count(size, 'column')}"
-        lines.append(f"  then {name}{text}")
+    written = list(dict.fromkeys(link.register for bank in layer.banks for link in bank.write))
+    for name in written[: max(heads, FEWEST)]:
+        lines.append(f"  then {_held(name, after, transformer.sizes[name])}")
+    if len(written) > max(heads, FEWEST):
+        lines.append(f"  and {count(len(written) - max(heads, FEWEST), 'more register')}")
     return "\n".join(lines)
 
 
@@ -164,7 +190,8 @@ def _bank(meanings: Meanings, bank: Bank, heads: int) -> Iterator[list[str]]:
                 yield _boltzmann(meanings, bank, head, read(head))
         case MoveBank():
             values = ", ".join(read(row) for row in range(min(bank.outputs, 3)))
-            yield [f"looks at the token that the register {bank.address!r} names, so it returns {values} of that token"]
+            address = shortened(bank.address, NAME)
+            yield [f"looks at the token that the register {address!r} names, so it returns {values} of that token"]
         case AttendBank():
             yield [f"softmax attention with queries, keys and values of its own ({count(bank.width, 'feature')})"]
         case _:

@@ -41,6 +41,10 @@ MOST_COLUMNS, MOST_TERMS = 8, 6
 """Registers of more columns are not told column by column; sums of more terms are cut."""
 
 
+Held = dict[str, list[dict[tuple[str, int], float]]]
+"""For each register and column the terms of a sum: a text, a number that tells cut texts apart, and the weight."""
+
+
 class Model(Protocol):
     """What is needed of a compiled model."""
 
@@ -217,13 +221,13 @@ def read_text(links: Sequence[Link], row: int, sizes: Mapping[str, int]) -> str:
 def _told(meanings: Meanings) -> list[dict[str, str]]:
     model = meanings.model.transformer
     small = {name: size for name, size in model.sizes.items() if size <= MOST_COLUMNS and name not in RESERVED}
-    held: dict[str, list[dict[str, float]]] = {name: [{} for _ in range(size)] for name, size in small.items()}
+    held: Held = {name: [{} for _ in range(size)] for name, size in small.items()}
     for name, values in model.initial.items():
         for column, value in enumerate(values if name in small else ()):
-            held[name][column][""] = float(value)
+            held[name][column]["", 0] = float(value)
     for name in model.positional:
         for column in range(small.get(name, 0)):
-            held[name][column]["position" if small[name] == 1 else f"position[{column}]"] = 1.0
+            held[name][column]["position" if small[name] == 1 else f"position[{column}]", 0] = 1.0
     _add(held, model.embedding, _input_names(meanings.model))
     told = [{name: _columns(columns) for name, columns in held.items()}]
     for layer in model.layers:
@@ -236,7 +240,7 @@ def _told(meanings: Meanings) -> list[dict[str, str]]:
     return told
 
 
-def _add(held: dict[str, list[dict[str, float]]], links: Sequence[Link], texts: Sequence[str]) -> None:
+def _add(held: Held, links: Sequence[Link], texts: Sequence[str]) -> None:
     """Add what links write: weights times texts."""
     for link in links:
         if link.register not in held:
@@ -247,7 +251,9 @@ def _add(held: dict[str, list[dict[str, float]]], links: Sequence[Link], texts: 
             for source in sources:
                 weight = float(row if link.weights.ndim == 1 else row[source])
                 text = texts[link.first + source]
-                terms[text] = terms.get(text, 0.0) + weight
+                # Texts that were cut may look alike and mean different things.
+                key = text, len(terms) if "..." in text else 0
+                terms[key] = terms.get(key, 0.0) + weight
 
 
 def _input_names(model: Model) -> list[str]:
@@ -257,8 +263,8 @@ def _input_names(model: Model) -> list[str]:
     return names
 
 
-def _columns(columns: Sequence[Mapping[str, float]]) -> str:
-    texts = [_sum([(weight, text) for text, weight in terms.items()]) for terms in columns]
+def _columns(columns: Sequence[Mapping[tuple[str, int], float]]) -> str:
+    texts = [_sum([(weight, text) for (text, _), weight in terms.items()]) for terms in columns]
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from headsmith.core import figures
 from headsmith.core.arrays import Array
+from headsmith.core.html import table
 from headsmith.source.graph import Affine, Graph
 
 SMALL = 20_000
@@ -31,6 +33,29 @@ class Found:
     ratio: float
     evaluations: int
     token: int | None = None
+
+    def __repr__(self) -> str:
+        verdict = "; REFUTES the certificate" if self.refutes else ""
+        return (
+            f"<Found: error {figures.found(self.error)} at {self._where}, {self.tightness:.3g} of what is certified "
+            f"(an estimate, from {figures.count(self.evaluations, 'input')}){verdict}>"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("worst error found", figures.found(self.error), f"an estimate, from {self.evaluations:,} inputs"),
+            ("tightness", f"{self.tightness:.3g}", "found / certified"),
+            ("where", "", self._where),
+        ]
+        return table("Falsifier", rows)
+
+    @property
+    def _where(self) -> str:
+        """The input in a few words."""
+        flat = self.input.reshape(-1)
+        numbers = ", ".join(f"{value:.4g}" for value in flat[:4]) + (", ..." if flat.size > 4 else "")
+        place = f"({numbers})" if self.input.ndim == 1 else f"a sequence of {len(self.input)} tokens ({numbers})"
+        return f"{place}, output {self.output}" + ("" if self.token is None else f", token {self.token}")
 
     @property
     def refutes(self) -> bool:
