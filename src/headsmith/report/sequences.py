@@ -27,7 +27,7 @@ CHAINS = 8
 """How many sequences climb side by side."""
 
 LONG = 32
-"""Sequences of so many tokens count as one run; longer ones as several."""
+"""Sequences of so many tokens count as one run; longer ones as several, in proportion to their scores."""
 
 Errors = Callable[[Array], Array]
 """|model - target| on sequences (count, m, features): (count, m, outputs)."""
@@ -69,7 +69,7 @@ def search(space: Space, errors: Errors, precise: Errors, certificate: Certifica
     lengths = sorted({space.lengths[0], space.lengths[-1], *random.choice(space.lengths, 3).tolist()})
     bounds, tried, worst = np.array(certificate.outputs), 0, None
     for length in lengths:
-        share = max(effort // (2 * len(lengths) * -(-length // LONG)), CHAINS)
+        share = max(effort // (2 * len(lengths) * (-(-length // LONG)) ** 2), CHAINS)
         best = suspect = np.empty((0, length, space.low.shape[-1]))
         scores = shares = np.empty(0)
         sequences = candidates(space, length, share, random)
