@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -149,18 +148,16 @@ def compile_command(
 
     wanted, names = read_target(target)
     intervals = read_domain(domain, names)
-    with _bar() as report:
-        compiled = compile(
-            wanted,
-            intervals,
-            error,
-            recipe=recipe,
-            tokens=tokens,
-            dtype=dtype,
-            max_layers=max_layers,
-            cost=read_costs(cost),
-            progress=report,
-        )
+    compiled = compile(
+        wanted,
+        intervals,
+        error,
+        recipe=recipe,
+        tokens=tokens,
+        dtype=dtype,
+        max_layers=max_layers,
+        cost=read_costs(cost),
+    )
     if output is not None:
         compiled.save(output)
     if as_json:
@@ -217,16 +214,7 @@ def plan_command(
 
     wanted, names = read_target(target)
     intervals, weights = read_domain(domain, names), read_costs(cost)
-    with _bar() as report:
-        rows = plan(
-            wanted,
-            intervals,
-            errors or (1e-2, 1e-4, 1e-6),
-            tokens=tokens,
-            dtype=dtype,
-            cost=weights,
-            progress=report,
-        )
+    rows = plan(wanted, intervals, errors or (1e-2, 1e-4, 1e-6), tokens=tokens, dtype=dtype, cost=weights)
     shown = Plan(row for row in rows if everything or row.pareto or row.recipe == "relu")
     if form == "table" and not as_json:
         from headsmith.report.tables import plan_table
@@ -248,20 +236,6 @@ def plan_data(row: Any) -> dict[str, Any]:
     """A row of a plan, without its model."""
     names = ("recipe", "variant", "error", "certified", "pareto", "ratio", "bill")
     return {name: getattr(row, name) for name in names}
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[str, float], None]]:
-    """A progress bar on standard error, where that is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn as Bar
-    from rich.progress import Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = (Bar(), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=1.0)
-        yield lambda text, done: progress.update(task, description=text, completed=done)
 
 
 @commands.command("run", short_help="Run a model on one input or on a table.")

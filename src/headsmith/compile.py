@@ -24,7 +24,6 @@ import numpy as np
 
 from headsmith.certify.certificate import Certificate
 from headsmith.certify.kernel import Arrangement, certify
-from headsmith.certify.table_bounds import Progress
 from headsmith.circuits.assemble import Choice
 from headsmith.circuits.pieces import Pieces, in_blocks
 from headsmith.core.arrays import Array, reals
@@ -38,12 +37,15 @@ from headsmith.inside.meanings import Meanings
 from headsmith.intermediates import run_with_cache
 from headsmith.lower.meet import Met, Request
 from headsmith.lower.recipes import as_cost, meet
+from headsmith.progress import Report, Shown, shown
 from headsmith.run.numpy_runner import run
 from headsmith.source.describe import describe
+from headsmith.source.fixed import without_fixed
 from headsmith.source.foreign import advice
 from headsmith.source.formula import formula_graph
 from headsmith.source.fuse import Fusion, fuse
-from headsmith.source.graph import Graph
+from headsmith.source.graph import Approximated, Graph, arguments
+from headsmith.source.layers import in_layers
 from headsmith.source.maxout import MaxoutNetwork
 from headsmith.source.network import Network
 from headsmith.source.ranges import ranges
@@ -56,6 +58,11 @@ from headsmith.transformer.ir import Transformer
 Target = Network | MaxoutNetwork | Graph | str | Sequence[str] | Callable[..., Any]
 RECIPES = ("auto", "native", "relu", "ramp", "maxout")
 
+LARGEST = 1e100
+"""Beyond this the weights of tables and gates would leave the range of doubles."""
+MOST_TOKENS = 1 << 20
+"""Data tokens in one sequence."""
+
 
 def compile(
     target: Target,
@@ -67,22 +74,27 @@ def compile(
     dtype: Dtype = "float64",
     max_layers: int | None = None,
     cost: Mapping[str, float] | None = None,
-    progress: Progress | None = None,
+    progress: Shown = None,
 ) -> Compiled:
     """Compile `target` into a softmax transformer that is provably within `error` of it everywhere on `domain`.
 
     `target` is a formula ("x*y + sin(z)"), a list of formulas (several outputs), a Python function of traced
-    values, or a Network. `recipe` "relu" takes the published route, "native" table heads, "auto" the cheapest of both;
+    values, or a Network. `recipe` "relu" takes the published route, "native" table heads, "ramp" and "maxout" their
+    own kinds of heads, "auto" the cheapest of all;
     `cost` weighs layers, heads, reference_tokens, max_weight (default: in that order). `max_layers` limits the depth.
     `domain` is (low, high) for every input, a sequence of such pairs, or {"name": (low, high), ...}. `tokens` is how
-    many data tokens one sequence may hold. Raises UnreachableError, with the smallest error that can be met, where the
-    dtype cannot do it.
+    many data tokens one sequence may hold. `progress` is True for a bar on standard error, False for none, None (the
+    default) for a bar where standard error is a terminal, or a function that is called with what is being done (a
+    text) and how much of that is done (from 0 to 1).
+
+    Raises UnreachableError where the error cannot be met: its `smallest` is an error that compiles when asked for, and
+    `part` the part of the certificate that blocks.
     """
     if recipe not in RECIPES:
         raise TargetError(f"unknown recipe {recipe!r}; choose one of {', '.join(RECIPES)}")
     order = as_cost(cost)
-    request = as_request(target, domain, error, tokens, dtype, max_layers, progress)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with shown(progress) as report, np.errstate(over="ignore", invalid="ignore"):
+        request = as_request(target, domain, error, tokens, dtype, max_layers, report)
         met = meet(request, recipe, order)
     return compiled_of(request, met)
 
@@ -100,16 +112,20 @@ def as_request(
     tokens: int,
     dtype: Dtype,
     max_layers: int | None = None,
-    progress: Progress | None = None,
+    progress: Report | None = None,
 ) -> Request:
     """What is wanted, checked: the target as a graph, and where all of its nodes can lie."""
     _check_options(error, tokens, dtype, max_layers)
+    if progress is not None:
+        progress("reading the target and finding the ranges of its values", 0.0)
     graph = as_graph(target, domain)
     box = as_box(domain, graph.input.names)
     # Numbers beyond the format become infinite bounds, which the kernel refuses by name.
     with np.errstate(over="ignore", invalid="ignore"):
         found = ranges(graph, box)
         _refuse_overflow(graph, found)
+        graph = in_layers(without_fixed(graph, found))
+        found = ranges(graph, box)
     return Request(graph, box, found, float(error), int(tokens), dtype, max_layers, progress=progress)
 
 
@@ -318,6 +334,15 @@ def _refuse_overflow(graph: Graph, found: Sequence[Interval]) -> None:
                 part="rounding",
                 smallest=math.inf,
             )
+        node = graph.nodes[number]
+        sizes = [float(np.max(found[each].magnitude, initial=0.0)) for each in (number, *arguments(node))]
+        if isinstance(node, Approximated) and max(sizes) > LARGEST:
+            raise UnreachableError(
+                f"{describe(graph, number)} meets numbers as large as {max(sizes):.3g} on this domain; heads multiply "
+                f"and look up numbers up to {LARGEST:g}: scale the inputs, or shrink the domain",
+                part="rounding",
+                smallest=math.inf,
+            )
 
 
 def real_inputs(values: Any, what: str = "the input") -> Array:
@@ -351,6 +376,8 @@ def _check_options(error: float, tokens: int, dtype: str, max_layers: int | None
     check_error(error)
     if not isinstance(tokens, numbers.Integral) or tokens < 1:
         raise TargetError(f"tokens is {tokens!r}; it must be a positive integer")
+    if tokens > MOST_TOKENS:
+        raise TargetError(f"tokens is {tokens}; a sequence has at most {MOST_TOKENS} data tokens")
     if max_layers is not None and (not isinstance(max_layers, int) or max_layers < 1):
         raise TargetError(f"max_layers is {max_layers!r}; it must be a positive integer, or None")
     if dtype not in PRECISIONS:

@@ -21,12 +21,12 @@ from headsmith.core.errors import HeadsmithError, TargetError
 from headsmith.core.rounding import Dtype
 from headsmith.heads.table import TableBank
 from headsmith.inside import plan_text
-from headsmith.lower.meet import Met, Request, meet_with_gates, meet_with_tables
-from headsmith.lower.recipes import Cost, as_cost, variants
+from headsmith.lower.meet import Met, Request, meet_with_gates, meet_with_pieces, meet_with_ramps, meet_with_tables
+from headsmith.lower.ramp_plan import FEW_TOKENS
+from headsmith.lower.recipes import Cost, as_cost, meet, variants
+from headsmith.progress import Report, Shown, shown
 from headsmith.source.fuse import Fusion, fuse
-from headsmith.source.graph import (
-    Approximated,
-)
+from headsmith.source.graph import Affine, Approximated, Input, Maximum, Minimum, Relu, needed
 from headsmith.source.views import program_of
 from headsmith.transformer.bill import Bill
 
@@ -35,9 +35,7 @@ VALUE_LIMITS = (np.inf, 30.0)
 
 COUNTS = {1: "one variable", 2: "two variables"}
 
-MEASURES = ("layers", "heads", "reference_tokens", "max_weight")
-
-Report = Callable[[str, float], None]
+MEASURES = ("layers", "heads", "reference_tokens", "data_tokens", "max_weight")
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,20 +95,32 @@ def plan(
     tokens: int = 1,
     dtype: Dtype = "float64",
     cost: Mapping[str, float] | None = None,
-    progress: Report | None = None,
+    progress: Shown = None,
 ) -> Plan:
-    """Certified models of `target` for each error: the published route, and table heads in several variants.
+    """Certified models of `target` for each error: all recipes, and table heads in several variants.
 
-    `cost` weighs layers, heads, reference_tokens, max_weight (default: in that order). `progress` is told what is under
-    way and how much is done, from 0 to 1. Raises the last refusal if no recipe reaches an error.
+    `cost` weighs layers, heads, reference_tokens, max_weight (default: in that order). `progress` is as in `compile`.
+    Raises UnreachableError, with the smallest error that can be met, if no recipe reaches an error.
     """
-    if not errors:
-        raise TargetError("give at least one error")
-    order, rows = as_cost(cost), Plan()
+    if isinstance(errors, int | float) or not len(errors):
+        raise TargetError(f"errors is {errors!r}; give a list of at least one error")
+    with shown(progress) as report:
+        return _rows(target, domain, errors, tokens, dtype, as_cost(cost), report)
+
+
+def _rows(
+    target: Target,
+    domain: Any,
+    errors: Sequence[float],
+    tokens: int,
+    dtype: Dtype,
+    order: Cost,
+    progress: Report | None,
+) -> Plan:
+    rows = Plan()
     for number, error in enumerate(errors):
         request = as_request(target, domain, error, tokens, dtype)
         found: list[Row] = []
-        refusal: HeadsmithError | None = None
         attempts = _attempts(request)
         values: dict[str, float] = {}
         for step, attempt in enumerate(attempts):
@@ -122,14 +132,16 @@ def plan(
             try:
                 with np.errstate(over="ignore", invalid="ignore"):
                     met = attempt.run()
-            except HeadsmithError as problem:
-                refusal = problem
+            except HeadsmithError:
+                continue
             else:
                 found.append(Row(attempt.recipe, attempt.variant, error, compiled_of(request, met)))
                 values[attempt.heads] = min(values.get(attempt.heads, np.inf), _largest_value(met))
         if not found:
-            assert refusal is not None
-            raise refusal
+            # Models that spend tokens on accuracy, or the refusal with the smallest error.
+            with np.errstate(over="ignore", invalid="ignore"):
+                met = meet(request, "auto", order)
+            found.append(Row("auto", "the most accurate heads", error, compiled_of(request, met)))
         rows.extend(_marked(found, order))
     if progress is not None:
         progress("done", 1.0)
@@ -158,7 +170,13 @@ def _attempts(request: Request) -> list[Attempt]:
             for limit in VALUE_LIMITS:
                 run = partial(meet_with_tables, replace(request, value_limit=limit), fusion)
                 attempts.append(Attempt("native", _heads(request, fusion), limit, run))
-    return [*attempts, Attempt("relu", "one head a gate", np.inf, partial(meet_with_gates, request))]
+    attempts.append(Attempt("relu", "one head a gate", np.inf, partial(meet_with_gates, request)))
+    attempts.append(Attempt("ramp", "one ramp head a gate", np.inf, partial(meet_with_ramps, request, FEW_TOKENS)))
+    simple = Input | Affine | Relu | Maximum | Minimum
+    nodes = [request.graph.nodes[number] for number in needed(request.graph, request.graph.output)]
+    if all(isinstance(node, simple) for node in nodes) and request.tokens == 1:
+        attempts.append(Attempt("maxout", "one token a piece", np.inf, partial(meet_with_pieces, request)))
+    return attempts
 
 
 def _heads(request: Request, fusion: Fusion | None) -> str:

@@ -78,10 +78,12 @@ def position_bits(tokens: int) -> int:
     return (tokens - 1).bit_length()
 
 
-def position_code(tokens: int) -> Array:
-    """The binary code of positions 0 .. tokens-1, one row each, entries +1 and -1.
+def position_code(tokens: int, count: int | None = None) -> Array:
+    """The binary code of positions 0 .. tokens-1, one row each, entries +1 and -1; the first `count` of them.
 
     Guarantee: two rows i != j have inner product bits - 2 h, where h >= 1 is the number of bits in which they differ.
     """
     bits = position_bits(tokens)
-    return frozen(1.0 - 2.0 * ((np.arange(tokens)[:, None] >> np.arange(bits)[None, :]) & 1))
+    return frozen(
+        1.0 - 2.0 * ((np.arange(tokens if count is None else count)[:, None] >> np.arange(bits)[None, :]) & 1)
+    )

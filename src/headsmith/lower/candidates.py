@@ -20,6 +20,10 @@ MARGIN = 0.994
 """The proof of a fragment is a little looser than its estimate: ask the catalogue for that much less."""
 
 
+MOST_PIECES = 1 << 19
+"""Circuits of more pieces are not compared with their function: the kernel refuses them."""
+
+
 @dataclass(frozen=True)
 class Option:
     """A choice with its cost and its estimated error."""
@@ -95,6 +99,8 @@ def _products(left: Interval, right: Interval, error: float, max_depth: int | No
     found = []
     for split in radices(width / (4.0 * math.sqrt(max(balance * MARGIN * error, 1e-300))), max_depth):
         cells = cells_of(split)
+        if cells > MOST_PIECES:
+            continue
         parameters = {"balance": balance, **{part: _square(interval, split) for part, interval in ends.items()}}
         gates = 2 * size * sum(radix - 1 for radix in split)
         achieved = (width / cells) ** 2 / (16.0 * balance) / MARGIN
@@ -120,6 +126,8 @@ def _quotients(
     found = []
     for split in radices(math.sqrt(largest * spread / (32.0 * shift * MARGIN * error)), max_depth):
         cells = cells_of(split)
+        if cells > MOST_PIECES:
+            continue
         squares = {part: _square(interval, split) for part, interval in ratios.items()}
         gates = 2 * size * sum(radix - 1 for radix in split)
         achieved = largest * spread / (32.0 * shift * cells**2) / MARGIN

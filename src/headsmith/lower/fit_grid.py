@@ -88,7 +88,7 @@ def fit_tensor(patch: Patch, max_tokens: int) -> Fit | None:
         on_y = _along(targets.transpose(1, 0, 2).reshape(NODES, -1), ridge, share, most)
         if on_x is None or on_y is None:
             continue
-        found = _tensor(patch, on_x, on_y)
+        found = tensor(patch, on_x, on_y)
         if patch.met_by(found):
             return found
     return None
@@ -104,7 +104,7 @@ def _along(targets: Array, ridge: float, goal: float, max_tokens: int) -> Head |
     return None
 
 
-def _tensor(patch: Patch, on_x: Head, on_y: Head) -> Fit:
+def tensor(patch: Patch, on_x: Head, on_y: Head) -> Fit:
     """Keys of the scaled variables as keys of x and y, and the best values on y for the best values on x."""
     count = len(patch.surfaces)
     wanted = on_x.values.reshape(on_x.tokens, NODES, count).transpose(1, 0, 2).reshape(NODES, -1)

@@ -247,6 +247,9 @@ def fit_scattered(patch: Patch, pairs: Fit | None, max_tokens: int) -> Fit | Non
         return problem_of(inputs, targets, ridge, patch.meter)
 
     limits = patch.value_limit / patch.errors
+    # Outputs are means of values: some value is as large as the function.
+    if not np.all(np.max(np.abs(targets), axis=0) <= np.minimum(limits, value_room(patch.precision)) + 1.0):
+        return None
     ridges = ridge_ladders(float(np.max(np.abs(targets))), float(np.min(limits)), patch.precision)[0]
     stretch = np.append(1.0 + 2.0 * np.abs(patch.middles) / patch.halves, 1.0)
     fewer = min(max_tokens, MOST_SCATTERED, pairs.tokens - 1 if pairs is not None else max_tokens)

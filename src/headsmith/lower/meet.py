@@ -8,9 +8,9 @@ if that does not fit, leave more.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -26,9 +26,9 @@ from headsmith.core.intervals import Box, Interval
 from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.lower.budget import softmax_part, with_softmax_budget
 from headsmith.lower.lower import lower
-from headsmith.lower.native import native_plan
+from headsmith.lower.native import Failed, native_plan
 from headsmith.lower.plan import Planned, plan
-from headsmith.lower.ramp_plan import with_ramps
+from headsmith.lower.ramp_plan import FEW_TOKENS, MOST_TOKENS, with_ramps
 from headsmith.source.fuse import Fusion, fuse
 from headsmith.source.graph import Attend, Graph, Pool
 from headsmith.source.ranges import ranges
@@ -37,6 +37,8 @@ from headsmith.transformer.ir import Transformer
 
 ATTEMPTS = ((0.998, 8.0), (0.998, 128.0), (0.9, 128.0), (0.5, 128.0))
 """How much of the error the approximation part may take, and how much room the margins leave, tried in this order."""
+
+ACCURATE_ATTEMPTS = ((0.9, 128.0),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +51,26 @@ class Met:
     certificate: Certificate
 
 
+@dataclass(eq=False)
+class Seen:
+    """The best of all models that a search has certified, whether or not they were good enough."""
+
+    best: Met | None = None
+    max_layers: int | None = None
+
+    def add(self, met: Met) -> None:
+        fits = self.max_layers is None or len(met.transformer.layers) <= self.max_layers
+        if fits and (self.best is None or met.certificate.error < self.best.certificate.error):
+            self.best = met
+
+
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What is wanted of a model: target and domain, the ranges of all nodes, the error, and limits."""
+    """What is wanted of a model: target and domain, the ranges of all nodes, the error, and limits.
+
+    An `accurate` search spends as many heads and tokens as small errors take. `seen` keeps
+    the best model that was certified on the way, `failed` what no table was found for (`native.Failed`).
+    """
 
     graph: Graph
     box: Box
@@ -62,6 +81,14 @@ class Request:
     max_layers: int | None = None
     value_limit: float = math.inf
     progress: Progress | None = None
+    accurate: bool = False
+    seen: Seen = field(default_factory=Seen)
+    failed: Failed = field(default_factory=Failed)
+
+    def tell(self, text: str, fraction: float = 0.0) -> None:
+        """Report what is being done, and how much of it is done, from 0 to 1."""
+        if self.progress is not None:
+            self.progress(text, fraction)
 
     @property
     def inputs(self) -> Array:
@@ -74,19 +101,35 @@ def meet_with_gates(request: Request) -> Met:
     """Every non-linear node a ReLU circuit, with as few gates as the search finds; or UnreachableError."""
 
     def planned(share: float, room: float) -> Planned:
-        return plan(request.graph, request.found, request.error, share, request.inputs, room, request.max_layers)
+        request.tell("choosing ReLU circuits")
+        return _circuits(request, share, room)
 
     return _attempts(request, None, planned)
 
 
-def meet_with_ramps(request: Request) -> Met:
+def meet_with_ramps(request: Request, most_tokens: int = MOST_TOKENS) -> Met:
     """ReLU circuits whose gates are ramp heads: half of the error for the circuits, and half for the interpolation."""
 
     def planned(share: float, room: float) -> Planned:
-        found = plan(request.graph, request.found, request.error, 0.5 * share, request.inputs, room, request.max_layers)
-        return with_ramps(found, share * request.error - found.approximation)
+        request.tell("choosing ReLU circuits for ramp heads")
+        found = _circuits(request, 0.5 * share, room)
+        most = FEW_TOKENS if request.accurate else most_tokens
+        return with_ramps(found, share * request.error - found.approximation, most)
 
     return _attempts(request, None, planned)
+
+
+def _circuits(request: Request, share: float, room: float) -> Planned:
+    return plan(
+        request.graph,
+        request.found,
+        request.error,
+        share,
+        request.inputs,
+        room,
+        request.max_layers,
+        quick=request.accurate,
+    )
 
 
 def meet_with_pieces(request: Request) -> Met:
@@ -113,7 +156,16 @@ def meet_with_tables(request: Request, fusion: Fusion | None) -> Met:
     def planned(share: float, room: float) -> Planned:
         limit = share * request.error
         return native_plan(
-            fused, found, limit, request.inputs, room, precision, request.value_limit, progress=request.progress
+            fused,
+            found,
+            limit,
+            request.inputs,
+            room,
+            precision,
+            request.value_limit,
+            progress=request.progress,
+            failed=request.failed,
+            accurate=request.accurate,
         )
 
     return _attempts(request, fusion, planned)
@@ -123,14 +175,14 @@ def _attempts(request: Request, fusion: Arrangement, planner: Callable[[float, f
     """The first attempt whose certificate is within the error."""
     error = request.error
     refusal: HeadsmithError | None = None
-    for share, room in ATTEMPTS:
+    for share, room in ACCURATE_ATTEMPTS if request.accurate else ATTEMPTS:
         planned = planner(share, room)
+        request.tell("laying out heads and proving the model")
         skeleton = lower(
             planned.circuit, planned.ranges, tokens=request.tokens, dtype=request.dtype, tables=planned.tables
         )
         try:
-            found = _scaled(request, fusion, planned, skeleton, last=(share, room) == ATTEMPTS[-1])
-            return Met(fusion, planned.choices, *found)
+            return _scaled(request, fusion, planned, skeleton)
         except (UnreachableError, ThinMarginError) as problem:
             refusal = problem
         if planned.approximation == 0.0 and not planned.tables:
@@ -152,74 +204,81 @@ def _sizes(planned: Planned) -> dict[int, float]:
     return found
 
 
-def _scaled(
-    request: Request, fusion: Arrangement, planned: Planned, skeleton: Transformer, last: bool
-) -> tuple[Transformer, Certificate]:
+def _scaled(request: Request, fusion: Arrangement, planned: Planned, skeleton: Transformer) -> Met:
     """Spend on softmax what the other parts leave over: measure them once, then choose the scales.
 
-    Raises UnreachableError; the `last` time, and for exact circuits, with the smallest error that can be met.
+    An accurate search also looks for the scales that leave the smallest error of all.
     """
     error = request.error
     sizes = _sizes(planned)
     refusals: list[CertificateError] = []
 
-    def attempt(budget: float) -> tuple[Transformer, Certificate] | None:
+    def attempt(budget: float) -> Met | None:
         try:
             transformer = with_softmax_budget(skeleton, planned.gains, budget, 1e-6 * budget, sizes)
             proof = certify(
                 request.graph, planned.choices, request.box, transformer, fusion=fusion, progress=request.progress
             )
-            return transformer, proof
         except ThinMarginError:
             raise
         except CertificateError as refusal:
             refusals.append(refusal)
             return None
+        met = Met(fusion, planned.choices, transformer, proof)
+        request.seen.add(met)
+        return met
 
     budget = error - planned.approximation
-    soft = softmax_part(skeleton, planned.gains) > 0.0
+    unit = softmax_part(skeleton, planned.gains)
     for turn in range(6):
         try:
             found = attempt(budget)
         except ThinMarginError:
             # Margins do not foresee all that soft gates and maxima do before: make them harder.
-            if not soft or turn >= 4:
+            if unit == 0.0 or turn >= 4:
                 raise
             budget /= 8.0
             continue
         if found is None:
             break
-        if found[1].error <= error:
+        if found.certificate.error <= error:
             return found
-        rest = found[1].error - found[1].parts["softmax"]
+        softmax = found.certificate.parts["softmax"]
+        rest = found.certificate.error - softmax
         # Rounded scores make a maximum over tokens err a little more than its budget.
-        strain = max(found[1].parts["softmax"] / budget, 1.0)
+        strain = max(softmax / budget, 1.0)
         left = (error - rest) / strain * (1.0 - 1e-9) - 1e-6 * rest
         if not 0.0 < left < budget:
             break
         budget = left
-    if not last and planned.approximation > 0.0:
-        raise UnreachableError(
-            f"error {error:.3g} cannot be met with these circuits", part="rounding", smallest=math.inf
-        )
-    # Larger scales make the softmax part smaller and the scores' rounding larger: look for the best of both.
-    unit = softmax_part(skeleton, planned.gains) or error
-    tries = []
-    for exponent in range(0, 20, 2):
+    tries = [found for found in _scan(attempt, unit) if found is not None] if request.accurate and unit > 0.0 else []
+    best = min(tries, key=lambda met: met.certificate.error, default=None)
+    if best is not None and best.certificate.error <= error:
+        return best
+    why = refusals[-1] if refusals else f"the other parts leave nothing of {error:.3g}"
+    raise UnreachableError(f"error {error:.3g} cannot be certified: {why}", part="rounding", smallest=math.inf)
+
+
+def _scan(attempt: Callable[[float], Met | None], unit: float) -> Iterator[Met | None]:
+    """Models of many scales. Larger ones make the softmax part smaller and the rounding of scores larger, so the errors
+    fall at first and then rise: look in large steps until they do, and in smaller ones round the best."""
+    errors: dict[float, float] = {}
+
+    def at(exponent: float) -> Met | None:
+        found = None
         with suppress(ThinMarginError):
             found = attempt(unit * 10.0**-exponent)
-            tries += [found] if found is not None else []
-    if not tries:
-        why = refusals[-1] if refusals else "errors before a head exceed the margin of its proof"
-        raise UnreachableError(f"error {error:.3g} cannot be certified: {why}", part="rounding", smallest=math.inf)
-    best = min(tries, key=lambda found: found[1].error)
-    if best[1].error <= error:
-        return best
-    part = max(("approximation", "leak", "rounding"), key=lambda name: best[1].parts[name])
-    smallest = best[1].error * (1.0 + 1e-6)
-    raise UnreachableError(
-        f"error {error:.3g} cannot be certified in {skeleton.dtype}: the {part} part blocks it. The smallest error "
-        f"that can be met is {smallest:.3g}: ask for that, shrink the domain, or rescale the weights",
-        part=part,
-        smallest=smallest,
-    )
+        errors[exponent] = math.inf if found is None else found.certificate.error
+        return found
+
+    for place in range(0, 20, 2):
+        yield at(float(place))
+        *_, last = errors.values()
+        smallest = min(errors.values())
+        if math.isfinite(smallest) and not last <= 4.0 * smallest:
+            break
+    for step in (1.0, 0.5):
+        middle = min(errors, key=errors.__getitem__)
+        for exponent in (middle - step, middle + step):
+            if exponent not in errors:
+                yield at(exponent)

@@ -30,6 +30,8 @@ from headsmith.heads.gate_fit import GateFit, gate_product_fit
 from headsmith.lower.candidates import Option, candidates
 from headsmith.lower.choose import argument_slopes, cheapest, possible_margin, softmax_share, steps_on, target_gains
 from headsmith.lower.fit import Fit, fit_program
+from headsmith.lower.fit_accurate import attained, fit_accurate
+from headsmith.lower.fit_curve import value_room
 from headsmith.lower.plan import Planned, gained
 from headsmith.source.describe import describe
 from headsmith.source.doubled_flow import doublings_on, size_of
@@ -62,6 +64,24 @@ LIMITS = (1e3, 30.0)
 """Limits of the values that are tried besides none."""
 FITTED = 0.985
 """The proof is a little looser than the fit's estimate."""
+
+
+@dataclass(eq=False)
+class Failed:
+    """Programs that no table was found for, with the errors that were too small: smaller ones need not be tried."""
+
+    errors: dict[tuple[Program, ...], list[tuple[float, ...]]] = field(default_factory=dict)
+
+    def covers(self, programs: tuple[Program, ...], errors: tuple[float, ...]) -> bool:
+        known = self.errors.get(programs, [])
+        return any(all(a <= b for a, b in zip(errors, other, strict=True)) for other in known)
+
+    def add(self, programs: tuple[Program, ...], errors: tuple[float, ...]) -> None:
+        self.errors.setdefault(programs, []).append(errors)
+
+
+FINEST = 2.0**-28
+"""In units of what is computed: circuits for smaller errors have so many pieces that their proof takes minutes."""
 
 
 class UnfittableError(HeadsmithError):
@@ -102,6 +122,8 @@ class Fitted:
     circuits: Mapping[int, Option]
     margin: float
     gates: Mapping[int, Gating] = field(default_factory=dict)
+    attained: Mapping[int, float] = field(default_factory=dict)
+    """Estimates of errors, where these are not what was allowed."""
 
     @property
     def tokens(self) -> int:
@@ -122,14 +144,20 @@ def native_plan(
     value_limit: float = np.inf,
     max_tokens: int = MOST_TOKENS,
     progress: Progress | None = None,
+    failed: Failed | None = None,
+    accurate: bool = False,
 ) -> Planned:
     """Choose table heads so that the proven approximation part is at most `error`.
 
     `inputs` bounds the rounding of the inputs, `room` widens the margins for what else arguments may be off by;
-    `value_limit` bounds the values of the tables. Raises UnfittableError for an expression that no table was found for.
+    `value_limit` bounds the values of the tables; `failed` remembers fits that failed from one call to the next. Raises
+    UnfittableError for an expression that no table was found for. With `accurate`, every head is as accurate as
+    rounding lets it be, and only the rest of the error is for circuits: the result may exceed the error.
     """
-    planner = _Planner(target, found, inputs, room, precision, value_limit, max_tokens)
+    planner = _Planner(target, found, inputs, room, precision, value_limit, max_tokens, failed, accurate, progress)
     budget, smallest = FITTED * error, np.inf
+    if accurate:
+        return planner.proven(planner.choose(budget), progress)
     for _ in range(ROUNDS):
         planned = planner.proven(planner.choose(budget), progress)
         if planned.approximation <= error:
@@ -154,7 +182,11 @@ class _Planner:
         precision: Precision,
         value_limit: float,
         max_tokens: int,
+        failed: Failed | None,
+        accurate: bool,
+        progress: Progress | None,
     ) -> None:
+        self.failed, self.accurate, self.progress = failed or Failed(), accurate, progress
         self.target, self.found, self.inputs, self.room = target, found, inputs, room
         self.precision, self.value_limit, self.max_tokens = precision, value_limit, max_tokens
         self.order = needed(target, target.output)
@@ -194,7 +226,7 @@ class _Planner:
         chosen = self._fit_all(self._allowances(budget, equal), budget)
         tokens = {first: fitted.tokens for first, fitted in chosen.items()}
         hardest = max(tokens, key=tokens.__getitem__, default=None)
-        if len(tokens) < 2 or hardest is None or tokens[hardest] <= 2:
+        if self.accurate or len(tokens) < 2 or hardest is None or tokens[hardest] <= 2:
             return chosen
         weights = {
             number: EASY if tokens[group.nodes[0]] > 0 and group.nodes[0] != hardest else 1.0
@@ -261,7 +293,7 @@ class _Planner:
                 group = self.group_of[number]
                 if group.nodes[0] not in chosen:
                     chosen[group.nodes[0]] = self._fit_group(group, off, allowed)
-                off[number] = off[number] + allowed[number]
+                off[number] = off[number] + chosen[group.nodes[0]].attained.get(number, allowed[number])
             fresh[number] = off[number] - arrived
         return chosen
 
@@ -291,12 +323,16 @@ class _Planner:
             return Fitted((), {number: self._circuit(number, allowed[number])}, margin)
         if not rest:
             return Fitted((), circuits, margin)
+        if self.accurate:
+            return self._most_accurate(rest, circuits, box, margin)
         gate = self._gate(rest, box, allowed)
         if gate is not None and self.doublings:
             return Fitted((), circuits, margin, {rest[0]: gate})
         programs = {n: program_of(self._node(n))[0] for n in rest}
-        # No table multiplies with fewer tokens than the smallest gates do.
-        together = None if gate is not None and gate.tokens <= 4 else self._fit(programs, rest, box, allowed)
+        # No table multiplies with fewer tokens than the smallest gates do, and where rounding rules gates out, it rules
+        # out the larger values of tables.
+        gated = self._gated(rest, box) and (gate is None or gate.tokens <= 4)
+        together = None if gated else self._fit(programs, rest, box, allowed)
         if gate is not None and (together is None or gate.tokens < together.tokens):
             return Fitted((), circuits, margin, {rest[0]: gate})
         if together is not None:
@@ -306,7 +342,7 @@ class _Planner:
             alone = self._fit(programs, [number], box, allowed) if len(rest) > 1 else None
             if alone is not None:
                 fits.append((alone, (number,)))
-            elif isinstance(self._node(number), Expression):
+            elif isinstance(self._node(number), Expression) or self._rounds_away(number, allowed[number]):
                 raise UnfittableError(
                     f"no table of {self.max_tokens} tokens was found for {describe(self.target, number)} within "
                     f"{allowed[number]:.3g}",
@@ -316,38 +352,62 @@ class _Planner:
                 circuits[number] = self._circuit(number, allowed[number])
         return Fitted(tuple(fits), circuits, margin)
 
+    def _most_accurate(
+        self, nodes: list[int], circuits: dict[int, Option], box: list[tuple[float, float]], margin: float
+    ) -> Fitted:
+        """A gate or a table for all nodes, whatever its number of tokens."""
+        if self._gated(nodes, box):
+            (number,) = nodes
+            found = self._best_gate(number, box, 0.0)
+            if found is not None:
+                return Fitted((), circuits, margin, {number: found[1]}, {number: found[0]})
+        table = fit_accurate([program_of(self._node(n))[0] for n in nodes], box, self.precision, self.max_tokens)
+        if table is None:
+            raise UnfittableError(f"no table was found for {describe(self.target, nodes[0])}", nodes[0])
+        errors = dict(zip(nodes, attained(table, self.precision).tolist(), strict=True))
+        return Fitted(((table, tuple(nodes)),), circuits, margin, {}, errors)
+
+    def _gated(self, nodes: list[int], box: list[tuple[float, float]]) -> bool:
+        """Whether a gate head could stand for these nodes: one product of two different values."""
+        return len(nodes) == 1 and isinstance(self._node(nodes[0]), Product) and len(box) == 2
+
     def _gate(self, nodes: list[int], box: list[tuple[float, float]], allowed: Mapping[int, float]) -> Gating | None:
         """A gate head for a product on its own, with the fewest reference tokens.
 
         Its weight follows an argument that is a form of the inputs, where there is one: the same gate then does for
         all products with it.
         """
-        node = self._node(nodes[0])
-        if len(nodes) > 1 or not isinstance(node, Product) or len(box) < 2:
+        if not self._gated(nodes, box):
             return None
-        follows = int(not is_given(self.target, node.left) and is_given(self.target, node.right))
-        (low, high), size = box[follows], max(abs(end) for end in box[1 - follows])
-        mirrored = nodes[0] in self.mirrored
-        if mirrored:
-            low, high = -max(-low, high), max(-low, high)
-        centre, radius = (low + high) / 2.0, _half_octave((high - low) / 2.0)
+        (number,) = nodes
         if self.doublings:
-            return self._best_gate(follows, centre, radius, size, allowed[nodes[0]], mirrored)
+            found = self._best_gate(number, box, allowed[number])
+            return None if found is None else found[1]
+        follows, centre, radius, size = self._gate_shape(number, box)
         for tokens in range(1, MOST_GATE_TOKENS + 1):
             for rise in RISES:
                 # Dividing by the incline is exact where it is a power of two; it multiplies all rounding.
                 incline = 2.0 ** math.floor(math.log2(rise / radius))
-                if size * GATE_ROUNDING * self.precision.unit_roundoff > 0.3 * allowed[nodes[0]] * incline:
+                if size * GATE_ROUNDING * self.precision.unit_roundoff > 0.3 * allowed[number] * incline:
                     continue
-                found = _gate_within(centre, radius, tokens, incline)
-                if found is not None and size * found.error / incline <= 0.97 * allowed[nodes[0]]:
-                    return Gating(follows, found)
+                fit = _gate_within(centre, radius, tokens, incline)
+                if fit is not None and size * fit.error / incline <= 0.97 * allowed[number]:
+                    return Gating(follows, fit)
         return None
 
-    def _best_gate(
-        self, follows: int, centre: float, radius: float, size: float, allowed: float, mirrored: bool
-    ) -> Gating | None:
+    def _gate_shape(self, number: int, box: list[tuple[float, float]]) -> tuple[int, float, float, float]:
+        """Which argument the weight follows, the middle and the radius of its range, and the size of the other."""
+        node = self._node(number)
+        assert isinstance(node, Product)
+        follows = int(not is_given(self.target, node.left) and is_given(self.target, node.right))
+        (low, high), size = box[follows], max(abs(end) for end in box[1 - follows])
+        if number in self.mirrored:
+            low, high = -max(-low, high), max(-low, high)
+        return follows, (low + high) / 2.0, _half_octave((high - low) / 2.0), size
+
+    def _best_gate(self, number: int, box: list[tuple[float, float]], allowed: float) -> tuple[float, Gating] | None:
         """The gate with the fewest tokens that is good enough, rounding included; else the best there is."""
+        follows, centre, radius, size = self._gate_shape(number, box)
         best: tuple[float, Gating] | None = None
         for tokens in range(1, MOST_GATE_TOKENS + 1):
             for rise in RISES:
@@ -356,10 +416,16 @@ class _Planner:
                 if found is not None:
                     total = size * (found.error + GATE_ROUNDING * self.precision.unit_roundoff) / incline
                     if best is None or total < best[0]:
-                        best = total, Gating(follows, found, mirrored)
+                        best = total, Gating(follows, found, number in self.mirrored)
             if best is not None and best[0] <= allowed:
                 break
-        return None if best is None else best[1]
+        return best
+
+    def _rounds_away(self, number: int, allowed: float) -> bool:
+        """Whether rounding rules tables out. It then rules out circuits, whose gates round one after the other; and
+        the proof of circuits of so small errors takes long: more tokens are the better way."""
+        size = float(np.max(self.found[number].magnitude))
+        return size > min(value_room(self.precision), 1.0 / FINEST) * allowed
 
     def _fit(
         self,
@@ -368,18 +434,28 @@ class _Planner:
         box: list[tuple[float, float]],
         allowed: Mapping[int, float],
     ) -> Fit | None:
+        several = tuple(programs[n] for n in nodes)
+        errors = tuple(allowed[n] for n in nodes)
+        if self.failed.covers(several, errors):
+            return None
         # A limit on the values leads the search to other heads: now and then to smaller ones.
-        limits = (self.value_limit, *LIMITS) if len(self.groups) == 1 and math.isinf(self.value_limit) else ()
+        alone = len(self.groups) == 1 and math.isinf(self.value_limit)
         best: Fit | None = None
-        for limit in limits or (self.value_limit,):
+        for limit in (self.value_limit, *LIMITS) if alone else (self.value_limit,):
+            if best is not None and len(box) == 2 and best.largest_value <= limit:
+                continue  # a search in two variables takes seconds: only for smaller values
             found = fit_program(
-                [programs[n] for n in nodes],
+                several,
                 box,
-                [allowed[n] for n in nodes],
+                errors,
                 max_tokens=self.max_tokens if best is None else best.tokens,
                 value_limit=limit,
                 precision=self.precision,
             )
+            if found is None and best is None:
+                # Large values make the easier search: where it fails, a limit does not help.
+                self.failed.add(several, errors)
+                break
             if found is not None and (best is None or _size(found) < _size(best)):
                 best = found
         return best

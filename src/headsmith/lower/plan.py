@@ -48,13 +48,15 @@ def plan(
     inputs: Array,
     room: float,
     max_layers: int | None = None,
+    quick: bool = False,
 ) -> Planned:
     """Choose circuits so that the proven approximation part is at most `share` of `error`.
 
     Softmax scales cost no gates, so they can live on little: a share near one gives the fewest gates. `inputs` bounds
-    the rounding of the inputs, `room` widens the margins of circuits for what else their arguments may be off by.
+    the rounding of the inputs, `room` widens the margins of circuits for what else their arguments may be off by. A
+    `quick` search takes the first circuits that do.
     """
-    search = _Search(target, found, share * error, inputs, room)
+    search = _Search(target, found, share * error, inputs, room, quick)
     if max_layers is None:
         return search.best(None)
     # The search goes by steps: now and then a tighter limit leads it to fewer gates.
@@ -77,6 +79,7 @@ class _Search:
     limit: float
     inputs: Array
     room: float
+    quick: bool = False
 
     def best(self, max_layers: int | None) -> Planned:
         """The plan with the fewest gates whose proven approximation part is within the limit."""
@@ -87,7 +90,7 @@ class _Search:
         seen: set[str] = set()
         chooser = Chooser(self.target, self.found, max_layers)
         # Many nodes average out the steps of each: there is little to gain from looking longer.
-        patience = 7 if len(chooser.nodes) <= 4 else 2
+        patience = 0 if self.quick else 7 if len(chooser.nodes) <= 4 else 2
         for turn in range(ROUNDS):
             chosen = chooser.choose(budget)
             planned = self._prove(chooser.with_margins(chosen, self.inputs, self.room), chooser)

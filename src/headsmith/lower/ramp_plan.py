@@ -15,10 +15,11 @@ from headsmith.heads.ramp import ramp_error, ramp_table
 from headsmith.lower.plan import Planned
 from headsmith.source.graph import Relu
 
-MOST_TOKENS = 1025
+MOST_TOKENS, FEW_TOKENS = 1025, 193
+"""What is tried; and what is soon proven."""
 
 
-def with_ramps(planned: Planned, budget: float) -> Planned:
+def with_ramps(planned: Planned, budget: float, most_tokens: int = MOST_TOKENS) -> Planned:
     """The plan with a ramp table for every unstable gate, so that their errors add up to at most `budget`."""
     reach: dict[int, float] = {}
     demand = 0.0
@@ -33,10 +34,10 @@ def with_ramps(planned: Planned, budget: float) -> Planned:
             if number in planned.gains:
                 demand += reach[number] * float(planned.gains[number].magnitude[unstable].sum(axis=0).max())
     tokens = 3 + math.ceil(1.1 * ramp_error(64) * demand / budget)
-    if tokens > MOST_TOKENS:
+    if tokens > most_tokens:
         raise UnreachableError(
-            f"ramp heads would need {tokens} reference tokens for this error, and more than {MOST_TOKENS} are not "
-            f"tried: ask for an error {tokens / MOST_TOKENS:.3g} times as large, or for another recipe",
+            f"ramp heads would need {tokens} reference tokens for this error, and more than {most_tokens} are not "
+            f"tried: ask for an error {tokens / most_tokens:.3g} times as large, or for another recipe",
             part="softmax",
             smallest=math.inf,
         )

@@ -10,15 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from headsmith.core.errors import DomainError, HeadsmithError, TargetError, UnreachableError
+from headsmith.core.errors import HeadsmithError, TargetError, UnreachableError
 from headsmith.core.intervals import Interval
 from headsmith.lower.candidates import candidates
 from headsmith.lower.choose import target_gains
 from headsmith.lower.meet import Met, Request, meet_with_gates, meet_with_pieces, meet_with_ramps, meet_with_tables
-from headsmith.lower.native import UnfittableError, analytic
+from headsmith.lower.native import FINEST, UnfittableError, analytic
+from headsmith.lower.smallest import REFUSALS, Way, refused, size_of_outputs, smallest_met
 from headsmith.source.contraction import contractions
 from headsmith.source.doubling import iterates
 from headsmith.source.fuse import Fusion, fuse, fused_nodes
@@ -43,7 +45,8 @@ from headsmith.source.views import program_of, taken_apart
 from headsmith.transformer.bill import Bill, bill
 
 COSTS = ("layers", "heads", "reference_tokens", "max_weight")
-"""What a model costs, in the default order: less of an earlier one is worth any amount of a later one."""
+"""What a model costs, in the default order: less of an earlier one is worth any amount of a later one. Data tokens
+count as reference tokens do."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +62,16 @@ class Cost:
     def of_bill(self, billed: Bill) -> tuple[float, ...]:
         """The same, from its bill."""
         if not self.weights:
-            return tuple(float(getattr(billed, name)) for name in COSTS)
+            # Of models that cost the same but for tokens, those of one data token come first.
+            tokens = float(billed.reference_tokens + billed.data_tokens)
+            return float(billed.layers), float(billed.heads), tokens, float(billed.max_weight)
         return (sum(weight * float(getattr(billed, name)) for name, weight in self.weights),)
 
 
 def as_cost(weights: Mapping[str, float] | None) -> Cost:
     """A `Cost` from the user's weights; TargetError for names that are not costs."""
     for name, weight in (weights or {}).items():
-        if name not in (*COSTS, "parameters", "nonzeros", "d_model", "max_score"):
+        if name not in (*COSTS, "data_tokens", "parameters", "nonzeros", "d_model", "max_score"):
             raise TargetError(f"there is no cost named {name!r}; choose among {', '.join(COSTS)}, parameters, nonzeros")
         if not (math.isfinite(weight) and weight >= 0.0):
             raise TargetError(f"the weight of {name} is {weight!r}; it must be a finite number, not negative")
@@ -74,44 +79,131 @@ def as_cost(weights: Mapping[str, float] | None) -> Cost:
 
 
 def meet(request: Request, recipe: str = "auto", cost: Cost | None = None) -> Met:
-    """The cheapest certified model of a recipe, or UnreachableError."""
-    cost = cost or Cost()
-    if recipe == "maxout":
-        return meet_with_pieces(request)
-    if recipe == "ramp":
-        return meet_with_ramps(request)
-    if recipe == "relu" or not any(isinstance(node, Approximated) for node in request.graph.nodes):
-        return meet_with_gates(request)
+    """The cheapest certified model of a recipe, or UnreachableError with the smallest error that can be met.
+
+    Where the usual search fails, models that spend tokens on accuracy come next, and ReLU circuits after them.
+    """
+    cost, tables, others = cost or Cost(), _tables(request, recipe), _others(request, recipe)
+    best, refusal = _cheapest(request, recipe, cost, tables)
+    if best is not None:
+        return best
+    smallest = smallest_met(request, [way for way, _ in tables])
+    if smallest is not None and smallest.certificate.error <= request.error:
+        return smallest
+    for way in others if tables or recipe != "auto" else []:
+        # Errors of half the smallest, or less, are asked for below.
+        near = smallest is not None and request.error >= 0.5 * smallest.certificate.error
+        if smallest is None or (near and request.error >= FINEST * size_of_outputs(request)):
+            try:
+                met = way.run(request)
+            except REFUSALS as problem:
+                refusal = refusal or problem
+            else:
+                if _shallow(request, met):
+                    return met
+    smallest = smallest_met(request, others, smallest)
+    if smallest is not None and smallest.certificate.error <= request.error:
+        return smallest
+    if smallest is None and refusal is not None and not isinstance(refusal, UnreachableError | UnfittableError):
+        raise refusal  # not the error, but the target
+    raise refused(request, smallest, refusal or _nothing(request))
+
+
+def _tables(request: Request, recipe: str) -> list[tuple[Way, tuple[int, int]]]:
+    """The ways with table heads, each with the layers and heads that it would take, the cheapest first."""
+    if recipe not in ("auto", "native") or not _approximated(request.graph):
+        return []
+    request.tell("looking for sub-expressions that one head can stand for")
+    graph = request.graph
+    numbers = [number for number in needed(graph, graph.output) if isinstance(graph.nodes[number], Approximated)]
+    smooth = [analytic(graph, request.found, number) for number in numbers]
+    if not any(smooth) and recipe == "auto":
+        return []  # circuits for all nodes, which others have
+    found = variants(graph, request.found)
+    found = [item for item in found if request.max_layers is None or item[1][0] <= request.max_layers]
+    circuits = not all(smooth)
+    return [(Way(partial(_with_exits, fusion=fusion), circuits), cost) for fusion, cost in found]
+
+
+def _others(request: Request, recipe: str) -> list[Way]:
+    """All other ways of a recipe."""
+    circuits = _approximated(request.graph)
+    pieces, gates = Way(meet_with_pieces, False), Way(meet_with_gates, circuits)
+    match recipe:
+        case "maxout":
+            return [pieces]
+        case "ramp":
+            return [Way(meet_with_ramps, True)]
+        case "native" if circuits:
+            return []
+    return [gates, pieces] if recipe == "auto" and pieces_may_win(request) else [gates]
+
+
+def _cheapest(
+    request: Request, recipe: str, cost: Cost, tables: list[tuple[Way, tuple[int, int]]]
+) -> tuple[Met | None, HeadsmithError | None]:
+    """The cheapest model of a recipe, where tables are possible or several recipes compete; else why not."""
     best: Met | None = None
     refusal: HeadsmithError | None = None
-    for fusion, (layers, heads) in variants(request.graph, request.found):
-        if request.max_layers is not None and layers > request.max_layers:
-            continue
-        if best is not None and not cost.weights and (layers, heads) >= cost.of(best)[:2]:
+
+    def consider(way: Way, wins_ties: bool = False) -> None:
+        nonlocal best, refusal
+        try:
+            met = way.run(request)
+        except REFUSALS as problem:
+            refusal = refusal or problem
+            return
+        if not _shallow(request, met):
+            return
+        if best is None or cost.of(met) < cost.of(best) or (wins_ties and cost.of(met) == cost.of(best)):
+            best = met
+
+    for way, estimate in tables:
+        if best is not None and not cost.weights and estimate >= cost.of(best)[:2]:
             break
-        try:
-            met = _with_exits(request, fusion)
-        except (UnfittableError, UnreachableError, TargetError, DomainError) as problem:
-            refusal = problem
-            continue
-        if request.max_layers is not None and len(met.transformer.layers) > request.max_layers:
-            continue
-        best = met if best is None or cost.of(met) < cost.of(best) else best
-    if recipe == "auto" and (best is None or cost.weights or _gates_may_win(request, best)):
-        try:
-            gates = meet_with_gates(request)
-        except UnreachableError as problem:
-            if best is None:
-                raise problem from refusal
-        else:
-            best = gates if best is None or cost.of(gates) <= cost.of(best) else best
-    if best is None:
-        raise UnreachableError(
-            f"no table heads were found within {request.error:.3g} ({refusal}): recipe 'auto' also tries ReLU circuits",
-            part="approximation",
-            smallest=math.inf,
-        ) from refusal
-    return best
+        consider(way)
+    if recipe != "auto":
+        return best, refusal
+    if not tables or (best is not None and (cost.weights or _gates_may_win(request, best))):
+        consider(Way(meet_with_gates, True), wins_ties=True)
+    if pieces_may_win(request):
+        consider(Way(meet_with_pieces, False))
+    if ramps_may_win(cost):
+        consider(Way(meet_with_ramps, True))
+    return best, refusal
+
+
+def _shallow(request: Request, met: Met) -> bool:
+    return request.max_layers is None or len(met.transformer.layers) <= request.max_layers
+
+
+def _nothing(request: Request) -> UnreachableError:
+    limit = "" if request.max_layers is None else f" and {request.max_layers} layers"
+    return UnreachableError(
+        f"no heads were found within {request.error:.3g}{limit}: ask for a larger error, a smaller domain, or "
+        "more layers",
+        part="approximation",
+        smallest=math.inf,
+    )
+
+
+def _approximated(graph: Graph) -> bool:
+    return any(isinstance(node, Approximated) for node in graph.nodes)
+
+
+def pieces_may_win(request: Request) -> bool:
+    """Whether one token for each piece could save layers or heads. A gate takes the larger of two values in one layer,
+    as pieces do, and its result is at once in the place where it is read: only maxima of three values or more gain."""
+    nodes = [request.graph.nodes[number] for number in needed(request.graph, request.graph.output)]
+    simple = all(isinstance(node, Input | Affine | Relu | Maximum | Minimum) for node in nodes)
+    wide = any(isinstance(node, Maximum | Minimum) and len(node.arguments) > 2 for node in nodes)
+    return simple and wide and request.tokens == 1
+
+
+def ramps_may_win(cost: Cost) -> bool:
+    """Ramp heads stand for the same gates as sink heads, with more reference tokens and smaller weights: they win only
+    where weights or scores count."""
+    return any(name in ("max_weight", "max_score") and weight > 0.0 for name, weight in cost.weights)
 
 
 def _with_exits(request: Request, fusion: Fusion | None) -> Met:

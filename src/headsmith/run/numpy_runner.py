@@ -100,7 +100,7 @@ def embed(transformer: Transformer, inputs: Any) -> Stream:
     if transformer.grid_tokens:
         stream[GRID][:, transformer.sink_tokens : prefix] = np.eye(transformer.grid_tokens)
     if transformer.tokens > 1:
-        stream[POSITION][:, prefix:] = position_code(transformer.tokens)[:tokens]
+        stream[POSITION][:, prefix:] = position_code(transformer.tokens, tokens)
     for name, value in transformer.positional.items():
         stream[name][:, prefix:] = value[:tokens].astype(dtype)
     for name, value in transformer.initial.items():

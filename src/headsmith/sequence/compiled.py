@@ -18,13 +18,13 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from headsmith.certify.table_bounds import Progress
 from headsmith.compile import Compiled, check_counts, compile, parts_of, real_inputs
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, HeadsmithError, TargetError
 from headsmith.core.intervals import as_box
 from headsmith.core.rounding import Dtype
 from headsmith.export.file import Form
+from headsmith.progress import Shown
 from headsmith.sequence.recorder import SequenceRecorder
 from headsmith.sequence.sampled import HINT, sampled
 from headsmith.sequence.tokens import over_tokens
@@ -117,7 +117,7 @@ def compile_sequence(
     dtype: Dtype = "float64",
     max_layers: int | None = None,
     cost: Mapping[str, float] | None = None,
-    progress: Progress | None = None,
+    progress: Shown = None,
     lipschitz: None = None,
 ) -> CompiledSequence: ...
 
@@ -152,7 +152,7 @@ def compile_sequence(
     dtype: Dtype = "float64",
     max_layers: int | None = None,
     cost: Mapping[str, float] | None = None,
-    progress: Progress | None = None,
+    progress: Shown = None,
     lipschitz: float | Sequence[Sequence[float]] | Array | None = None,
     norm: float = 2,
     evaluation: float | None = None,
@@ -258,7 +258,9 @@ def _refuse_sizes(function: Any, tokens: Any, features: Any) -> None:
 def lengths(graph: Graph, tokens: int) -> tuple[int, ...]:
     """The lengths of sequences at which no token fetches from a token that is not there."""
     moves = [np.array(node.targets) for node in graph.nodes if isinstance(node, Move)]
-    furthest = np.max([np.maximum.accumulate(targets) for targets in moves], axis=0) if moves else np.zeros(tokens)
+    if not moves:
+        return tuple(range(1, tokens + 1))
+    furthest = np.max([np.maximum.accumulate(targets) for targets in moves], axis=0)
     return tuple(length for length in range(1, tokens + 1) if furthest[length - 1] < length)
 
 

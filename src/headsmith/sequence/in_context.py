@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.certify.table_bounds import Progress
 from headsmith.compile import Compiled, as_request, check_counts, check_error, compiled_of, parts_of, real_inputs
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import DomainError, TargetError
@@ -34,6 +33,7 @@ from headsmith.export.file import Form
 from headsmith.inside.explain import HEADS
 from headsmith.inside.notebook import bill_text
 from headsmith.lower.recipes import meet
+from headsmith.progress import Shown, shown
 from headsmith.sequence.compiled import CompiledSequence
 from headsmith.sequence.descent import (
     LOSSES,
@@ -217,7 +217,7 @@ def gradient_descent(
     preconditioner: Any = None,
     weights: bool = False,
     dtype: Dtype = "float64",
-    progress: Progress | None = None,
+    progress: Shown = None,
 ) -> Learner:
     """A transformer that takes `steps` steps of gradient descent, from w = 0, on up to `examples` examples.
 
@@ -257,12 +257,12 @@ def _learner(
     error: float,
     examples: int,
     dtype: Dtype,
-    progress: Progress | None,
+    progress: Shown,
     preconditioner: Array | None = None,
 ) -> Learner:
     """The learner of a run, whose graph takes inputs in these intervals."""
-    request = as_request(graph, pairs, error, int(examples), dtype, progress=progress)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with shown(progress) as report, np.errstate(over="ignore", invalid="ignore"):
+        request = as_request(graph, pairs, error, int(examples), dtype, progress=report)
         return _as_learner(compiled_of(request, meet(request, "native")), run, preconditioner)
 
 
@@ -314,7 +314,7 @@ def newton(
     error: float = 1e-6,
     weights: bool = False,
     dtype: Dtype = "float64",
-    progress: Progress | None = None,
+    progress: Shown = None,
 ) -> Learner:
     """Ridge regression (least squares, for decay = 0) by Newton's iteration: in doublings + 3 layers, exactly what
     2^doublings steps of gradient descent at that `rate` lead to. Options are those of `gradient_descent`.
@@ -345,7 +345,7 @@ def kernel_regression(
     queries: Any = None,
     error: float = 1e-6,
     dtype: Dtype = "float64",
-    progress: Progress | None = None,
+    progress: Shown = None,
 ) -> Learner:
     """The mean of the labels with weights exp(-|q - x|^2 / (2 bandwidth^2)): two layers, whatever the number of
     examples. What Nadaraya and Watson proposed, and scikit-learn's KNeighborsRegressor with all neighbours and these
@@ -369,7 +369,7 @@ def nearest_neighbour(
     queries: Any = None,
     error: float = 1e-6,
     dtype: Dtype = "float64",
-    progress: Progress | None = None,
+    progress: Shown = None,
 ) -> Learner:
     """The label of the nearest example, by a kernel mean that is narrow enough: two layers.
 

@@ -295,6 +295,7 @@ def bill(model: Attention, max_score: float) -> Bill:
         heads=sum(heads),
         heads_per_layer=heads,
         reference_tokens=len(model.prefix),
+        data_tokens=len(model.positional),
         d_model=model.d_model,
         d_head=max(head.W_Q.shape[1] for layer in model.layers for head in layer),
         parameters=sum(array.size for array in matrices) + constant,

@@ -361,6 +361,10 @@ class Builder:
         """A program of one or two nodes."""
         return self._add(Expression(program, tuple(arguments), self.size(arguments[0])))
 
+    def add(self, node: Node) -> int:
+        """A node that reads nodes of this graph."""
+        return self._add(node)
+
     def graph(self, output: int) -> Graph:
         """The finished graph."""
         return Graph(tuple(self._nodes), output)

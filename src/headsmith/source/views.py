@@ -54,7 +54,7 @@ def pruned(graph: Graph) -> Graph:
     """The same graph without the nodes that its output does not depend on."""
     kept = sorted({0, *needed(graph, graph.output)})
     places = {number: place for place, number in enumerate(kept)}
-    return Graph(tuple(_moved(graph.nodes[number], places) for number in kept), places[graph.output])
+    return Graph(tuple(moved(graph.nodes[number], places) for number in kept), places[graph.output])
 
 
 def taken_apart(graph: Graph) -> tuple[Graph, dict[int, int]]:
@@ -67,12 +67,13 @@ def taken_apart(graph: Graph) -> tuple[Graph, dict[int, int]]:
             nodes.append(Function("reciprocal", places[node.denominator], node.size))
             nodes.append(Product(places[node.numerator], len(nodes) - 1, node.size))
         else:
-            nodes.append(_moved(node, places))
+            nodes.append(moved(node, places))
         places[number] = len(nodes) - 1
     return Graph(tuple(nodes), places[graph.output]), places
 
 
-def _moved(node: Node, places: dict[int, int]) -> Node:
+def moved(node: Node, places: dict[int, int]) -> Node:
+    """The node, reading its arguments in their new places."""
     match node:
         case Input():
             return node

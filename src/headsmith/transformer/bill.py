@@ -31,13 +31,16 @@ FOLDED = ("gains", "offsets", "boltzmann bank, key scale")
 class Bill:
     """Sizes of the model. `parameters` counts dense matrices, `nonzeros` their non-zero entries.
 
-    `d_head` is the width of queries and keys, the largest of all heads. `max_score` is a bound.
+    `data_tokens` is how many tokens of a sequence hold inputs: one, those of a sequence model, or one for each affine
+    piece with the recipe "maxout". `d_head` is the width of queries and keys, the largest of all heads, and `max_score`
+    a bound.
     """
 
     layers: int
     heads: int
     heads_per_layer: tuple[int, ...]
     reference_tokens: int
+    data_tokens: int
     d_model: int
     d_head: int
     parameters: int
@@ -79,6 +82,7 @@ def bill_rows(bill: Bill) -> list[tuple[str, str, str]]:
         ("layers", number(bill.layers), "attention layers, no feed-forward block"),
         ("heads", number(bill.heads), per_layer(bill.heads_per_layer)),
         ("reference tokens", number(bill.reference_tokens), "a constant prefix"),
+        ("data tokens", number(bill.data_tokens), "tokens that hold inputs, at most"),
         ("d_model", number(bill.d_model), "columns of the residual stream"),
         ("d_head", number(bill.d_head), "width of queries and keys"),
         ("parameters", number(bill.parameters), "with every matrix written out"),
@@ -102,6 +106,7 @@ def bill(transformer: Transformer, max_score: float) -> Bill:
         heads=sum(heads),
         heads_per_layer=tuple(heads),
         reference_tokens=transformer.reference_tokens,
+        data_tokens=transformer.tokens,
         d_model=d_model,
         d_head=max((head_features(transformer, bank) for bank in banks), default=0),
         parameters=dense,

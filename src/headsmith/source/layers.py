@@ -1,0 +1,166 @@
+"""Units of one kind side by side become one vector node: a layer of a network that was written unit by unit.
+
+    gelu(w_1 . x + b_1), ..., gelu(w_n . x + b_n)   ->   gelu(W x + b), one node of size n
+
+A vector node has one table for all of its components, fitted and proven once. Small layers stay as they are: fused into
+larger expressions they take fewer heads (source.fuse), which for many units takes long to prove.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headsmith.core.arrays import Array
+from headsmith.source.contraction import contractions
+from headsmith.source.doubling import iterates
+from headsmith.source.graph import (
+    Affine,
+    Builder,
+    Function,
+    Graph,
+    Input,
+    Node,
+    Positional,
+    Term,
+    arguments,
+    needed,
+)
+from headsmith.source.views import moved
+
+FEWEST = 8
+"""So many units are a layer."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a node of the old graph is in the new one: a node, or one component of it."""
+
+    node: int
+    component: int | None = None
+
+
+def in_layers(graph: Graph) -> Graph:
+    """The same function, with layers as vector nodes.
+
+    Guarantee: every weight of the result is a weight of the graph, and the output is the same in exact arithmetic.
+    """
+    layers = _layers(graph)
+    if not layers or contractions(graph) or iterates(graph):
+        return graph
+    return _Rewriting(graph, layers).result()
+
+
+def _levels(graph: Graph, order: list[int]) -> dict[int, int]:
+    """How many nodes that are not affine lie on the longest path to each node, itself included."""
+    levels: dict[int, int] = {}
+    for number in order:
+        node = graph.nodes[number]
+        below = max((levels[argument] for argument in arguments(node)), default=0)
+        levels[number] = below if isinstance(node, Affine | Input | Positional) else below + 1
+    return levels
+
+
+def _layers(graph: Graph) -> list[tuple[int, ...]]:
+    """Functions of the same name, of the same level, of at least two different linear forms of more than one value."""
+    order = list(needed(graph, graph.output))
+    levels = _levels(graph, order)
+    found: dict[tuple[str, float | None, int], list[int]] = {}
+    for number in order:
+        node = graph.nodes[number]
+        if isinstance(node, Function) and node.size == 1:
+            found.setdefault((node.name, node.parameter, levels[number]), []).append(number)
+    return [tuple(each) for each in found.values() if len(each) >= FEWEST and _of_several(graph, each)]
+
+
+def _of_several(graph: Graph, numbers: list[int]) -> bool:
+    """Whether the units read more than one number in all: of one number, one head computes them all."""
+    read = set()
+    for number in numbers:
+        node = graph.nodes[number]
+        assert isinstance(node, Function)
+        for source, row in _rows(graph, node.argument)[0].items():
+            read |= {(source, int(column)) for column in np.flatnonzero(row)}
+    return len(read) > 1
+
+
+def _rows(graph: Graph, number: int) -> tuple[dict[int, Array], float]:
+    """A node of size one as a weighted sum of others: an affine node's own weights, or the node itself."""
+    node = graph.nodes[number]
+    if not isinstance(node, Affine):
+        return {number: np.ones(1)}, 0.0
+    return {term.node: _matrix(term)[0] for term in node.terms}, float(node.bias[0])
+
+
+def _matrix(term: Term) -> Array:
+    return np.diag(term.weights) if term.weights.ndim == 1 else term.weights
+
+
+class _Rewriting:
+    def __init__(self, graph: Graph, layers: list[tuple[int, ...]]) -> None:
+        self.graph, self.builder = graph, Builder(graph.input.names)
+        self.layer_of = {number: layer for layer in layers for number in layer}
+        self.places: dict[int, Place] = {}
+
+    def result(self) -> Graph:
+        order = list(needed(self.graph, self.graph.output))
+        levels = _levels(self.graph, order)
+        # All that a layer reads is of a lower level: what is not affine comes first on each level.
+        order.sort(key=lambda number: (levels[number], isinstance(self.graph.nodes[number], Affine), number))
+        for number in order:
+            if number not in self.places:
+                self._place(number)
+        return self.builder.graph(self._whole(self.graph.output))
+
+    def _place(self, number: int) -> None:
+        layer = self.layer_of.get(number)
+        if layer is None:
+            self.places[number] = Place(self._copied(self.graph.nodes[number]))
+            return
+        weights: dict[int, Array] = {}
+        bias = np.zeros(len(layer))
+        for row, unit in enumerate(layer):
+            node = self.graph.nodes[unit]
+            assert isinstance(node, Function)
+            sources, bias[row] = _rows(self.graph, node.argument)
+            for source, read in sources.items():
+                self._read(weights, source, read[None], row, len(layer))
+        argument = self.builder.affine(list(weights.items()), bias)
+        first = self.graph.nodes[layer[0]]
+        assert isinstance(first, Function)
+        place = self.builder.function(first.name, argument, first.parameter)
+        self.places |= {unit: Place(place, row) for row, unit in enumerate(layer)}
+
+    def _read(self, weights: dict[int, Array], source: int, matrix: Array, row: int, size: int) -> None:
+        """Add `matrix`, which reads the old node `source`, from this row on. No two weights meet in one entry."""
+        place = self.places[source]
+        known = weights.setdefault(place.node, np.zeros((size, self.builder.size(place.node))))
+        rows = slice(row, row + len(matrix))
+        if place.component is None:
+            known[rows] += matrix
+        else:
+            known[rows, place.component] += matrix[:, 0]
+
+    def _whole(self, number: int) -> int:
+        """The node itself; a component of a layer is picked by an affine node."""
+        place = self.places[number]
+        if place.component is None:
+            return place.node
+        pick = np.zeros((1, self.builder.size(place.node)))
+        pick[0, place.component] = 1.0
+        return self.builder.affine([(place.node, pick)], np.zeros(1))
+
+    def _copied(self, node: Node) -> int:
+        if isinstance(node, Affine):
+            weights: dict[int, Array] = {}
+            plain: list[tuple[int, Array]] = []
+            for term in node.terms:
+                if self.places[term.node].component is None:
+                    plain.append((self.places[term.node].node, term.weights))
+                else:
+                    self._read(weights, term.node, _matrix(term), 0, node.size)
+            return self.builder.affine([*plain, *weights.items()], node.bias)
+        if isinstance(node, Input):
+            return self.builder.input
+        return self.builder.add(moved(node, {argument: self._whole(argument) for argument in arguments(node)}))

@@ -1,0 +1,86 @@
+"""Refusals name an error that compiles when it is asked for, while half of it does not; and they come soon."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headsmith as hs
+from headsmith.lower.smallest import rounded_up
+
+SQUARE = {"x": (-1, 1), "y": (-1, 1)}
+SECONDS = 10.0
+"""Of processor time: five are promised, on a machine that does nothing else."""
+
+REFUSED: dict[str, tuple[Any, Any, float, dict[str, Any]]] = {
+    "sine in float32": ("sin(x)", {"x": (-3, 3)}, 1e-5, {"dtype": "float32"}),
+    "product in float32": ("x*y", SQUARE, 1e-6, {"dtype": "float32"}),
+    "product": ("x*y", SQUARE, 1e-12, {}),
+    "product, native": ("x*y", SQUARE, 1e-14, {"recipe": "native"}),
+    "product of circuits in float32": ("x*y", SQUARE, 1e-6, {"dtype": "float32", "recipe": "relu"}),
+    "exponential": ("exp(x)", {"x": (-1, 1)}, 1e-15, {}),
+    "reciprocal in float32": ("1/x", {"x": (0.1, 1)}, 1e-7, {"dtype": "float32"}),
+    "two layers": ("sin(x*y) + z", {**SQUARE, "z": (0, 1)}, 1e-15, {}),
+    "maximum": ("max(x, y, -x - y)", SQUARE, 1e-18, {}),
+    "maximum, one token a piece": ("max(x, y, -x - y)", SQUARE, 1e-9, {"recipe": "maxout", "dtype": "float32"}),
+}
+
+
+def network(*widths: int) -> hs.Network:
+    random = np.random.default_rng(3)
+    pairs = pairwise(widths)
+    return hs.Network([(random.normal(size=(b, a)) / a**0.5, random.normal(size=b) / 4.0) for a, b in pairs])
+
+
+REFUSED["network"] = (network(3, 16, 2), (-1, 1), 1e-16, {})
+REFUSED["deep network in float32"] = (network(2, 6, 6, 6, 6, 1), (-1, 1), 1e-6, {"dtype": "float32"})
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_smallest_error_compiles_and_half_of_it_does_not(name: str) -> None:
+    target, domain, error, options = REFUSED[name]
+    start = time.process_time()
+    with pytest.raises(hs.UnreachableError) as refused:
+        hs.compile(target, domain, error, **options)
+    assert time.process_time() - start < SECONDS
+    smallest = refused.value.smallest
+    assert error < smallest < 1.0
+    assert refused.value.part == "rounding"
+    assert f"{smallest:.3g}" in str(refused.value)
+    model = hs.compile(target, domain, smallest, **options)
+    assert model.certificate.error <= smallest
+    with pytest.raises(hs.UnreachableError):
+        hs.compile(target, domain, 0.49 * smallest, **options)
+
+
+def test_errors_below_what_the_usual_search_meets_are_met_with_more_tokens() -> None:
+    assert hs.compile("x*y", SQUARE, 1e-4, dtype="float32").certificate.error <= 1e-4
+    assert hs.compile("exp(x)", {"x": (-1, 1)}, 4e-13).certificate.error <= 4e-13
+
+
+def test_sequences_are_refused_in_the_same_way() -> None:
+    def centred(x: Any) -> Any:
+        return x - hs.tokens.mean(x)
+
+    options: dict[str, Any] = {"tokens": 8, "domain": (-1, 1), "dtype": "float32"}
+    with pytest.raises(hs.UnreachableError) as refused:
+        hs.compile_sequence(centred, error=1e-12, **options)
+    assert hs.compile_sequence(centred, error=refused.value.smallest, **options).certificate.error < 1e-5
+
+
+def test_what_takes_too_long_to_prove_is_said_to() -> None:
+    with pytest.raises(hs.UnreachableError, match="takes minutes") as refused:
+        hs.compile("x*y", SQUARE, 1e-13, recipe="relu")
+    assert refused.value.part == "approximation"
+    assert hs.compile("x*y", SQUARE, refused.value.smallest, recipe="relu").bill.layers > 4
+
+
+@pytest.mark.parametrize("error", [1.0, 1.234e-5, 9.9999e-12, 4.0711e-5, 3e-300])
+def test_rounded_up(error: float) -> None:
+    up = rounded_up(error)
+    assert error <= up <= 1.011 * error
+    assert float(f"{up:.3g}") == up
