@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench trusted clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py out
@@ -18,6 +18,10 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# What must be trusted for a proof that a file carries: the kernel's modules, and their lines of code.
+trusted: $(READY)
+	$(BIN)/python -m headsmith.report.trusted
 
 bench: $(READY)
 	$(BIN)/python benchmarks/speed.py

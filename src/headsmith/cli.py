@@ -298,17 +298,20 @@ OUTSIDE = "some inputs lie outside the domain: nothing is promised of these outp
 @as_json_option
 def verify_command(file: str, as_json: bool) -> None:
     """Prove the certificate of FILE again, from its weights. Exit code 1 and the reason if that fails."""
-    from headsmith.files import load, verify
+    from headsmith.files import check_proof, load, verify
     from headsmith.report.inputs import assumption
 
     model = load(file)
-    certificate, assumed = verify(model), assumption(model)
+    certificate, assumed, proved = verify(model), assumption(model), check_proof(file)
     if as_json:
         extra = {"assumed": assumed} if assumed else {}
-        return _print_json(file=file, verified=True, certificate=certificate, **extra)
+        carried = None if proved is None else proved.error
+        return _print_json(file=file, verified=True, certificate=certificate, carried_proof=carried, **extra)
     from headsmith.report.tables import certificate_table
 
     _print(certificate_table(certificate), "verified: re-derived from the stored weights")
+    if proved is not None:
+        _print(f"the proof that the file carries: error <= {proved.error:.6g}, checked by the kernel alone")
     if assumed:
         _print(f"assumed of the target, which was sampled: {assumed}")
 

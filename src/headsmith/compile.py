@@ -242,10 +242,11 @@ class Compiled:
             shapes = ", ".join(f"{name} {value.shape}" for name, value in zip(self.box.names, each, strict=True))
             raise DomainError(f"the inputs' shapes do not fit together: {shapes}") from None
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one safetensors file, completely or not at all."""
+    def save(self, path: str | os.PathLike[str], *, proof: bool = True) -> None:
+        """Write everything to one safetensors file, completely or not at all. With `proof`, the file carries what
+        `python -m headsmith.kernel` needs to check it alone, where this kind of model has such a proof."""
         parts = (self.graph, self.choices, self.box, self.transformer, self.certificate, self.fusion)
-        write_file(path, Contents(*parts, self._form()))
+        write_file(path, Contents(*parts, self._form()), proof)
 
     def verify(self) -> Certificate:
         """Re-derive the certificate from the weights. Raises CertificateError if less can be proven than is claimed."""

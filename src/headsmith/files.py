@@ -15,9 +15,12 @@ from typing import Any
 from headsmith.approximate import Approximation
 from headsmith.certify.certificate import Certificate
 from headsmith.compile import Compiled, compiled_from
-from headsmith.core.errors import FileFormatError, TargetError
-from headsmith.export.file import Contents, kind_of, read_file
+from headsmith.core.errors import CertificateError, FileFormatError, TargetError
+from headsmith.export.file import Contents, carries_proof, kind_of, read_file
 from headsmith.iprm.model import reasoner_of
+from headsmith.kernel.check import Certificate as Proved
+from headsmith.kernel.check import check_file
+from headsmith.kernel.errors import Refused
 from headsmith.sequence.compiled import CompiledSequence, mixes, sequence_of
 from headsmith.sequence.in_context import learner_of
 from headsmith.sequence.universal import Universal, load_universal
@@ -76,6 +79,21 @@ def verify(model: Model | Approximation | str | os.PathLike[str]) -> Certificate
     claimed.
 
     Of a sampled callable the certificate says: the model is within the error of every function that has the stated
-    Lipschitz bound and, at the nodes, the stored answers; `Universal.check` samples the callable again.
+    Lipschitz bound and, at the nodes, the stored answers; `Universal.check` samples the callable again. A file that
+    carries a proof must pass the kernel, too.
     """
-    return model_of(model).verify()
+    found = model_of(model).verify()
+    if isinstance(model, str | os.PathLike):
+        check_proof(model)
+    return found
+
+
+def check_proof(path: str | os.PathLike[str]) -> Proved | None:
+    """What the kernel proves of a file from the proof that it carries; None if it carries none. Raises CertificateError
+    where the proof does not prove the claim."""
+    if not carries_proof(path):
+        return None
+    try:
+        return check_file(path)
+    except Refused as problem:
+        raise CertificateError(f"{os.fspath(path)}: the proof that the file carries fails: {problem}") from None

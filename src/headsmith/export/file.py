@@ -38,6 +38,7 @@ from headsmith.core.intervals import Box
 from headsmith.core.rounding import PRECISIONS
 from headsmith.export.banks import read_bank, read_links, stored_bank, stored_links
 from headsmith.heads.stream import Register
+from headsmith.lower.prove import add_proof
 from headsmith.source.fuse import Fusion
 from headsmith.source.graph import (
     Affine,
@@ -94,10 +95,14 @@ class Contents:
     form: Form | None = None
 
 
-def write_file(path: str | os.PathLike[str], contents: Contents) -> None:
-    """Write to a temporary file beside `path`, then rename: the file is complete or absent."""
+def write_file(path: str | os.PathLike[str], contents: Contents, proof: bool = True) -> None:
+    """Write to a temporary file beside `path`, then rename: the file is complete or absent. With `proof`, the file
+    carries what `python -m headsmith.kernel` needs to check it, where its kind of model has such a proof."""
     tensors: dict[str, Any] = {}
-    write_tensors(path, _header(contents, tensors), tensors)
+    header = _header(contents, tensors)
+    if proof:
+        add_proof(header, tensors, contents.graph, contents.choices, contents.fusion)
+    write_tensors(path, header, tensors)
 
 
 def read_file(path: str | os.PathLike[str]) -> Contents:
@@ -139,12 +144,21 @@ def read_tensors(path: str | os.PathLike[str], kind: str, contents: Callable[[He
 
 def kind_of(path: str | os.PathLike[str]) -> str:
     """What kind of model a file says that it holds, from its header alone."""
+    return _from_header(path, lambda header: str(header.get("kind", COMPILED)))
+
+
+def carries_proof(path: str | os.PathLike[str]) -> bool:
+    """Whether a file carries a proof, or a claim that needs one."""
+    return _from_header(path, lambda header: "proof" in header or "claim" in header)
+
+
+def _from_header(path: str | os.PathLike[str], found: Callable[[Header], Read]) -> Read:
     path = os.fspath(path)
     metadata, _ = _opened(path, False)
     with _damage(path):
         header = json.loads(metadata)
         _refuse_version(header)
-        return str(header.get("kind", COMPILED))
+        return found(header)
 
 
 def _opened(path: str, whole: bool) -> tuple[str, dict[str, Any]]:

@@ -1,0 +1,327 @@
+"""Numbers that round themselves: nobody who uses them counts operations.
+
+    Upper       an array of upper bounds. Sums, products, quotients and powers of e are rounded upwards.
+    Interval    an array of closed intervals [low, high]. Results are rounded outwards, and not at all where the exact
+                result is a double: the error of a floating-point sum or product is itself a double (Knuth, Dekker), and
+                its sign tells on which side of the computed number the exact one lies.
+
+A plain number or array that meets one of these is taken as exact. What is not a number stays so, and nobody accepts it.
+What is assumed of the machine: IEEE double precision, rounding to nearest, gradual underflow; numpy's exp correct to
+`EXP_ULPS` units in the last place; a product of matrices that adds its terms in some order, fused or not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+EXP_ULPS = 4
+"""exp is assumed correct to this many units in the last place, here and in the model's runtime."""
+
+TINY = 2.0**-1022
+SPLIT = 134217729.0  # 2^27 + 1: splits a double into two halves
+SAFE = 2.0**-960  # the error of a smaller product may underflow
+FEW = 32  # sums of at most so many terms are added one by one, exactly where that is possible
+
+
+@dataclass(frozen=True)
+class Precision:
+    """A floating-point format: every operation returns the exact result times 1 + d, |d| <= unit_roundoff, and loses at
+    most `smallest_normal` where it underflows."""
+
+    name: str
+    unit_roundoff: float
+    smallest_normal: float
+    largest: float
+
+    def gamma(self, operations: Any) -> Upper:
+        """k u / (1 - k u): a sum of k products, added in any order, is off by at most that share of the sum of sizes.
+        Infinite from k u = 1/2 on."""
+        # k is a whole number below 2^52, so k u and 1 - k u are doubles.
+        share = np.asarray(operations, dtype=np.float64) * self.unit_roundoff
+        return Upper(np.where(share < 0.5, share, np.inf)) / np.where(share < 0.5, 1.0 - share, 1.0)
+
+
+FLOAT64 = Precision("float64", 2.0**-53, 2.0**-1022, float(np.finfo(np.float64).max))
+FLOAT32 = Precision("float32", 2.0**-24, 2.0**-126, float(np.finfo(np.float32).max))
+PRECISIONS = {"float64": FLOAT64, "float32": FLOAT32}
+
+
+def _up(value: Any, exact: Any) -> Array:
+    return np.asarray(np.where(exact, value, np.nextafter(value, np.inf)))
+
+
+class Upper:
+    """Upper bounds of numbers. Products and quotients are for numbers that are not negative."""
+
+    __slots__ = ("value",)
+    __array_ufunc__ = None  # so that array + Upper comes here
+
+    def __init__(self, value: Any) -> None:
+        self.value: Array = np.asarray(value, dtype=np.float64)
+
+    def __add__(self, other: Any) -> Upper:
+        right = bound(other)
+        return Upper(_up(self.value + right, (self.value == 0.0) | (right == 0.0)))
+
+    def __mul__(self, other: Any) -> Upper:
+        right = bound(other)
+        return Upper(_up(self.value * right, (self.value == 0.0) | (right == 0.0)))
+
+    def __rmatmul__(self, matrix: Array) -> Upper:
+        """|matrix| @ bounds; a vector stands for a diagonal matrix."""
+        sizes = np.abs(matrix)
+        if matrix.ndim == 1:
+            return Upper(sizes) * self if self.value.ndim == 1 else Upper(sizes[:, None]) * self
+        terms = matrix.shape[1]
+        if not self.value.any():
+            return Upper(np.zeros((len(matrix), *self.value.shape[1:])))
+        total = Upper(sizes @ self.value)
+        slack = FLOAT64.gamma(terms + 1) * total + terms * TINY
+        zero = total.value == 0.0
+        if zero.any():
+            # A sum without any term is exactly zero; one of terms that underflowed is not.
+            zero &= (sizes != 0.0).astype(np.float64) @ (self.value != 0.0) == 0.0
+        return Upper(np.where(zero, 0.0, (total + slack + slack).value))
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __sub__(self, other: Any) -> Upper:
+        """A plain number less: an exact one, or a lower bound."""
+        right = np.asarray(other, dtype=np.float64)
+        return Upper(_up(self.value - right, (right == 0.0)))
+
+    def __truediv__(self, other: Any) -> Upper:
+        """Divided by plain positive numbers: exact ones, or lower bounds."""
+        right = np.asarray(other, dtype=np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            result = _up(self.value / right, self.value == 0.0)
+        return Upper(np.where(right > 0.0, result, np.inf))
+
+    def __getitem__(self, index: Any) -> Upper:
+        return Upper(self.value[index])
+
+    def exp(self) -> Upper:
+        """e to the power of the bounded number; never less than the smallest normal number."""
+        with np.errstate(over="ignore"):
+            power = np.exp(np.maximum(self.value, -708.0))
+        return Upper(power) * (1.0 + 4.0 * EXP_ULPS * FLOAT64.unit_roundoff)
+
+    def sqrt(self) -> Upper:
+        """The square root: correctly rounded, so one step is enough."""
+        return Upper(_up(np.sqrt(self.value), self.value == 0.0))
+
+    def sum(self, axis: int = -1) -> Upper:
+        """The sum along an axis."""
+        terms = self.value.shape[axis]
+        total = Upper(self.value.sum(axis=axis))
+        slack = FLOAT64.gamma(terms) * total
+        return total + slack + slack
+
+    def max(self, axis: int | None = None) -> Upper:
+        """The largest, along an axis or of all; 0 of nothing."""
+        return Upper(np.max(self.value, axis=axis, initial=0.0))
+
+    def reshape(self, *shape: int) -> Upper:
+        """The same numbers in another shape."""
+        return Upper(self.value.reshape(*shape))
+
+
+def bound(number: Any) -> Array:
+    """The bounds of an Upper, or a plain number as it is."""
+    return number.value if isinstance(number, Upper) else np.asarray(number, dtype=np.float64)
+
+
+def largest(*bounds: Any) -> Upper:
+    """The larger of several bounds, entry by entry."""
+    result = bound(bounds[0])
+    for other in bounds[1:]:
+        result = np.maximum(result, bound(other))
+    return Upper(result)
+
+
+def smallest(*bounds: Any) -> Upper:
+    """The best of several bounds of the same numbers, entry by entry; nan is no bound."""
+    result = bound(bounds[0])
+    for other in bounds[1:]:
+        result = np.fmin(result, bound(other))
+    return Upper(result)
+
+
+class Interval:
+    """Closed intervals, one for each entry of two arrays."""
+
+    __slots__ = ("high", "low")
+    __array_ufunc__ = None
+
+    def __init__(self, low: Any, high: Any) -> None:
+        self.low: Array = np.asarray(low, dtype=np.float64)
+        self.high: Array = np.asarray(high, dtype=np.float64)
+
+    @property
+    def magnitude(self) -> Upper:
+        """The largest absolute value of each."""
+        return Upper(np.maximum(np.abs(self.low), np.abs(self.high)))
+
+    @property
+    def width(self) -> Upper:
+        """The length of each."""
+        return Upper(self.high) - self.low
+
+    def __add__(self, other: Any) -> Interval:
+        right = interval(other)
+        return Interval(_sum(self.low, right.low, -np.inf), _sum(self.high, right.high, np.inf))
+
+    def __neg__(self) -> Interval:
+        return Interval(-self.high, -self.low)
+
+    def __sub__(self, other: Any) -> Interval:
+        return self + -interval(other)
+
+    def __mul__(self, other: Any) -> Interval:
+        if not isinstance(other, Interval):
+            return self._times(np.asarray(other, dtype=np.float64))
+        right = other
+        corners = [(a, b) for a in (self.low, self.high) for b in (right.low, right.high)]
+        low = np.minimum.reduce([_product(a, b, -np.inf) for a, b in corners])
+        return Interval(low, np.maximum.reduce([_product(a, b, np.inf) for a, b in corners]))
+
+    def _times(self, factor: Array) -> Interval:
+        """Times exact numbers: one product for each end, none for 0, 1 and -1."""
+        first, second = np.where(factor >= 0.0, self.low, self.high), np.where(factor >= 0.0, self.high, self.low)
+        if np.all((factor == 0.0) | (np.abs(factor) == 1.0)):
+            return Interval(*(np.where(factor == 0.0, 0.0, factor * end) for end in (first, second)))
+        return Interval(_product(first, factor, -np.inf), _product(second, factor, np.inf))
+
+    def __truediv__(self, other: Any) -> Interval:
+        """The quotients; all numbers where a denominator may be zero."""
+        right = interval(other)
+        corners = [(a, b) for a in (self.low, self.high) for b in (right.low, right.high)]
+        low = np.minimum.reduce([_quotient(a, b, -np.inf) for a, b in corners])
+        high = np.maximum.reduce([_quotient(a, b, np.inf) for a, b in corners])
+        unknown = (right.low <= 0.0) & (right.high >= 0.0)
+        return Interval(np.where(unknown, -np.inf, low), np.where(unknown, np.inf, high))
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __rmatmul__(self, matrix: Array) -> Interval:
+        """matrix @ x; a vector stands for a diagonal matrix.
+
+        With W = P + N, P its positive and N its negative entries, the least value of W x is P low + N high. Few terms
+        are added one by one. Of many, |W| |x| bounds what the sums round; and a sum of products that are not negative
+        is not negative either.
+        """
+        if matrix.ndim == 1:
+            return self * (matrix if self.low.ndim == 1 else matrix[:, None])
+        columns = np.flatnonzero((matrix != 0.0).any(axis=0))
+        if len(columns) <= FEW:
+            total = Interval(*np.zeros((2, len(matrix), *self.low.shape[1:])))
+            for column in columns:
+                weights = matrix[:, column] if self.low.ndim == 1 else matrix[:, column, None]
+                total = total + Interval(self.low[column], self.high[column]) * weights
+            return total
+        positive, negative = np.maximum(matrix, 0.0), np.minimum(matrix, 0.0)
+        low = positive @ self.low + negative @ self.high
+        high = positive @ self.high + negative @ self.low
+        sums = matrix @ self.magnitude
+        slack = (FLOAT64.gamma(2 * len(columns) + 2) * sums + len(columns) * TINY).value
+        found = Interval(low, high) + Interval(-slack, slack)
+        return _signed(positive, negative, self, found, slack)
+
+    def __getitem__(self, index: Any) -> Interval:
+        return Interval(self.low[index], self.high[index])
+
+    def relu(self) -> Interval:
+        """max(x, 0): exact."""
+        return Interval(np.maximum(self.low, 0.0), np.maximum(self.high, 0.0))
+
+    def widened(self, margin: Any) -> Interval:
+        """Every interval with `margin` more on both sides."""
+        more = bound(margin)
+        return self + Interval(-more, more)
+
+    def meet(self, other: Interval) -> Interval:
+        """What both allow, of two enclosures of the same numbers; nan is no bound."""
+        return Interval(np.fmax(self.low, other.low), np.fmin(self.high, other.high))
+
+    def hull(self, other: Interval) -> Interval:
+        """The smallest interval round both."""
+        return Interval(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
+
+    def finite(self) -> bool:
+        """Whether all ends are numbers, in order."""
+        ends = np.isfinite(self.low) & np.isfinite(self.high) & (self.low <= self.high)
+        return bool(ends.all())
+
+
+def interval(number: Any) -> Interval:
+    """An interval as it is, or the point of a plain number."""
+    return number if isinstance(number, Interval) else Interval(number, number)
+
+
+def rational(value: Fraction) -> Interval:
+    """The doubles next to an exact number."""
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return Interval(-np.inf, np.inf)
+    low = nearest if Fraction(nearest) <= value else np.nextafter(nearest, -np.inf)
+    return Interval(low, nearest if Fraction(nearest) >= value else np.nextafter(nearest, np.inf))
+
+
+def _signed(positive: Array, negative: Array, x: Interval, found: Interval, slack: Array) -> Interval:
+    """Undo the rounding of sums that have no term of the other sign: they cannot cross zero."""
+    close = ((found.low < 0.0) & (found.low >= -4.0 * slack)) | ((found.high > 0.0) & (found.high <= 4.0 * slack))
+    if not close.any():
+        return found
+    falls = (positive != 0.0) @ (x.low < 0.0).astype(np.float64) + (negative != 0.0) @ (x.high > 0.0).astype(np.float64)
+    rises = (positive != 0.0) @ (x.high > 0.0).astype(np.float64) + (negative != 0.0) @ (x.low < 0.0).astype(np.float64)
+    low = np.where(falls == 0.0, np.maximum(found.low, 0.0), found.low)
+    return Interval(low, np.where(rises == 0.0, np.minimum(found.high, 0.0), found.high))
+
+
+def _sum(a: Array, b: Array, direction: float) -> Array:
+    with np.errstate(all="ignore"):
+        total = a + b
+        part = total - a
+        return _stepped(total, (a - (total - part)) + (b - part), direction)
+
+
+def _product(a: Array, b: Array, direction: float) -> Array:
+    with np.errstate(all="ignore"):
+        result = np.where((a == 0.0) | (b == 0.0), 0.0, a * b)
+        error = np.where(np.abs(result) < SAFE, np.where(result == 0.0, _lost(a, b), np.nan), _rest(a, b, result))
+        return _stepped(result, error, direction)
+
+
+def _lost(a: Array, b: Array) -> Array:
+    """0 where a factor is zero; not a number where a product underflowed."""
+    return np.where((a == 0.0) | (b == 0.0), 0.0, np.nan)
+
+
+def _rest(a: Array, b: Array, result: Array) -> Array:
+    """a b - result, exactly (Dekker); not a number where the splitting overflows."""
+    head_a, head_b = a * SPLIT, b * SPLIT
+    head_a, head_b = head_a - (head_a - a), head_b - (head_b - b)
+    tail_a, tail_b = a - head_a, b - head_b
+    return np.asarray(tail_a * tail_b - (((result - head_a * head_b) - tail_a * head_b) - head_a * tail_b))
+
+
+def _quotient(a: Array, b: Array, direction: float) -> Array:
+    with np.errstate(all="ignore"):
+        result = a / b
+        back = result * b
+        exact = (a == 0.0) | ((back == a) & (_rest(result, b, back) == 0.0) & (np.abs(a) >= SAFE))
+        return np.where(exact, result, np.nextafter(result, direction))
+
+
+def _stepped(result: Array, error: Array, direction: float) -> Array:
+    """`result` if the exact number, result + error, lies on its inner side; one step outwards otherwise."""
+    inner = error >= 0.0 if direction < 0.0 else error <= 0.0
+    return np.where(inner & np.isfinite(result), result, np.nextafter(result, direction))

@@ -1,0 +1,5 @@
+"""Why a file is not certified, in one sentence."""
+
+
+class Refused(Exception):
+    """The file is damaged, or its proof does not prove its claim."""

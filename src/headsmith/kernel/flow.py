@@ -1,0 +1,157 @@
+"""How errors travel through a circuit: rules Arrive (forwards) and Gain (backwards).
+
+Let D be the difference between what is computed at a node and the exact value that it stands for. Then
+
+    D at a node  =  sum over its arguments of (slope) (D at the argument)  +  what the node commits itself,
+
+with slopes that are the weights of an affine node; in [0, 1] for a gate (a chord of the ReLU), exactly 1 or 0 for one
+that cannot cross zero; bounds of the derivatives for a table head and for what a region stands for. Forwards this gives
+a bound of |D| for every node. Backwards it gives the gain of every node: how much an error there moves the output.
+
+Tokens have errors of their own. Where nodes read other tokens the output at token i moves by
+
+    here e_i  +  sum_j g_j e_j,          e_j the node's error at token j (j = i among them),
+
+`here` along the paths that never leave the token, the g_j along the others. Slopes differ from token to token, so the
+two must not be added up before they meet the errors. Of the g_j three sums are known, for each component and output:
+
+    rising >= sum max(g_j, 0),     falling >= sum max(-g_j, 0),     size >= sum |g_j|.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .arithmetic import Array, Interval, Upper, interval, largest, smallest
+from .fold import collect
+from .graph import Graph
+
+Slope = Array | Interval
+Edge = tuple[int, Slope, bool]
+"""An argument; the slopes: weights (a matrix, or a vector for a diagonal one), an interval for each component, or an
+interval matrix (to, from) that is symmetric about zero; and whether the argument is read at other tokens: the slope is
+then that of the sum over all of them."""
+Edges = Mapping[int, Sequence[Edge]]
+
+
+def arrive(edges: Edges, number: int, size: int, known: Mapping[int, Upper]) -> Upper:
+    """A bound of what arrives at a node, from bounds of how far its arguments are off."""
+    total = Upper(np.zeros(size))
+    for argument, slope, _ in edges.get(number, ()):
+        sizes = slope.magnitude.value if isinstance(slope, Interval) else np.abs(slope)
+        bounds = known[argument].value
+        lost = ~np.isfinite(bounds)
+        if lost.any():
+            # What is not known yet must not matter: 0 times infinity is 0 here.
+            touched = sizes * lost if sizes.ndim == 1 else (sizes != 0.0) @ lost
+            total = total + np.where(touched != 0.0, np.inf, 0.0)
+        if bounds.any():
+            total = total + sizes @ Upper(np.where(lost, 0.0, bounds))
+    return total
+
+
+@dataclass(frozen=True, eq=False)
+class Far:
+    """What errors of any tokens do: bounds (size, outputs) of the sums above."""
+
+    rising: Upper
+    falling: Upper
+    size: Upper
+
+    def plus(self, other: Far | None) -> Far:
+        """Both together."""
+        if other is None:
+            return self
+        return Far(self.rising + other.rising, self.falling + other.falling, self.size + other.size)
+
+    def through(self, slopes: Interval) -> Far:
+        """What it is for an argument: `slopes` (argument, node) of the node, or one for each component."""
+        positive, negative = np.maximum(slopes.high, 0.0), np.maximum(-slopes.low, 0.0)
+        rising = positive @ self.rising + negative @ self.falling
+        falling = positive @ self.falling + negative @ self.rising
+        return Far(rising, falling, slopes.magnitude.value @ self.size)
+
+
+@dataclass(frozen=True, eq=False)
+class Gain:
+    """How a node's errors move the outputs: at its own token (an interval matrix), and from any tokens."""
+
+    here: Interval
+    far: Far | None = None
+
+    @property
+    def anywhere(self) -> Far:
+        """The same as seen by a node that may read any token."""
+        rising, falling = Upper(np.maximum(self.here.high, 0.0)), Upper(np.maximum(-self.here.low, 0.0))
+        return Far(rising, falling, self.here.magnitude).plus(self.far)
+
+    def pushes(self, error: Interval) -> tuple[Upper, Upper]:
+        """How far errors (size) push the outputs down and up."""
+        column = Interval(error.low[:, None], error.high[:, None])
+        own = self.here * column
+        down, up = Upper(np.maximum(-own.low, 0.0)), Upper(np.maximum(own.high, 0.0))
+        if self.far is not None:
+            below, above = Upper(np.maximum(-column.low, 0.0)), Upper(np.maximum(column.high, 0.0))
+            most = self.far.size * largest(below, above)
+            down = down + smallest(self.far.rising * below + self.far.falling * above, most)
+            up = up + smallest(self.far.rising * above + self.far.falling * below, most)
+        return down.sum(axis=0), up.sum(axis=0)
+
+    def carried(self, size: Upper) -> Upper:
+        """How far errors of at most `size`, of either sign, move the outputs."""
+        return self.anywhere.size.value.T @ size
+
+
+def within(circuit: Graph, edges: Edges, output: int) -> dict[int, Interval]:
+    """For every node that reaches the output without leaving the token, an interval matrix (size, outputs) that holds d
+    output / d node, whatever the slopes within their bounds are."""
+    outputs = circuit.nodes[output].size
+    readers: dict[int, list[tuple[int, Slope]]] = {output: []}
+    for number in range(output, -1, -1):
+        for argument, slope, elsewhere in edges.get(number, ()) if number in readers else ():
+            if not elsewhere:
+                readers.setdefault(argument, []).append((number, slope))
+    found: dict[int, Interval] = {}
+    for number in sorted(readers, reverse=True):
+        total = interval(np.eye(outputs) if number == output else np.zeros((circuit.nodes[number].size, outputs)))
+        collected, others = collect(circuit, readers, number, found, output)
+        for reader, slope in others:
+            total = total + _pulled(slope, found[reader])
+        found[number] = total if collected is None else total + collected
+    return found
+
+
+def _pulled(slope: Slope, gain: Interval) -> Interval:
+    """The transposed slopes times a gain (size, outputs)."""
+    if not isinstance(slope, Interval):
+        return slope.T @ gain
+    if slope.low.ndim == 1:
+        return gain * Interval(slope.low[:, None], slope.high[:, None])
+    size = (slope.magnitude.value.T @ gain.magnitude).value
+    return Interval(-size, size)
+
+
+def gains(circuit: Graph, edges: Edges, output: int) -> dict[int, Gain]:
+    """For every node that matters, how its errors move the output."""
+    here = within(circuit, edges, output)
+    parts, far, found = {output: here}, dict[int, Far](), dict[int, Gain]()
+    outputs = circuit.nodes[output].size
+    for number in range(output, -1, -1):
+        if number not in here and number not in far:
+            continue
+        zero = interval(np.zeros((circuit.nodes[number].size, outputs)))
+        found[number] = Gain(here.get(number, zero), far.get(number))
+        for argument, slope, elsewhere in edges.get(number, ()):
+            if not elsewhere:
+                continue
+            assert isinstance(slope, Interval)
+            turned = Interval(slope.low.T, slope.high.T)
+            moved = found[number].anywhere.through(turned)
+            if argument not in parts:
+                parts[argument] = within(circuit, edges, argument)
+            for inner, slopes in parts[argument].items():
+                far[inner] = moved.through(slopes).plus(far.get(inner))
+    return found

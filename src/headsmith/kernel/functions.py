@@ -1,0 +1,310 @@
+"""Named functions and short programs of them, with rigorous enclosures by Arb (python-flint).
+
+    program ::= variables  step*         operands are numbered: the variables first, then the steps in their order
+    step    ::= linear   constant + sum of coefficient * operand, with rational coefficients
+              | call     a named function of one operand, perhaps with a parameter
+              | times    operand * operand
+              | over     operand / operand
+
+The last step is the value, in exact real arithmetic. A program runs on balls (arb: a midpoint and a radius) and on
+power series of balls (arb_series). Run on the series c + h t it gives balls that hold the Taylor coefficients of
+t -> f(c + h t) for every real c and h in the given balls. So one run at a point gives derivatives there, and one run
+with a wide ball bounds a derivative over an interval. Where a step is not defined on a whole ball (a pole, the end of a
+domain), the answer is nan inside and an infinite bound outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from math import comb, factorial, inf, nextafter
+from operator import methodcaller
+from typing import Any
+
+import numpy as np
+from flint import arb, arb_series, ctx, fmpq
+
+from .arithmetic import Interval
+from .errors import Refused
+from .reading import field, items, real, text, whole
+
+BITS = 128
+MOST_STEPS, LONGEST_NUMBER, LARGEST_POWER = 256, 2048, 1024.0
+
+
+@contextmanager
+def working(bits: int, length: int) -> Iterator[None]:
+    """Compute with `bits` bits and series of `length` terms inside: flint keeps both for the whole process."""
+    saved = ctx.prec, ctx.cap
+    ctx.prec, ctx.cap = bits, length
+    try:
+        yield
+    finally:
+        ctx.prec, ctx.cap = saved
+
+
+# Named functions ----------------------------------------------------------------------------------------------------
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1 / (1 + (-x).exp())
+
+
+def _bessel(order: int, x: Any) -> Any:
+    """J_n, from J_n(x) = 1/pi times the integral over [0, pi] of cos(n s - x sin s) ds.
+
+    By it |J_n^(i)| <= 1 for all i, so over a ball J^(i) lies within its radius of the value at the midpoint; and
+    J_n' = (J_(n-1) - J_(n+1)) / 2 gives J_n^(i) = 2^-i sum_j (-1)^j binom(i, j) J_(n-i+2j), with J_-m = (-1)^m J_m.
+    """
+    series = isinstance(x, arb_series)
+    place, length = (x[0], x.prec) if series else (x, 1)
+    at = [place.mid().bessel_j(m) for m in range(order + length)]
+    at += [at[m] * (-1) ** m for m in range(len(at) - 1, 0, -1)]  # so that at[-m] is J_-m
+    sums = [sum((-1) ** j * comb(i, j) * at[order - i + 2 * j] for j in range(i + 1)) for i in range(length)]
+    found = [(total / 2**i + place.rad() * arb(0, 1)) / factorial(i) for i, total in enumerate(sums)]
+    inner = [0, *(x[i] for i in range(1, length))] if series else []
+    if all(entry == 0 for entry in inner):  # flint composes with no zero series
+        return found[0]
+    return arb_series(found, length)(arb_series(inner, length))
+
+
+def _power(x: Any, exponent: float) -> Any:
+    if not exponent.is_integer():
+        return x ** arb(exponent)
+    series = x if isinstance(x, arb_series) else arb_series([x], 1)
+    power = series ** abs(int(exponent))
+    result = power if exponent >= 0 else 1 / power
+    return result if isinstance(x, arb_series) else result[0]
+
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    **{name: methodcaller(name) for name in ("exp", "log", "sqrt", "sin", "cos", "tan", "erf")},
+    **{f"arc{name[1:]}": methodcaller(name) for name in ("asin", "acos", "atan")},
+    "expm1": lambda x: x.exp() - 1,
+    "log1p": lambda x: (1 + x).log(),
+    "square": lambda x: x * x,
+    "reciprocal": lambda x: 1 / x,
+    "sinh": lambda x: (x.exp() - (-x).exp()) / 2,
+    "cosh": lambda x: (x.exp() + (-x).exp()) / 2,
+    "tanh": lambda x: 2 * _sigmoid(2 * x) - 1,
+    "sigmoid": _sigmoid,
+    "softplus": lambda x: (1 + x.exp()).log(),
+    "gelu": lambda x: x * (-x * arb(2).rsqrt()).erfc() / 2,
+    "gaussian": lambda x: (-x * x / 2).exp(),
+    "hypotenuse": lambda x: (1 + x * x).sqrt(),
+    "j0": partial(_bessel, 0),
+    "j1": partial(_bessel, 1),
+}
+"""And `power`, the one with a parameter: x**parameter."""
+
+MONOTONE: tuple[str, ...] = ("exp", "log", "sqrt", "erf", "expm1", "log1p", "sinh", "tanh", "sigmoid", "softplus")
+MONOTONE += ("arcsin", "arccos", "arctan")
+"""And defined on an interval each, so defined between two points where they are."""
+IMAGES = {
+    **dict.fromkeys((("exp", 0), ("square", 0), ("sqrt", 0), ("softplus", 0), ("exp", 1)), (0.0, inf)),
+    **dict.fromkeys((("sigmoid", 0), ("gaussian", 0), ("tanh", 1), ("softplus", 1), ("arctan", 1)), (0.0, 1.0)),
+    **dict.fromkeys(((name, order) for name in ("sin", "cos", "j0", "j1") for order in (0, 1, 2)), (-1.0, 1.0)),
+    **dict.fromkeys((("tanh", 0), ("erf", 0), ("gaussian", 1), ("hypotenuse", 1)), (-1.0, 1.0)),
+    **dict.fromkeys((("cosh", 0), ("hypotenuse", 0)), (1.0, inf)),
+    ("sigmoid", 1): (0.0, 0.25),
+    ("erf", 1): (0.0, 1.13),
+    ("gelu", 1): (-0.13, 1.13),
+}
+"""Where all values of a derivative lie, whatever the argument."""
+
+
+# Programs -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Program:
+    """`steps` are ("linear", ((coefficient, operand), ...), constant), ("call", name, operand, parameter or None),
+    ("times", left, right) and ("over", numerator, denominator)."""
+
+    variables: int
+    steps: tuple[tuple[Any, ...], ...]
+
+
+def named(name: str, parameter: float | None = None) -> Program:
+    """A named function as a program. Refuses names that nobody knows."""
+    if name != "power" and name not in FUNCTIONS:
+        raise Refused(f"there is no function named {name!r}")
+    if (name == "power") != (parameter is not None):
+        raise Refused(f"{name} has the parameter {parameter}: power needs its exponent, no other function has one")
+    if parameter is not None and not abs(parameter) <= LARGEST_POWER:
+        raise Refused(f"the exponent {parameter} is not within {LARGEST_POWER}")
+    return Program(1, (("call", name, 0, parameter),))
+
+
+def read_program(data: Any) -> Program:
+    """{"variables": n, "steps": [["linear", [["3/7", 0], ...], "1/2"], ["call", "tanh", 1], ["call", "power", 1, 2.5],
+    ["times", 0, 1], ["over", 0, 1], ...]}; operands come before the step that uses them."""
+    variables, steps = whole(field(data, "variables"), 1, 2), items(field(data, "steps"), MOST_STEPS)
+    if not steps:
+        raise Refused("a program has no step")
+    return Program(variables, tuple(_step(items(step, 4), variables + i - 1) for i, step in enumerate(steps)))
+
+
+def _step(step: list[Any], last: int) -> tuple[Any, ...]:
+    match step:
+        case ["linear", terms, constant]:
+            pairs = [items(term, 2) for term in items(terms, MOST_STEPS)]
+            if all(len(pair) == 2 for pair in pairs):
+                return "linear", tuple((_rational(c), whole(i, 0, last)) for c, i in pairs), _rational(constant)
+        case ["call", name, operand, *parameter]:
+            call = named(text(name), real(parameter[0]) if parameter else None).steps[0]
+            return "call", call[1], whole(operand, 0, last), call[3]
+        case [("times" | "over") as kind, left, right]:
+            return kind, whole(left, 0, last), whole(right, 0, last)
+    raise Refused("a step of a program is neither linear, call, times nor over")
+
+
+def _rational(value: Any) -> Fraction:
+    """A whole number, or a text such as "3/7"."""
+    written = value if isinstance(value, str) else str(whole(value, -(2**53), 2**53))
+    numerator, _, denominator = written.partition("/")
+    try:
+        if len(written) <= LONGEST_NUMBER:
+            return Fraction(int(numerator), int(denominator or "1"))
+    except (ValueError, ZeroDivisionError):
+        pass
+    raise Refused(f"{written[:40]!r} is no rational number such as 3/7")
+
+
+def program_value(program: Program, arguments: Sequence[Any]) -> Any:
+    """The value of a program for balls or series; nan where it may be undefined."""
+    try:
+        return _run(program, arguments)
+    except (ArithmeticError, ValueError):  # from `_defined`, or flint's words for a pole
+        return arb.nan()
+
+
+def _run(program: Program, arguments: Sequence[Any]) -> Any:
+    known = list(arguments)
+    for step in program.steps:
+        match step:
+            case ("call", "power", operand, exponent):
+                known.append(_power(known[operand], exponent))
+            case ("call", name, operand, _):
+                known.append(FUNCTIONS[name](known[operand]))
+            case ("linear", terms, constant):
+                known.append(sum((_ball(c) * _defined(known[i]) for c, i in terms), start=_ball(constant)))
+            case ("times", left, right):
+                known.append(_defined(known[left]) * _defined(known[right]))
+            case ("over", left, right):
+                known.append(_defined(known[left]) / _defined(known[right]))
+    return known[-1]
+
+
+def _ball(value: Fraction) -> Any:
+    return arb(fmpq(value.numerator, value.denominator))
+
+
+def _defined(value: Any) -> Any:
+    """What is not defined must stay so: flint makes 0 of it where it is multiplied by 0."""
+    entries = value.coeffs() if isinstance(value, arb_series) else [value]
+    if not all(entry.is_finite() for entry in entries):
+        raise ArithmeticError("a step is not defined on all of a ball")
+    return value
+
+
+def program_series(program: Program, lines: Sequence[tuple[Any, Any]], length: int) -> list[Any]:
+    """The first coefficients of t -> f(place + t step), one pair (place, step) of balls for each variable.
+
+    Guarantee: coefficient i is the ball of p^(i)(0) / i! for p(t) = f(c + t h) and all reals c, h in the balls. Where f
+    may be undefined, all are nan. To be used inside `working(bits, length)`.
+    """
+    result = program_value(program, [arb_series([place, step], length) for place, step in lines])
+    if not isinstance(result, arb_series):
+        return [result] + [0 * result] * (length - 1)
+    # Past its own precision a series is unknown, although flint reads zeros there.
+    return [result[i] if i < result.prec else arb.nan() for i in range(length)]
+
+
+# Enclosures ---------------------------------------------------------------------------------------------------------
+
+
+def ends(ball: Any) -> tuple[float, float]:
+    """Doubles at or outside of the ends of a ball, equal where an end is a double; infinite for nan."""
+    bottom, top = ball.lower(), ball.upper()
+    low, high = float(bottom), float(top)  # to nearest: may lie on the wrong side
+    if not low <= high:
+        return -inf, inf
+    return low if bottom == low else nextafter(low, -inf), high if top == high else nextafter(high, inf)
+
+
+def enclosed(balls: Any) -> Interval:
+    """An array of balls as intervals."""
+    found = np.reshape([ends(ball) for ball in np.ravel(balls)], (*np.shape(balls), 2))
+    return Interval(found[..., 0], found[..., 1])
+
+
+def enclose(
+    function: str | Program, parameter: float | None, low: Any, high: Any, order: int = 0, halvings: int = 7
+) -> Interval:
+    """Bounds of the derivative of an order (0, 1, 2, ...) of a function of one variable over each interval [low, high].
+
+    Guarantee: low_i <= f^(order)(x) <= high_i for every real x in the i-th interval; infinite where Arb finds f not to
+    be defined on all of it, never nan.
+
+    A run over the whole interval bounds F = f^(order) and F'. Where F' keeps its sign, F lies between its values at the
+    ends, and so does a function that is known to be monotone. Elsewhere the ball of F and the mean value form
+    F(m) + F'(interval) (interval - m) both hold: they are intersected, and the interval is halved a few times.
+    """
+    program = function if isinstance(function, Program) else named(function, parameter)
+    low, high = np.broadcast_arrays(np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
+    if not np.all((low <= high) & (abs(low) < inf) & (abs(high) < inf)):
+        raise Refused("the range of an argument is not a bounded interval")
+    monotone, image = _known(program, order)
+    points, place = np.unique(np.stack([low, high]), return_inverse=True)
+    with working(BITS, order + 2):
+        at = [_point(program, order, point) for point in points.tolist()]
+        pairs = [(at[i], at[j]) for i, j in place.reshape(2, -1).T.tolist()]
+        halvings = -1 if monotone else halvings
+        found = np.reshape([_range(program, order, left, right, halvings) for left, right in pairs], (*low.shape, 2))
+    return Interval(found[..., 0], found[..., 1]).meet(Interval(*image))
+
+
+Point = tuple[float, float, float]
+"""A place, and bounds of a derivative there."""
+
+
+def _point(program: Program, order: int, place: float) -> Point:
+    if order == 0:  # values need no series, and exist at the closed end of a domain
+        return place, *ends(program_value(program, [arb(place)]))
+    return place, *ends(program_series(program, [(arb(place), 1)], order + 1)[order] * factorial(order))
+
+
+def _range(program: Program, order: int, left: Point, right: Point, halvings: int) -> tuple[float, float]:
+    """Bounds of a derivative between two points; a monotone one has -1 halvings."""
+    least, most = min(left[1], right[1]), max(left[2], right[2])
+    if halvings < 0 or left[0] == right[0]:
+        return least, most
+    whole, middle = arb(left[0]).union(arb(right[0])), left[0] + (right[0] - left[0]) / 2
+    series = program_series(program, [(whole, 1)], order + 2)
+    value, slope = series[order] * factorial(order), series[order + 1] * factorial(order + 1)
+    if value.is_finite() and (slope >= 0 or slope <= 0):
+        return least, most
+    inner = _point(program, order, middle)
+    by_mean = ends(arb(inner[1]).union(arb(inner[2])) + slope * (whole - middle))
+    low, high = max(ends(value)[0], by_mean[0]), min(ends(value)[1], by_mean[1])
+    enough = 1.001 * (most - least) + 2.0**-12 * max(abs(low), abs(high))
+    if halvings > 0 and left[0] < middle < right[0] and not high - low <= enough < inf:
+        halves = [_range(program, order, *pair, halvings - 1) for pair in ((left, inner), (inner, right))]
+        low, high = max(low, min(half[0] for half in halves)), min(high, max(half[1] for half in halves))
+    return low, high
+
+
+def _known(program: Program, order: int) -> tuple[bool, tuple[float, float]]:
+    """Whether a derivative is known to be monotone, and between which numbers all its values lie."""
+    match program.steps:
+        case (("call", "power", 0, exponent),) if order == 0:
+            return not float(exponent).is_integer(), (0.0 if exponent % 2 != 1 else -inf, inf)
+        case (("times", 0, 0),):
+            return False, IMAGES.get(("square", order), (-inf, inf))
+        case (("call", name, 0, _),):
+            return order == 0 and name in MONOTONE, IMAGES.get((name, order), (-inf, inf))
+    return False, (-inf, inf)

@@ -1,0 +1,385 @@
+"""The proof of a model: what its heads compute, written so that the kernel can check it by local rules.
+
+    circuit     the graph that the heads compute, with reference nodes: what stretches of it stand for
+    regions     approximated nodes of the target, each a stretch of the circuit with the margin of its choice
+    tables      the cells on which table and gate heads are compared with their expressions
+
+Cells are searched here, by calling the kernel's own rules forwards. Nothing here is trusted: what is wrong is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from headsmith.circuits.assemble import Assembly, Choice, assemble
+from headsmith.circuits.pieces import Pieces
+from headsmith.core.errors import CertificateError
+from headsmith.core.program import Call, Linear, Over, Program, Times
+from headsmith.kernel.arithmetic import Interval
+from headsmith.kernel.check import Certificate, proved
+from headsmith.kernel.compare import check_region, circuit_of, function_of, interval_of
+from headsmith.kernel.errors import Refused
+from headsmith.kernel.expressions import table_heads
+from headsmith.kernel.model import Model, read_model
+from headsmith.kernel.proof import Proof, Region, read_proof
+from headsmith.kernel.ranges import ranges
+from headsmith.lower.views import Views
+from headsmith.search.cells import chord_ends, table_cells
+from headsmith.source.exchange import exchange
+from headsmith.source.fuse import Fusion, fuse
+from headsmith.source.graph import (
+    Affine,
+    Attend,
+    Expression,
+    Function,
+    Graph,
+    Hypotenuse,
+    Input,
+    Maximum,
+    Minimum,
+    Move,
+    Node,
+    Pool,
+    Positional,
+    Product,
+    Quotient,
+    Relu,
+    arguments,
+)
+
+Header = dict[str, Any]
+Tensors = dict[str, Any]
+
+MOST_NODES = 400
+SLACK = 1e-9
+HALVINGS = 9
+PERSPECTIVE = Program(2, (Times(0, 0), Over(2, 1)))
+"""s^2 / V."""
+SMALL = 64
+"""Weights of at most so many numbers are stored again in the circuit; larger ones are the target's."""
+
+
+def prove(
+    header: Header, tensors: Tensors, target: Graph, choices: Mapping[int, Choice], fusion: Fusion | None
+) -> Header:
+    """The proof of the model in a file whose header has the target, the model and the domain; adds tensors of its
+    own."""
+    fused = target if fusion is None else fuse(target, fusion)
+    assembly = assemble(fused, choices)
+    writer = _Writer(target, fused, assembly, choices, tensors)
+    writer.write()
+    stored: Header = {
+        "circuit": {"nodes": writer.nodes, "output": writer.places[assembly.circuit.output]},
+        "regions": writer.regions,
+        "tables": writer.tables,
+        "exchanges": writer.exchanges,
+        "margins": [
+            {"node": number, "margin": 0.0} for number, each in enumerate(writer.nodes) if each["kind"] == "attend"
+        ],
+        "views": writer.viewed,
+        "halvings": HALVINGS if assembly.regions else 0,
+        "roles": _roles(header["transformer"], tensors, writer.places),
+    }
+    _search(stored, header, tensors)
+    return stored
+
+
+def add_proof(
+    header: Header, tensors: Tensors, target: Graph, choices: Mapping[int, Choice], fusion: Fusion | Pieces | None
+) -> bool:
+    """Add a proof and the claim that the kernel finds it to prove; False, and nothing added, where there is none.
+
+    Models with one token for each piece, learners by Newton's iteration and functions of a user's own have none yet,
+    and very long programs are not worth the time.
+    """
+    if isinstance(fusion, Pieces) or len(target.nodes) > MOST_NODES:
+        return False
+    more, found = dict(tensors), dict(header)
+    try:
+        found["proof"] = prove(found, more, target, choices, fusion)
+        certificate = proved(_plain(found), more)
+    except (Refused, CertificateError):
+        return False
+    header["proof"], header["claim"] = found["proof"], _claim(certificate)
+    tensors.update(more)
+    return True
+
+
+def _claim(certificate: Certificate) -> Header:
+    """What is claimed: a little more than was proved, because another machine adds up in another order."""
+    stored = asdict(certificate)
+    stored.pop("domain")
+
+    def more(value: Any) -> Any:
+        if isinstance(value, float):
+            return value * (1.0 + SLACK)
+        if isinstance(value, dict):
+            return {name: more(each) for name, each in value.items()}
+        return [more(each) for each in value] if isinstance(value, list | tuple) else value
+
+    return {name: more(value) for name, value in stored.items()}
+
+
+def _roles(model: Header, tensors: Tensors, places: Mapping[int, int]) -> list[list[Header]]:
+    """For each bank, the nodes and components of the proof's circuit that its outputs stand for."""
+    moved = any(before != after for before, after in places.items())
+    roles = []
+    for index, layer in enumerate(model["layers"]):
+        row = []
+        for place, bank in enumerate(layer):
+            name = bank["node"]
+            if moved:
+                name = f"proof.roles.{index}.{place}"
+                tensors[name] = np.array([places[number] for number in tensors[bank["node"]].tolist()], dtype=np.int64)
+            row.append({"node": name, "component": bank["component"]})
+        roles.append(row)
+    return roles
+
+
+class _Writer:
+    """The circuit as a file has it, with reference nodes in front of what stands for them."""
+
+    def __init__(
+        self, target: Graph, fused: Graph, assembly: Assembly, choices: Mapping[int, Choice], tensors: Tensors
+    ) -> None:
+        self.target, self.fused, self.assembly, self.choices, self.tensors = target, fused, assembly, choices, tensors
+        self.nodes: list[Header] = []
+        self.places: dict[int, int] = {}
+        self.regions: list[Header] = []
+        self.tables: list[Header] = []
+        self.exchanges: list[Header] = []
+        self.viewed: list[Header] = []
+        self.scales: dict[tuple[int, str], int] = {}
+        self.names = {place: number for number, place in assembly.places.items()}
+        self.views = Views(fused, lambda number: self.places[assembly.places[number]], self._add, self._keep)
+        self.outputs = {assembly.places[number]: number for number in assembly.regions}
+        self.fragments = {splice.first + splice.fragment.graph.output - 1: splice for splice in assembly.splices}
+        self.large = {
+            number: node
+            for number, node in enumerate(target.nodes)
+            if isinstance(node, Affine) and any(term.weights.size > SMALL for term in node.terms)
+        }
+
+    def write(self) -> None:
+        for number, node in enumerate(self.assembly.circuit.nodes):
+            self._enter_perspective(number)
+            references = self._references(number)
+            viewed = self.names.get(number)
+            views = self.views.of(viewed) if viewed is not None and not references else []
+            exchanged = self._exchange(number)
+            self.places[number] = self._add(self._stored(node, self._seen(number)))
+            self.viewed += [{"node": self.places[number], "as": view} for view in views]
+            if exchanged is not None:
+                self.exchanges.append({"output": self.places[number], **exchanged})
+            for reference, ends in references:
+                owner = self.fragments[number].target if ends else self.outputs[number]
+                # Halves of a product lie inside of its region: what they read is not off.
+                halved = ends and self.fragments[number].part
+                margin = 0.0 if halved and self.choices[owner].margin is not None else self.choices[owner].margin
+                region = {"output": self.places[number], "stands_for": reference, "margin": margin}
+                self.regions.append({**region, "ends": ""} if ends else region)
+            if isinstance(node, Expression):
+                owner = next(each for each, region in self.assembly.regions.items() if number in region)
+                self.tables.append({"node": self.places[number], "margin": self.choices[owner].margin, "cells": ""})
+
+    def _exchange(self, number: int) -> Header | None:
+        """The parts of an exchange, with reference nodes for its constants."""
+        found = exchange(self.assembly.circuit, number)
+        node = self.assembly.circuit.nodes[number]
+        if found is None or not isinstance(node, Affine):
+            return None
+        value, nodes = found[0], self.assembly.circuit.nodes
+        (moved,) = (each for each in found[1] if isinstance(nodes[each], Move))
+        parts = {"value": self.places[value], "moved": self.places[moved]}
+        for term in node.terms:
+            gate = nodes[term.node]
+            if isinstance(gate, Relu) and isinstance(argument := nodes[gate.argument], Affine):
+                # relu(x - m - c) falls, relu(m - x - d) rises.
+                name = "above" if float(term.weights.reshape(-1)[0]) < 0.0 else "below"
+                tables = [each for each in argument.terms if isinstance(nodes[each.node], Positional)]
+                terms = [{"node": self.places[each.node], "weights": self._keep(-each.weights)} for each in tables]
+                parts[name] = self._add({"kind": "affine", "terms": terms, "bias": self._keep(-argument.bias)})
+        return parts
+
+    def _add(self, stored: Header) -> int:
+        self.nodes.append(stored)
+        return len(self.nodes) - 1
+
+    def _references(self, number: int) -> list[tuple[int, bool]]:
+        """Reference nodes for a circuit node, each with whether it is compared cell by cell."""
+        found = []
+        if number in self.fragments:
+            splice = self.fragments[number]
+            node = self.fused.nodes[splice.target]
+            name, parameter = (node.name, node.parameter) if isinstance(node, Function) else ("square", None)
+            argument = self.places[splice.argument]
+            size = self.assembly.circuit.nodes[splice.argument].size
+            stored = {"kind": "function", "name": name, "argument": argument, "size": size, "parameter": parameter}
+            if splice.scale is not None and not isinstance(node, Hypotenuse):
+                arguments_ = [argument, self.scales[splice.scale, splice.part]]
+                stored = {
+                    "kind": "expression",
+                    "arguments": arguments_,
+                    "size": size,
+                    "program": program_data(PERSPECTIVE),
+                }
+            found.append((self._add(stored), True))
+        owner = self.outputs.get(number)
+        circuit_node = self.assembly.circuit.nodes[number]
+        if owner is not None and number not in self.fragments and not isinstance(circuit_node, Expression):
+            node = self.fused.nodes[owner]
+            renamed = {each: self.places[self.assembly.places[each]] for each in arguments(node)}
+            found.append((self._add(_node_data(node, renamed, self._keep)), False))
+        return found
+
+    def _stored(self, node: Node, places: Mapping[int, int]) -> Header:
+        if isinstance(node, Affine):
+            for number, other in self.large.items():
+                if _same_weights(node, other):
+                    return {"kind": "copy", "node": number, "arguments": [places[each] for each in arguments(node)]}
+        return _node_data(node, places, self._keep)
+
+    def _enter_perspective(self, number: int) -> None:
+        """In front of a perspective, a copy of its scale: it must not read the argument of the region around it."""
+        for splice in self.assembly.splices:
+            if splice.first == number and splice.scale is not None:
+                size = self.assembly.circuit.nodes[splice.scale].size
+                terms = [{"node": self.places[splice.scale], "weights": self._keep(np.ones(size))}]
+                copy = self._add({"kind": "affine", "terms": terms, "bias": self._keep(np.zeros(size))})
+                self.scales[splice.scale, splice.part] = copy
+
+    def _seen(self, number: int) -> Mapping[int, int]:
+        """Where a node finds what it reads: in a perspective, its own copy of the scale."""
+        for splice in self.assembly.splices:
+            if (
+                splice.scale is not None
+                and splice.first <= number < splice.first + len(splice.fragment.graph.nodes) - 1
+            ):
+                return {**self.places, splice.scale: self.scales[splice.scale, splice.part]}
+        return self.places
+
+    def _keep(self, values: Any) -> str:
+        name = f"proof.{len(self.tensors)}"
+        self.tensors[name] = np.ascontiguousarray(values, dtype=np.float64)
+        return name
+
+
+def _same_weights(left: Affine, right: Affine) -> bool:
+    return (
+        len(left.terms) == len(right.terms)
+        and np.array_equal(left.bias, right.bias)
+        and all(np.array_equal(a.weights, b.weights) for a, b in zip(left.terms, right.terms, strict=True))
+    )
+
+
+def _node_data(node: Node, places: Mapping[int, int], keep: Any) -> Header:
+    """A node as a file has it."""
+    match node:
+        case Input():
+            return {"kind": "input", "names": list(node.names)}
+        case Affine():
+            terms = [{"node": places[term.node], "weights": keep(term.weights)} for term in node.terms]
+            return {"kind": "affine", "terms": terms, "bias": keep(node.bias)}
+        case Positional():
+            return {"kind": "positional", "values": keep(node.values)}
+        case Relu():
+            return {"kind": "relu", "argument": places[node.argument], "size": node.size}
+        case Maximum() | Minimum():
+            kind = "maximum" if isinstance(node, Maximum) else "minimum"
+            return {"kind": kind, "arguments": [places[each] for each in node.arguments], "size": node.size}
+        case Product() | Hypotenuse():
+            kind = "product" if isinstance(node, Product) else "hypotenuse"
+            return {"kind": kind, "left": places[node.left], "right": places[node.right], "size": node.size}
+        case Quotient():
+            numerator, denominator = places[node.numerator], places[node.denominator]
+            return {"kind": "quotient", "numerator": numerator, "denominator": denominator, "size": node.size}
+        case Function():
+            stored = {"kind": "function", "name": node.name, "argument": places[node.argument], "size": node.size}
+            return {**stored, "parameter": node.parameter}
+        case Expression():
+            stored = {"kind": "expression", "arguments": [places[each] for each in node.arguments], "size": node.size}
+            return {**stored, "program": program_data(node.program)}
+        case Pool():
+            stored = {"kind": "pool", "of": node.kind, "argument": places[node.argument], "size": node.size}
+            return {**stored, "causal": node.causal}
+        case Move():
+            stored = {"kind": "move", "argument": places[node.argument], "size": node.size}
+            return {**stored, "targets": list(node.targets)}
+        case Attend():
+            names = ("queries", "keys", "values")
+            read = {name: places[each] for name, each in zip(names, arguments(node), strict=True)}
+            return {"kind": "attend", **read, "size": node.size, "causal": node.causal}
+
+
+def program_data(program: Program) -> Header:
+    """A program as a file has it."""
+    steps: list[list[Any]] = []
+    for step in program.steps:
+        match step:
+            case Linear():
+                steps.append(
+                    ["linear", [[_rational(c), operand] for c, operand in step.terms], _rational(step.constant)]
+                )
+            case Call():
+                steps.append(["call", step.name, step.operand, *([] if step.parameter is None else [step.parameter])])
+            case Times():
+                steps.append(["times", step.left, step.right])
+            case Over():
+                steps.append(["over", step.numerator, step.denominator])
+    return {"variables": program.variables, "steps": steps}
+
+
+def _rational(value: Fraction) -> str:
+    return str(value)
+
+
+def _search(stored: Header, header: Header, tensors: Tensors) -> None:
+    """Find the ends of cells for regions that are compared with functions, and the cells of tables."""
+    target = _kernel_target(header, tensors)
+    model, proof = _parsed(stored, header, tensors, target)
+    box = Interval(header["domain"]["low"], header["domain"]["high"])
+    regions = {region["output"]: region for region in stored["regions"]}
+
+    def compare(proof_: Proof, region: Region, around: list[Interval]) -> Any:
+        name, size = f"proof.ends.{region.output}", proof_.circuit.nodes[region.arguments[0]].size
+        function, circuit = function_of(proof_, region), circuit_of(proof_, region)
+        ends = chord_ends(size, circuit, *interval_of(region, around), function, None)
+        tensors[name], regions[region.output]["ends"] = ends, name
+        return check_region(proof_, replace(region, ends=ends), around)
+
+    with np.errstate(all="ignore"):
+        found, _ = ranges(proof, box, compare)
+        cells = dict.fromkeys(proof.tables, "")
+        for head in table_heads(proof, model, found):
+            text = table_cells(head.slopes, head.offsets, head.values, head.programs, head.box)
+            cells.update({number: text for members in head.members for number, _ in members})
+    for each in stored["margins"]:
+        queries = proof.circuit.nodes[each["node"]].arguments[0]
+        each["margin"] = 1e-3 * float(np.max(found[queries].magnitude.value))
+    for table in stored["tables"]:
+        table["cells"] = cells[table["node"]]
+
+
+def _kernel_target(header: Header, tensors: Tensors) -> Any:
+    from headsmith.kernel.graph import read_graph
+
+    return read_graph(_plain(header["source"]), tensors)
+
+
+def _parsed(stored: Header, header: Header, tensors: Tensors, target: Any) -> tuple[Model, Proof]:
+    for region in stored["regions"]:
+        if region.get("ends") == "":
+            tensors.setdefault("proof.none", np.zeros(0))
+            region["ends"] = "proof.none"
+    plain = _plain(stored)
+    return read_model(_plain(header["transformer"]), tensors, plain["roles"]), read_proof(plain, tensors, target)
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value))

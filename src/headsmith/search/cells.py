@@ -1,0 +1,239 @@
+"""Cells that make the kernel's bounds tight: of table heads, and of circuits of one variable.
+
+Nothing here is trusted. Both searches call the kernel's own rule forwards: cells whose bound is not within a factor of
+an error that is attained are halved, and the tree (or the sorted list of ends) is what a proof carries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import comb
+from typing import Any
+
+import numpy as np
+
+from headsmith.kernel.arithmetic import Array, Interval
+from headsmith.kernel.chord import MOST_ENDS, chords, compare
+from headsmith.kernel.errors import Refused
+from headsmith.kernel.functions import Program, enclose
+from headsmith.kernel.table import (
+    MOST_CELLS,
+    MOST_PRODUCTS,
+    Cell,
+    Expansion,
+    Table,
+    bound,
+    expand,
+    halves,
+    polynomial_range,
+    products_of,
+)
+
+TIGHTNESS = 1.05
+FLOOR = 1e-25
+SLOPE_FLOOR = 1e-9
+UNIT_ROUNDOFF = 2.0**-53
+
+Tree = dict[Cell, int]
+"""Which variable each cell is cut along, counted from 1; 0 for those that are not cut."""
+
+
+def table_cells(
+    slopes: Array,
+    offsets: Array,
+    values: Array,
+    programs: Sequence[Program],
+    box: Array,
+    *,
+    tightness: float = TIGHTNESS,
+    floor: float | None = None,
+) -> str:
+    """The cells of a table head for kernel.table.check_table, as a tree in pre-order.
+
+    Bounds of errors and slopes will be within `tightness` of what is attained, or below `floor`: by default a
+    thousandth of what rounding the values costs, since errors below need no proof of their own.
+    """
+    variables = slopes.shape[1]
+    sizes = np.max(np.abs(values), axis=0)
+    if floor is None:
+        floor = max(FLOOR, 1e-3 * UNIT_ROUNDOFF * float(np.max(sizes)))
+    lowest = np.full((len(programs), 1 + variables), floor)
+    lowest[:, 1:] += SLOPE_FLOOR * sizes[:, None] * np.max(np.abs(slopes), axis=0)
+
+    table = Table(slopes, offsets, values, programs, box)
+    return written(_refined(table, lowest, tightness), variables)
+
+
+def _refined(table: Table, floor: Array, tightness: float) -> Tree:
+    tree: Tree = {}
+    level: list[Cell] = [((0, 0),) * len(table.box)]
+    seen_low, seen_high = np.full_like(floor, np.inf), np.full_like(floor, -np.inf)
+    most = min(MOST_CELLS, MOST_PRODUCTS // products_of(table))
+    while level:
+        if sum(axis == 0 for axis in tree.values()) + len(level) > most:
+            raise Refused(
+                "no bound of a table head within the wanted factor of its error: the function may be singular"
+            )
+        known = expand(table, level)
+        found = bound(table, known)
+        low, high = _attained(known, found)
+        seen_low, seen_high = np.minimum(seen_low, low), np.maximum(seen_high, high)
+        slack = 0.98 * (tightness - 1.0) * np.maximum(np.maximum(-seen_low, seen_high), 0.0)
+        low, high = np.minimum(seen_low - slack, -floor), np.maximum(seen_high + slack, floor)
+        wide = np.maximum(found.high - high, low - found.low)
+        axes = np.where(np.all(wide <= 0.0, axis=(1, 2)), 0, 1 + _axis(table, known, found, wide, high - low))
+        tree.update(zip(level, axes.tolist(), strict=True))
+        level = [
+            half for cell, axis in zip(level, axes.tolist(), strict=True) if axis for half in halves(cell, axis - 1)
+        ]
+    return tree
+
+
+def _polynomials(known: Expansion) -> tuple[list[Array], list[Any]]:
+    """G - F, and the slopes of G by each variable in the unit box: coefficients and exponents, nearly."""
+    exponents = known.exponents
+    found, powers = [known.difference.low], [exponents]
+    for variable, step in enumerate(np.eye(exponents.shape[1], dtype=int)):
+        which = exponents[:, variable] > 0
+        found.append(known.head.low[..., which] * exponents[which, variable])
+        powers.append(exponents[which] - step)
+    return found, powers
+
+
+def _attained(known: Expansion, found: Interval) -> tuple[Array, Array]:
+    """Values that are attained: those of the polynomials at corners and centres, less what was cut off."""
+    variables = known.exponents.shape[1]
+    points = np.array(list(product((-1.0, 0.0, 1.0), repeat=variables)))
+    low, high = [], []
+    for number, (polynomial, exponents) in enumerate(zip(*_polynomials(known), strict=True)):
+        scale = known.radius.low[:, number - 1][:, None] if number else np.ones((len(found.low), 1))
+        values = polynomial @ np.prod(points[:, None] ** exponents, axis=2).T / scale[..., None]
+        whole = polynomial_range(Interval(polynomial, polynomial), exponents)
+        cut = 0.5 * ((found.high - found.low)[..., number] - (whole.high - whole.low) / scale)
+        low.append(np.min(np.nan_to_num(values.min(axis=-1) + cut, nan=np.inf), axis=0))
+        high.append(np.max(np.nan_to_num(values.max(axis=-1) - cut, nan=-np.inf), axis=0))
+    return np.stack(low, axis=-1), np.stack(high, axis=-1)
+
+
+def _axis(table: Table, known: Expansion, found: Interval, wide: Array, allowed: Array) -> Any:
+    """Which variable to cut along: the one whose halves promise the best bounds of errors, or that moves slopes most.
+
+    The polynomials are moved to the halves. What was cut off from the function is charged to variables by the powers of
+    the highest degree, and what was cut off from the head by the slopes of the tokens that make it.
+    """
+    exponents = known.exponents
+    if exponents.shape[1] == 1:
+        return np.zeros(len(wide), dtype=int)
+    degrees = exponents.sum(axis=1)
+    order = degrees[-1] + 1
+    with np.errstate(all="ignore"):
+        of_function = np.abs(known.head.low[..., degrees == degrees[-1]]) @ exponents[degrees == degrees[-1]]
+        spread = np.abs(table.slopes - known.shift[:, None]) * known.radius.high[:, None]
+        every = spread.sum(axis=2)
+        heavy = known.weights.value * np.exp(every) * every ** (order - 1)
+        of_head = np.einsum("nk,nki->ni", heavy, spread)[:, None]
+        whole = polynomial_range(known.difference, exponents)
+        rest = known.rest.value
+        cut = 0.5 * ((found.high - found.low)[..., 0] - (whole.high - whole.low)) - rest
+        excess = []
+        for axis in range(exponents.shape[1]):
+            left = cut * 0.5 ** (order * _share(of_head, axis)) + rest * 0.5 ** (order * _share(of_function, axis))
+            moved = [polynomial_range(_moved(known.difference, exponents, axis, side), exponents) for side in (-1, 1)]
+            width = np.max([each.high - each.low for each in moved], axis=0) + 2.0 * left
+            excess.append(np.max(width / allowed[:, 0], axis=1))
+        # Where only slopes are too wide: the variable that moves the worst of them most.
+        worst = np.argmax(np.max(wide / allowed, axis=1)[:, 1:], axis=1)
+        moves = [
+            np.max(np.abs(each), axis=1) @ powers for each, powers in list(zip(*_polynomials(known), strict=True))[1:]
+        ]
+        by_slope = np.argmax(np.nan_to_num(np.stack(moves)[worst, np.arange(len(worst))]), axis=-1)
+    by_error = np.argmin(np.nan_to_num(excess, nan=1e100, posinf=1e100), axis=0)
+    return np.where(np.any(wide[..., 0] > 0.0, axis=1), by_error, by_slope)
+
+
+def _share(parts: Array, axis: int) -> Array:
+    return np.asarray(parts[..., axis] / parts.sum(axis=-1))
+
+
+def _moved(polynomial: Interval, exponents: Any, axis: int, side: int) -> Interval:
+    """The polynomial on a half of the unit box: x -> (side + x) / 2. Nearly."""
+    matrix = np.zeros((len(exponents), len(exponents)))
+    for number, powers in enumerate(exponents):
+        for n in range(powers[axis] + 1):
+            to = powers - (powers[axis] - n) * np.eye(len(powers), dtype=int)[axis]
+            place = int(np.flatnonzero((exponents == to).all(axis=1))[0])
+            matrix[number, place] = comb(powers[axis], n) * side ** int(powers[axis] - n) * 0.5 ** powers[axis]
+    moved = polynomial.low @ matrix
+    return Interval(moved, moved)
+
+
+def written(tree: Tree, variables: int) -> str:
+    """A tree in pre-order: 0 for a cell, i for a cut along variable i."""
+    text, stack = [], [((0, 0),) * variables]
+    while stack:
+        cell = stack.pop()
+        text.append(str(tree[cell]))
+        if tree[cell]:
+            stack += halves(cell, tree[cell] - 1)[::-1]
+    return "".join(text)
+
+
+# Circuits of one variable -------------------------------------------------------------------------------------------
+
+CHORD_TIGHTNESS = 1.002
+ROUNDS = 60
+
+Circuit = Sequence[tuple[Any, ...]]
+
+
+def chord_ends(
+    size: int, circuit: Circuit, low: float, high: float, function: str | Program, parameter: float | None
+) -> Array:
+    """The ends of cells for kernel.chord.check_chord: where the circuit has kinks, and halves where the bound is not
+    yet within CHORD_TIGHTNESS of an error that is attained."""
+    ends = _kinks(size, circuit, low, high)
+    for _ in range(ROUNDS):
+        values, deviations = chords(size, circuit, ends)
+        found = compare(values[-1], deviations[-1], function, parameter, ends)
+        error = values[-1] - enclose(function, parameter, ends, ends)
+        seen = np.array([error.high.min(), error.low.max()])
+        slack = (CHORD_TIGHTNESS - 1.0) * np.max(np.abs(seen)) + 2.1 * deviations[-1].value
+        unclear = np.any((found.low < seen[0] - slack) | (found.high > seen[1] + slack), axis=0)
+        width, spacing = np.diff(ends), np.spacing(np.maximum(np.abs(ends[:-1]), np.abs(ends[1:])))
+        unclear &= width > 8.0 * spacing
+        if not unclear.any() or len(ends) + np.count_nonzero(unclear) > MOST_ENDS:
+            break
+        ends = np.unique(np.concatenate([ends, (ends[:-1] + 0.5 * width)[unclear]]))
+    return ends
+
+
+def _kinks(size: int, circuit: Circuit, low: float, high: float) -> Array:
+    """Where the circuit changes slope, as far as floating point can tell; with both ends of the interval."""
+    points = np.unique(np.array([low, high], dtype=np.float64)) if low < high else np.array([low, high])
+    for number, node in enumerate(circuit, start=1):
+        if node[0] == "relu":
+            argument = _values(size, circuit[: number - 1], points)[node[1]]
+            left, right = argument[:, :-1], argument[:, 1:]
+            row, cell = np.nonzero(np.sign(left) * np.sign(right) < 0.0)
+            start, end, before, after = points[cell], points[cell + 1], left[row, cell], right[row, cell]
+            fresh = (start + (end - start) * (before / (before - after))).astype(np.float64)
+            points = np.unique(np.concatenate([points, fresh[(fresh > start) & (fresh < end)]]))
+            if len(points) > MOST_ENDS:
+                raise Refused(f"the circuit has more than {MOST_ENDS} pieces on [{low}, {high}]")
+    return points
+
+
+def _values(size: int, circuit: Circuit, points: Array) -> list[Any]:
+    """All nodes at points, in the machine's widest floating point."""
+    known: list[Any] = [np.repeat(points.astype(np.longdouble)[None], size, axis=0)]
+    for node in circuit:
+        if node[0] == "relu":
+            known.append(np.maximum(known[node[1]], 0.0))
+            continue
+        total = np.asarray(node[2], dtype=np.longdouble)[:, None]
+        for source, weights in node[1]:
+            wide = weights.astype(np.longdouble)
+            total = total + (wide[:, None] * known[source] if wide.ndim == 1 else wide @ known[source])
+        known.append(total)
+    return known

@@ -1,0 +1,74 @@
+"""Models with their proofs, made once: what the tests of the kernel's rules share."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+import headsmith as hs
+from headsmith.export.file import Contents, _header
+from headsmith.lower.prove import prove
+
+SQUARE = {"x": (-1, 1), "y": (-1, 1)}
+
+
+def network(*widths: int, seed: int = 0) -> hs.Network:
+    """A random network of these widths."""
+    random = np.random.default_rng(seed)
+    pairs = pairwise(widths)
+    return hs.Network([(random.normal(size=(b, a)) / np.sqrt(a), 0.3 * random.normal(size=b)) for a, b in pairs])
+
+
+MODELS: dict[str, Any] = {
+    "network": lambda: hs.compile(network(3, 8, 8, 2), (-1, 1), 1e-3),
+    "network of several tokens": lambda: hs.compile(network(3, 8, 2), (-1, 1), 1e-3, tokens=5),
+    "network in float32": lambda: hs.compile(network(3, 8, 2), (-1, 1), 1e-2, dtype="float32"),
+    "product": lambda: hs.compile("x*y", SQUARE, 1e-6),
+    "three functions": lambda: hs.compile(["sigmoid(x)", "tanh(x)", "gelu(x)"], {"x": (-5, 5)}, 1e-6),
+    "quotient": lambda: hs.compile("x/y", {"x": (-1, 1), "y": (0.5, 2)}, 1e-4),
+    "maximum": lambda: hs.compile("max(x, y, x*y)", SQUARE, 1e-4, recipe="native"),
+    "absolute value": lambda: hs.compile("log(1 + abs(x))*y", SQUARE, 1e-3),
+    "product of circuits": lambda: hs.compile("x*y", SQUARE, 1e-3, recipe="relu"),
+    "quotient of circuits": lambda: hs.compile("x/y", {"x": (-1, 1), "y": (0.5, 2)}, 1e-2, recipe="relu"),
+    "circuit": lambda: hs.compile("sin(x)", {"x": (-3, 3)}, 1e-3, recipe="relu"),
+    "ramps": lambda: hs.compile("max(x, y)", SQUARE, 1e-1, recipe="ramp"),
+    "mean": lambda: _sequence(lambda x: x - hs.tokens.mean(x)),
+    "spread": lambda: _sequence(lambda x: hs.tokens.max(x) - hs.tokens.min(x)),
+    "sort": lambda: _sequence(lambda x: hs.tokens.sort(x)),
+    "attention": lambda: _sequence(lambda x: hs.tokens.attend(x, x, x)),
+}
+
+
+def _sequence(program: Any) -> Any:
+    return hs.compile_sequence(program, tokens=4, features=1, domain=(-1, 1), error=1e-4)
+
+
+@cache
+def model_of(name: str) -> Any:
+    """A compiled model, by its name."""
+    return MODELS[name]()
+
+
+def carried(model: Any) -> tuple[Any, dict[str, Any]]:
+    """The header and the tensors of a model with its proof."""
+    tensors: dict[str, Any] = {}
+    parts = (model.graph, model.choices, model.box, model.transformer, model.certificate, model.fusion)
+    header = _header(Contents(*parts), tensors)
+    header["proof"] = prove(header, tensors, model.graph, model.choices, model.fusion)
+    return json.loads(json.dumps(header)), tensors
+
+
+@cache
+def _stored(name: str) -> tuple[str, dict[str, Any]]:
+    header, tensors = carried(model_of(name))
+    return json.dumps(header), tensors
+
+
+def contents_of(name: str) -> tuple[Any, dict[str, Any]]:
+    """The header and the tensors of a model with its proof: copies, to be changed at will."""
+    header, tensors = _stored(name)
+    return json.loads(header), {key: array.copy() for key, array in tensors.items()}

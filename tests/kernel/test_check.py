@@ -1,0 +1,152 @@
+"""The kernel comes to the bounds that the compiler promises, from the file alone, and refuses what does not follow."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernel.carried import MODELS, carried, contents_of, model_of, network
+
+import headsmith as hs
+import headsmith.kernel
+from headsmith.kernel.check import check_file, proved
+from headsmith.kernel.errors import Refused
+from headsmith.report.trusted import trusted
+
+FOLDER = Path(headsmith.kernel.__file__).parent
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_kind_of_model_is_proved_as_well_as_it_was(name: str) -> None:
+    """Theorem: the sum of all local errors, carried by gains, is at most what the compiler certified, up to 5 %."""
+    found, before = proved(*contents_of(name)), model_of(name).certificate
+    assert found.error <= 1.05 * before.error
+    assert found.error >= 0.4 * before.error
+    assert len(found.outputs) == len(before.outputs)
+    assert sum(found.parts.values()) == pytest.approx(found.error, rel=1e-9)
+    assert (found.dtype, found.tokens, found.exp_ulps) == (before.dtype, before.tokens, before.exp_ulps)
+
+
+def test_a_saved_model_is_checked_by_the_folder_alone(tmp_path: Path) -> None:
+    """Copied out of the project, the folder checks a file, and says why where it does not."""
+    shutil.copytree(FOLDER, tmp_path / "kernel")
+    model_of("product").save(tmp_path / "product.safetensors")
+    model_of("product").save(tmp_path / "bare.safetensors", proof=False)
+    command = [sys.executable, "-I", "-c", "import sys, runpy; sys.path.insert(0, '.'); sys.argv[1:] = sys.argv[1:]; "]
+    command[-1] += "runpy.run_module('kernel', run_name='__main__', alter_sys=True)"
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    done = run("product.safetensors", "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["verified"]
+    assert answer["certificate"]["error"] <= 1e-6
+    assert run("product.safetensors").stdout.startswith("certified: |model - target| <= ")
+    assert run("bare.safetensors").returncode == 1
+    assert "no proof" in run("bare.safetensors").stderr
+    assert run("missing.safetensors").returncode == 1
+    assert "no such file" in run("missing.safetensors").stderr
+
+
+def test_the_kernel_imports_nothing_of_ours() -> None:
+    """Only numpy, python-flint, safetensors, the standard library, and its own modules."""
+    allowed = {"numpy", "flint", "safetensors", *sys.stdlib_module_names}
+    for path in FOLDER.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                assert {each.name.split(".")[0] for each in node.names} <= allowed, path
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 1 or (node.module or "").split(".")[0] in allowed, path
+
+
+def test_the_kernel_does_not_grow() -> None:
+    """What must be trusted is to come down to 2,000 lines, and never to grow on the way."""
+    assert sum(trusted().values()) <= 3050
+
+
+@pytest.mark.parametrize("field", ["error", "max_score", "outputs", "parts", "exp_ulps", "tokens", "dtype", "masks"])
+def test_every_field_of_the_claim_is_checked(field: str, tmp_path: Path) -> None:
+    """A claim of less than can be proved is refused, whichever field it is in."""
+    path = tmp_path / "product.safetensors"
+    model_of("product").save(path)
+    check_file(path)
+    smaller = {
+        "error": 1e-9,
+        "max_score": 0.0,
+        "outputs": [1e-9],
+        "parts": {"approximation": 0.0, "softmax": 0.0, "leak": 0.0, "rounding": 0.0},
+        "exp_ulps": 10**6,
+        "tokens": 2,
+        "dtype": "float32",
+        "masks": ["full"],
+    }
+    _rewrite(path, lambda header: header["claim"].update({field: smaller[field]}))
+    with pytest.raises(Refused, match=field.removesuffix("s")):
+        check_file(path)
+
+
+def _rewrite(path: Path, change: object) -> None:
+    from safetensors import safe_open
+    from safetensors.numpy import save_file
+
+    with safe_open(path, framework="np") as file:
+        metadata = file.metadata()
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    header = json.loads(metadata["headsmith"])
+    change(header)  # type: ignore[operator]
+    save_file(tensors, path, metadata={**metadata, "headsmith": json.dumps(header)})
+
+
+def test_another_target_is_refused() -> None:
+    """Rule Same: the circuit of the proof must be the target, as a function."""
+    header, tensors = contents_of("network")
+    name = header["source"]["nodes"][1]["bias"]
+    tensors[name] = tensors[name] + 1e-3
+    # The circuit of a small network is stored again: it is no longer the target.
+    with pytest.raises(Refused, match="does not compute the target"):
+        proved(header, tensors)
+
+
+def test_heads_that_claim_each_others_gates_cost_what_they_cost() -> None:
+    """Rule Read: what a head reads is compared with what it should read; the difference is an error like any other."""
+    header, tensors = contents_of("network")
+    role = header["proof"]["roles"][0][0]
+    tensors[role["component"]] = np.roll(tensors[role["component"]], 1)
+    assert proved(header, tensors).error > 1.0
+
+
+def test_a_gate_that_is_claimed_twice_is_refused() -> None:
+    """Every component of a node has one head at most, and a gate without one must not cross zero."""
+    header, tensors = contents_of("network")
+    role = header["proof"]["roles"][0][0]
+    tensors[role["component"]][1] = tensors[role["component"]][0]
+    with pytest.raises(Refused, match="sink heads claim"):
+        proved(header, tensors)
+    header, tensors = contents_of("network")
+    del header["proof"]["roles"][0], header["transformer"]["layers"][0]
+    with pytest.raises(Refused, match="crosses zero on the domain"):
+        proved(header, tensors)
+
+
+def test_margins_are_checked() -> None:
+    """What was proved of a table holds only if what it reads is off by no more than the margin."""
+    header, tensors = contents_of("maximum")
+    for table in header["proof"]["tables"]:
+        table["margin"] = 0.0
+    with pytest.raises(Refused, match="margin"):
+        proved(header, tensors)
+
+
+def test_a_wide_network_is_proved_without_writing_it_out() -> None:
+    """Large nodes are compared as wholes: a thousand neurons are no thousand polynomials."""
+    model = hs.compile(network(20, 300, 300, 3), (-1, 1), 1e-2)
+    header, tensors = carried(model)
+    assert proved(header, tensors).error <= 1.05 * model.certificate.error
