@@ -302,9 +302,9 @@ def test_an_unreachable_error_says_what_can_be_reached(weights: Path, shell: She
         ({"W0": np.ones((1, 1))}, "W0, b0"),
         ({"W1": np.ones((1, 1)), "b1": np.ones(1)}, "W0, b0"),
         ({"W0": np.ones((1, 1)), "b0": np.ones(1), "extra": np.ones(1)}, "extra"),
-        ({"W0": np.ones((2, 1)), "b0": np.ones(2), "W1": np.ones((1, 3)), "b1": np.ones(1)}, "layer 1"),
+        ({"W0": np.ones((2, 1)), "b0": np.ones(2), "W1": np.ones((1, 3)), "b1": np.ones(1)}, "pair 1"),
         ({"W0": np.array([[np.nan]]), "b0": np.ones(1)}, "finite"),
-        ({"W0": np.array([["a"]]), "b0": np.ones(1)}, "layer 0"),
+        ({"W0": np.array([["a"]]), "b0": np.ones(1)}, "pair 0"),
         ({"W0": np.array([[object()]]), "b0": np.ones(1)}, "plain arrays"),
     ],
 )

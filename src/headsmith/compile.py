@@ -119,6 +119,8 @@ def as_request(
     if progress is not None:
         progress("reading the target and finding the ranges of its values", 0.0)
     graph = as_graph(target, domain)
+    if not graph.input.size:
+        raise TargetError("the target has no inputs: a constant needs no transformer; name a variable in its domain")
     box = as_box(domain, graph.input.names)
     # Numbers beyond the format become infinite bounds, which the kernel refuses by name.
     with np.errstate(over="ignore", invalid="ignore"):

@@ -19,7 +19,7 @@ def test_matrices_in_out_are_recognised_in_the_messages() -> None:
     with pytest.raises(hs.TargetError, match=r"b fits the columns; .*coefs_.*W\.T.*from_sklearn"):
         hs.Network(pairs)
     with pytest.raises(
-        hs.TargetError, match=r"layer 0 has 2 outputs but layer 1 takes 1 inputs.*scikit-learn's coefs_"
+        hs.TargetError, match=r"pair 0 has 2 outputs but pair 1 takes 1 inputs.*scikit-learn's coefs_"
     ):
         hs.Network([(W, np.zeros(len(W))) for W in MATRICES])
     turned = hs.Network(pairs, transposed=True)
@@ -47,7 +47,7 @@ def test_a_missing_bias_is_zeros_and_what_is_no_list_of_pairs_is_refused() -> No
         for wrong in (3, "net.npz", {"W": 1}):
             with pytest.raises(hs.TargetError, match="list of pairs"):
                 kind(wrong)
-    with pytest.raises(hs.TargetError, match=r"layer 0 is not a pair .*complex numbers"):
+    with pytest.raises(hs.TargetError, match=r"pair 0 is not a pair .*complex numbers"):
         hs.Network([([[1j]], [0.0])])
 
 

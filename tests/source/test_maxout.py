@@ -162,19 +162,19 @@ def test_wide_networks_compile(widths, ranks) -> None:
         ([], "no layers"),
         (
             [(np.ones((2, 3, 2)), np.zeros(3))],
-            r"layer 0: b has shape \(3,\); W has shape \(2, 3, 2\), so b needs \(2, 3\)",
+            r"pair 0: b has shape \(3,\); W has shape \(2, 3, 2\), so b needs \(2, 3\)",
         ),
         ([(np.ones((3, 2)), np.zeros((2, 3)))], r"b has shape \(2, 3\).*needs \(3,\)"),
-        ([(np.ones(3), np.zeros(3))], r"layer 0: W has shape \(3,\); it must be \(rank, out, in\)"),
+        ([(np.ones(3), np.zeros(3))], r"pair 0: W has shape \(3,\); it must be \(rank, out, in\)"),
         ([(np.ones((1, 2, 3, 4)), np.zeros((1, 2, 3)))], "it must be"),
-        ([(np.ones((0, 3, 2)), np.zeros((0, 3)))], "layer 0: .*width zero"),
+        ([(np.ones((0, 3, 2)), np.zeros((0, 3)))], "pair 0: .*width zero"),
         (
             [(np.ones((2, 3, 2)), np.zeros((2, 3))), (np.ones((1, 4)), [0.0])],
-            "layer 0 has 3 outputs but layer 1 takes 4",
+            "pair 0 has 3 outputs but pair 1 takes 4",
         ),
-        ([(np.full((2, 3, 2), np.nan), np.zeros((2, 3)))], r"layer 0: W\[0, 0, 0\] is nan"),
-        ([(np.ones((2, 3, 2)), [[0.0, 0.0, 0.0], [0.0, np.inf, 0.0]])], r"layer 0: b\[1, 1\] is inf"),
-        ([3], "layer 0 is not a pair"),
+        ([(np.full((2, 3, 2), np.nan), np.zeros((2, 3)))], r"pair 0: W\[0, 0, 0\] is nan"),
+        ([(np.ones((2, 3, 2)), [[0.0, 0.0, 0.0], [0.0, np.inf, 0.0]])], r"pair 0: b\[1, 1\] is inf"),
+        ([3], "pair 0 is not a pair"),
     ],
 )
 def test_malformed_networks_are_refused_with_their_layer(layers, message) -> None:

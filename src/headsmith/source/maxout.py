@@ -103,12 +103,12 @@ def _pair(index: int, pair: tuple[Any, Any]) -> tuple[Array, Array]:
     weights, bias = real_pair(index, pair)
     if weights.ndim not in (2, 3):
         raise TargetError(
-            f"layer {index}: W has shape {weights.shape}; it must be (rank, out, in) for a maxout layer, or (out, in) "
+            f"pair {index}: W has shape {weights.shape}; it must be (rank, out, in) for a maxout layer, or (out, in) "
             f"for an affine one"
         )
     if bias.shape != weights.shape[:-1]:
         raise TargetError(
-            f"layer {index}: b has shape {bias.shape}; W has shape {weights.shape}, so b needs {weights.shape[:-1]}"
+            f"pair {index}: b has shape {bias.shape}; W has shape {weights.shape}, so b needs {weights.shape[:-1]}"
         )
     return weights, bias
 

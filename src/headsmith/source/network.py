@@ -75,7 +75,7 @@ def layers_html(title: str, layers: Sequence[tuple[Array, Array]]) -> str:
         (str(index), " x ".join(map(str, weights.shape)), number(float(np.abs(weights).max())))
         for index, (weights, _) in enumerate(layers)
     ]
-    return table(title, rows, ("layer", "shape of W", "largest weight"), (0, 2))
+    return table(title, rows, ("pair", "shape of W", "largest weight"), (0, 2))
 
 
 def checked_chain(layers: Sequence[tuple[Array, Array]], names: Iterable[str] | None) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ def checked_chain(layers: Sequence[tuple[Array, Array]], names: Iterable[str] | 
     for index, (before, after) in enumerate(itertools.pairwise(layers)):
         if before[0].shape[-2] != after[0].shape[-1]:
             raise TargetError(
-                f"layer {index} has {before[0].shape[-2]} outputs but layer {index + 1} takes "
+                f"pair {index} has {before[0].shape[-2]} outputs but pair {index + 1} takes "
                 f"{after[0].shape[-1]} inputs: W is (out, in); {IN_OUT}"
             )
     inputs = layers[0][0].shape[-1]
@@ -103,24 +103,24 @@ def real_pair(index: int, pair: Any) -> tuple[Array, Array]:
         bias = np.zeros(weights.shape[:-1]) if bias is None else bias
         bias = frozen(bias)
     except (TypeError, ValueError) as problem:
-        raise TargetError(f"layer {index} is not a pair (W, b) of real arrays: {problem}") from None
+        raise TargetError(f"pair {index} is not a pair (W, b) of real arrays: {problem}") from None
     if weights.ndim > 1 and 0 in weights.shape:
-        raise TargetError(f"layer {index}: W has shape {weights.shape}: a layer of width zero; remove it")
+        raise TargetError(f"pair {index}: W has shape {weights.shape}: a layer of width zero; remove it")
     for what, array in (("W", weights), ("b", bias)):
         if not np.isfinite(array).all():
             where = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
-            raise TargetError(f"layer {index}: {what}{list(where)} is {array[where]}; weights must be finite numbers")
+            raise TargetError(f"pair {index}: {what}{list(where)} is {array[where]}; weights must be finite numbers")
     return weights, bias
 
 
 def _pair(index: int, pair: tuple[Any, Any]) -> tuple[Array, Array]:
     weights, bias = real_pair(index, pair)
     if weights.ndim != 2:
-        raise TargetError(f"layer {index}: W has shape {weights.shape}; it must be a matrix (out, in)")
+        raise TargetError(f"pair {index}: W has shape {weights.shape}; it must be a matrix (out, in)")
     if bias.shape != weights.shape[:1]:
         hint = f". W is (out, in), and b fits the columns; {IN_OUT}" if bias.shape == weights.shape[1:] else ""
         raise TargetError(
-            f"layer {index}: b has shape {bias.shape}; W has {weights.shape[0]} rows, so b needs as many{hint}"
+            f"pair {index}: b has shape {bias.shape}; W has {weights.shape[0]} rows, so b needs as many{hint}"
         )
     return weights, bias
 
@@ -146,7 +146,7 @@ def _turned(layers: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
         try:
             weights, bias = pair
         except (TypeError, ValueError):
-            raise TargetError(f"layer {index} is not a pair (W, b) of real arrays") from None
+            raise TargetError(f"pair {index} is not a pair (W, b) of real arrays") from None
         yield np.asarray(plain(weights)).T, bias
 
 
