@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headsmith import __version__
+from headsmith.cli_selftest import selftest_command
 from headsmith.core.errors import HeadsmithError
 
 if TYPE_CHECKING:
@@ -533,6 +534,9 @@ def _print_json(**items: Any) -> None:
     from headsmith.report.data import as_data
 
     click.echo(json.dumps(as_data(items)))
+
+
+commands.add_command(selftest_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -35,6 +35,7 @@ MODELS: dict[str, Any] = {
     "product of circuits": lambda: hs.compile("x*y", SQUARE, 1e-3, recipe="relu"),
     "quotient of circuits": lambda: hs.compile("x/y", {"x": (-1, 1), "y": (0.5, 2)}, 1e-2, recipe="relu"),
     "circuit": lambda: hs.compile("sin(x)", {"x": (-3, 3)}, 1e-3, recipe="relu"),
+    "one token for each piece": lambda: hs.compile("max(x, y, x - y, 0.5)", SQUARE, 1e-3, recipe="maxout"),
     "ramps": lambda: hs.compile("max(x, y)", SQUARE, 1e-1, recipe="ramp"),
     "mean": lambda: _sequence(lambda x: x - hs.tokens.mean(x)),
     "spread": lambda: _sequence(lambda x: hs.tokens.max(x) - hs.tokens.min(x)),

@@ -18,9 +18,7 @@ def test_matrices_in_out_are_recognised_in_the_messages() -> None:
     pairs = list(zip(MATRICES, BIASES, strict=True))
     with pytest.raises(hs.TargetError, match=r"b fits the columns; .*coefs_.*W\.T.*from_sklearn"):
         hs.Network(pairs)
-    with pytest.raises(
-        hs.TargetError, match=r"pair 0 has 2 outputs but pair 1 takes 1 inputs.*scikit-learn's coefs_"
-    ):
+    with pytest.raises(hs.TargetError, match=r"pair 0 has 2 outputs but pair 1 takes 1 inputs.*scikit-learn's coefs_"):
         hs.Network([(W, np.zeros(len(W))) for W in MATRICES])
     turned = hs.Network(pairs, transposed=True)
     assert repr(turned) == "Network(2-3-1)"

@@ -195,25 +195,3 @@ def _gated(proof: Proof, number: int, weight: Computed, ranges: Sequence[Interva
     affine = x * rational(incline) + rational(constant)
     g = affine + weight.error
     return Computed(y * weight.error, (y * weight.slopes[0], g))
-
-
-def slopes_of(node: Node, wide: Sequence[Interval], derivative: Any) -> tuple[Interval, ...]:
-    """The slopes of a reference node by its arguments, over their ranges; `derivative(name, parameter, x)` encloses
-    that of a named function."""
-    one = np.ones(node.size)
-    match node.kind:
-        case "function":
-            return (derivative(node.name, node.parameter, wide[0]),)
-        case "product":
-            return wide[1], wide[0]
-        case "quotient":
-            inverse = Interval(one, one) / wide[1]
-            return inverse, -(wide[0] * inverse * inverse)
-        case "expression":
-            # Only inside of another region, where nothing arrives: any slopes will do.
-            return tuple(Interval(-np.inf * one, np.inf * one) for _ in wide)
-        case "hypotenuse":
-            return Interval(-one, one), Interval(-one, one)
-        case "maximum" | "minimum":
-            return tuple(Interval(0.0 * one, one) for _ in wide)
-    raise Refused(f"a region cannot stand for a {node.kind}")

@@ -26,6 +26,7 @@ Readers = Mapping[int, Sequence[tuple[int, Slope]]]
 
 MOST_ROWS = 4096
 """How many combinations of extreme slopes are looked at together."""
+MOST_NUMBERS = 1 << 22
 MOST_ENTRIES = 1 << 16
 """Larger nodes are treated without collecting."""
 
@@ -113,6 +114,8 @@ def _groups(
     gate, weights, _ = path
     read = weights[:, component]
     gates = np.flatnonzero(read)
+    if not len(gates):
+        return []
     adds = interval(np.zeros((len(gates), total)))
     for reader, slope in readers[gate]:
         assert not isinstance(slope, Interval)
@@ -157,7 +160,8 @@ def _thresholds(circuit: Graph, gate: int, gates: Any, read: Array) -> list[int]
 def _hull(base: Interval, groups: list[Interval], gains: Interval) -> Interval:
     """The hull of (base + a row of each group) @ gains over all rows; groups beyond the limit are taken apart."""
     rows, rest = base[None, :], sorted(groups, key=lambda group: len(group.low))
-    while rest and len(rows.low) * len(rest[0].low) <= MOST_ROWS:
+    most = min(MOST_ROWS, MOST_NUMBERS // max(len(base.low), 1))
+    while rest and len(rows.low) * len(rest[0].low) <= most:
         group = rest.pop(0)
         rows = rows[:, None, :] + group[None, :, :]
         rows = Interval(rows.low.reshape(-1, len(base.low)), rows.high.reshape(-1, len(base.low)))

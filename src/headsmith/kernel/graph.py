@@ -28,6 +28,8 @@ from .errors import Refused
 from .functions import Program, read_program
 from .reading import Tensors, field, flag, items, mapping, numbers, real, text, whole
 
+MOST_NODES, MOST_DIAGONAL = 1 << 14, 1 << 13
+
 READS = {
     "relu": ("argument",),
     "function": ("argument",),
@@ -70,7 +72,7 @@ def read_graph(stored: Any, tensors: Tensors, target: Graph | None = None) -> Gr
     """A graph of a file. A circuit may also say that a node is a copy: the same operation as a node of the `target`, of
     other arguments."""
     nodes: list[Node] = []
-    for number, each in enumerate(items(field(stored, "nodes"))):
+    for number, each in enumerate(items(field(stored, "nodes"), MOST_NODES)):
         try:
             nodes.append(_node(each, tensors, nodes, target))
         except Refused as problem:
@@ -85,6 +87,8 @@ def _node(stored: Any, tensors: Tensors, before: list[Node], target: Graph | Non
     if kind == "copy" and target is not None:
         original = target.nodes[whole(field(stored, "node"), 0, len(target.nodes) - 1)]
         arguments = tuple(whole(each, 0, last) for each in items(field(stored, "arguments")))
+        if len(arguments) != len(original.arguments):
+            raise Refused(f"a copy has {len(arguments)} arguments, and what it copies {len(original.arguments)}")
         return _checked(Node(**{**vars(original), "arguments": arguments}), before)
     if kind == "input":
         names = tuple(text(name) for name in items(field(stored, "names")))
@@ -139,7 +143,7 @@ def _checked(node: Node, before: list[Node]) -> Node:
         fits = fits and all(target < len(node.targets) for target in node.targets)
     if node.kind == "pool" and node.name not in ("mean", "max", "min"):
         raise Refused(f"there is no pool {node.name!r}")
-    if not fits:
+    if not fits or not node.size:
         raise Refused(f"{node.kind} of width {node.size} on {sizes}: the shapes do not fit")
     return node
 
@@ -170,4 +174,6 @@ def masks_of(graph: Graph) -> set[bool]:
 
 def dense(weights: Array) -> Array:
     """Weights as a matrix."""
+    if weights.ndim == 1 and len(weights) > MOST_DIAGONAL:
+        raise Refused(f"a diagonal matrix of {len(weights)} rows is too large to be written out")
     return np.diag(weights) if weights.ndim == 1 else weights

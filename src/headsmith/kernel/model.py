@@ -153,6 +153,8 @@ def read_model(stored: Any, tensors: Tensors, roles: Any) -> Model:
     reserved.update({GRID: sizes[GRID]} if GRID in sizes else {})
     if len(sizes) < len(registers) or {name: size for name, size in sizes.items() if name in RESERVED} != reserved:
         raise Refused(f"the constant registers must be {', '.join(reserved)}, and all names different")
+    if sum(sizes.values()) > sum(tensor.size for tensor in tensors.values()) + 64:
+        raise Refused(f"{sum(sizes.values())} columns of registers are more than all numbers of the file")
     positional = _constants(mapping(stored).get("positional", {}), tensors, sizes, (tokens,))
     initial = _constants(field(stored, "initial"), tensors, sizes, ())
     if set(initial) & set(positional):
@@ -225,7 +227,7 @@ def _bank(
     arrays = {name: numbers(tensors, field(stored, name), count) for name, count in ARRAYS[kind].items()}
     gains = {name: real(field(stored, name)) for name in GAINS[kind]}
     node, component = (indices(tensors, field(role, name)) for name in ("node", "component"))
-    width = whole(field(stored, "width"), 1) if kind == "attend" else 0
+    width = whole(field(stored, "width"), 1, sum(sizes.values())) if kind == "attend" else 0
     address = text(field(stored, "address")) if kind == "move" else ""
     heads, forms, outputs = _counts(kind, arrays, len(node), width, sizes)
     if not len(node) == len(component) == outputs or not outputs:

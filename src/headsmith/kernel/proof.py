@@ -21,6 +21,9 @@ the output, up to what is committed inside: it is off by (1 - s) D_i + s D_p wit
 
 A **margin** of an attend node says how far its queries may be off.
 
+In **blocks**, the model has one token for each affine piece: it takes the inputs x of the target at every token, in a
+block of its own; token j holds x in block j and zeros in the others. Every token then returns the target.
+
 A **view** says that a node equals a reference node, by normal forms, whose range is easier to see.
 """
 
@@ -34,7 +37,7 @@ from .errors import Refused
 from .graph import Graph, needed, read_graph
 from .reading import Tensors, field, items, mapping, numbers, real, text, whole
 
-MOST_HALVINGS = 16
+MOST_HALVINGS, MOST_BLOCKS, MOST_REGIONS, MOST_ENDS = 16, 1 << 10, 1 << 10, 1 << 19
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +54,11 @@ class Region:
 
 @dataclass(frozen=True, eq=False)
 class Exchange:
-    """Nodes of an exchange: its output and inside, x, m, c and d."""
+    """Nodes of an exchange: its output and inside, x, m, c and d; x may be off by the margin."""
 
     output: int
     inside: frozenset[int]
+    margin: float
     value: int
     moved: int
     above: int
@@ -71,7 +75,8 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Proof:
-    """All that a proof carries; `halvings` says into how many cells the domain is cut for ranges."""
+    """All that a proof carries; `halvings` says into how many cells the domain is cut for ranges, `blocks` how many
+    blocks the inputs come in (0: they come as they are)."""
 
     circuit: Graph
     regions: dict[int, Region]
@@ -80,6 +85,7 @@ class Proof:
     margins: dict[int, float]
     views: dict[int, tuple[int, ...]]
     halvings: int
+    blocks: int
 
     @property
     def meanings(self) -> dict[int, int]:
@@ -87,11 +93,16 @@ class Proof:
         return {number: region.stands_for for number, region in self.regions.items() if region.ends is not None}
 
     @property
-    def cut(self) -> set[tuple[int, int]]:
-        """Pairs (reader, argument) through which nothing arrives: a region compares itself anew."""
-        anew = [(region.inside, region.arguments) for region in self.regions.values() if region.margin is not None]
-        anew += [(exchange.inside, (exchange.value,)) for exchange in self.exchanges.values()]
-        return {(reader, argument) for inside, arguments in anew for reader in inside for argument in arguments}
+    def margins_of_reads(self) -> dict[tuple[int, int], float]:
+        """For pairs (reader, argument) through which nothing arrives, because a region compares itself anew: how much
+        wider the reader sees the argument."""
+        found: dict[tuple[int, int], float] = {}
+        anew = [(each.inside, each.arguments, each.margin) for each in self.regions.values() if each.margin is not None]
+        anew += [(each.inside, (each.value,), each.margin) for each in self.exchanges.values()]
+        for inside, arguments, margin in anew:
+            for pair in ((reader, argument) for reader in inside for argument in arguments):
+                found[pair] = max(found.get(pair, 0.0), margin)
+        return found
 
 
 def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
@@ -99,40 +110,46 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
     circuit = read_graph(field(stored, "circuit"), tensors, target)
     last = len(circuit.nodes) - 1
     regions = {}
-    for each in items(field(stored, "regions")):
+    for each in items(field(stored, "regions"), MOST_REGIONS):
         region = _region(each, tensors, circuit, last)
         if region.output in regions:
             raise Refused(f"node {region.output} is the output of two regions")
         regions[region.output] = region
     exchanges = {}
-    for each in items(field(stored, "exchanges")):
+    for each in items(field(stored, "exchanges"), MOST_REGIONS):
         names = ("output", "value", "moved", "above", "below")
         output, *others = (whole(field(each, name), 0, last) for name in names)
         inside = frozenset(needed(circuit, [output], [others[0], *others[2:]])) - {others[0], *others[2:]}
-        exchanges[output] = Exchange(output, inside, *others)
+        exchanges[output] = Exchange(output, inside, _margin(field(each, "margin")), *others)
         if (
             circuit.nodes[others[1]].kind != "move"
             or circuit.nodes[others[1]].arguments != (others[0],)
             or output in regions
+            or len({circuit.nodes[each].size for each in (output, *others)}) > 1
+            or circuit.nodes[output].kind != "affine"
         ):
             raise Refused(f"node {output} is no exchange of node {others[0]}")
     margins = {
         whole(field(each, "node"), 0, last): _margin(field(each, "margin")) for each in items(field(stored, "margins"))
     }
     tables = {}
-    for each in items(field(stored, "tables")):
+    for each in items(field(stored, "tables"), MOST_REGIONS):
         number = whole(field(each, "node"), 0, last)
         if circuit.nodes[number].kind != "expression":
             raise Refused(f"node {number} has cells, but is no expression")
         tables[number] = Table(_margin(field(each, "margin")), text(field(each, "cells")))
     views: dict[int, tuple[int, ...]] = {}
-    for each in items(field(stored, "views")):
+    for each in items(field(stored, "views"), 4 * MOST_REGIONS):
         number, other = (whole(field(each, name), 0, last) for name in ("node", "as"))
         if not other < number:
             raise Refused(f"node {number} is viewed as node {other}, which does not come before it")
         views[number] = (*views.get(number, ()), other)
+    compared = sum(len(region.ends) for region in regions.values() if region.ends is not None)
+    if compared + sum(len(table.cells) for table in tables.values()) > MOST_ENDS:
+        raise Refused("the cells of all regions and tables are more than this kernel looks at")
     halvings = whole(field(stored, "halvings"), 0, MOST_HALVINGS)
-    proof = Proof(circuit, regions, exchanges, tables, margins, views, halvings)
+    blocks = whole(field(stored, "blocks"), 0, MOST_BLOCKS)
+    proof = Proof(circuit, regions, exchanges, tables, margins, views, halvings, blocks)
     _refuse_open(proof)
     return proof
 
@@ -148,6 +165,8 @@ def _region(stored: Any, tensors: Tensors, circuit: Graph, last: int) -> Region:
     output, stands_for = (whole(field(stored, name), 0, last) for name in ("output", "stands_for"))
     ends, margin = mapping(stored).get("ends"), mapping(stored).get("margin")
     reference = circuit.nodes[stands_for]
+    if circuit.nodes[output].kind != "affine" or len({*reference.arguments}) < len(reference.arguments):
+        raise Refused(f"node {output} is no sum, or stands for a node that reads another one twice")
     if (
         not stands_for < output
         or reference.kind in ("input", "positional")
@@ -167,7 +186,8 @@ def _region(stored: Any, tensors: Tensors, circuit: Graph, last: int) -> Region:
 
 def _refuse_open(proof: Proof) -> None:
     """Nothing inside of a region is read from outside, its output aside, by what the output needs. Of two regions that
-    meet, one lies inside of the other, and does not read the other's arguments as its own: it would see them anew."""
+    meet, one lies inside of the other, which is not compared cell by cell, and does not read the other's arguments as
+    its own: it would see them anew."""
     readers: dict[int, set[int]] = {}
     for number in needed(proof.circuit, [proof.circuit.output]):
         for argument in proof.circuit.nodes[number].arguments:
@@ -181,9 +201,13 @@ def _refuse_open(proof: Proof) -> None:
         for number in inside - {output}:
             if readers.get(number, set()) - inside or number == proof.circuit.output:
                 raise Refused(f"node {number} lies inside of the region of node {output}, and is read from outside")
+    anew = {number for _, inside, _ in stretches for number in inside}
+    if any(number in anew for number in proof.views):
+        raise Refused("a node inside of a region has a view, which does not know of the margin")
     for first, second in {(a, b) for places in owners.values() for a in places for b in places if a < b}:
         (_, small, theirs), (output, large, ours) = sorted((stretches[first], stretches[second]), key=_width)
-        if not small < large or theirs & ours:
+        compared = output in proof.regions and proof.regions[output].ends is not None
+        if not small < large or theirs & ours or compared:
             raise Refused(f"the region of node {output} meets another one that does not lie inside of it")
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from .arithmetic import Array, Interval, interval, rational
 from .errors import Refused
 from .functions import Program, enclose
-from .graph import Node, needed
+from .graph import Graph, Node, needed
 from .proof import Exchange, Proof, Region
 
 
@@ -32,6 +32,28 @@ def cells_of(low: Array, high: Array, halvings: int) -> Interval:
         lows[coordinate], highs[coordinate] = knots[cells % pieces], knots[cells % pieces + 1]
         cells = cells // pieces
     return Interval(lows, highs)
+
+
+def blocks_of(low: Array, high: Array, blocks: int) -> Interval:
+    """Inputs in blocks, one token in each column: token j holds them in block j, and zeros in the others."""
+    shape = np.eye(blocks)
+    return Interval(np.kron(shape, low[:, None]), np.kron(shape, high[:, None]))
+
+
+def _in_blocks(node: Node, arguments: list[Interval], blocks: int) -> Interval | None:
+    """The range, one token in each column, of nodes that look at tokens; None for all others. All tokens have the same
+    inputs, so the largest of their values lies between the largest ends."""
+    if node.kind == "positional" and node.constants is not None:
+        return interval(node.constants.T)
+    if node.kind not in ("pool", "move", "attend"):
+        return None
+    low, high = (np.broadcast_to(end(arguments[0]), (node.size, blocks)) for end in (_low, _high))
+    if node.kind == "pool" and node.name == "max" and not node.causal:
+        return Interval(*(end.max(axis=1, keepdims=True) for end in (low, high)))
+    if node.kind != "move":
+        raise Refused(f"there is no rule for {node.kind} in blocks")
+    there = np.array(node.targets) >= 0
+    return Interval(*(np.where(there, end[:, node.targets], 0.0) for end in (low, high)))
 
 
 def node_range(node: Node, arguments: list[Interval]) -> Interval:
@@ -107,13 +129,32 @@ def _anywhere(argument: Interval) -> Interval:
     return Interval(argument.low.min(axis=1, keepdims=True), argument.high.max(axis=1, keepdims=True))
 
 
+MOST_ENTRIES = 1 << 24
+PARTIAL = ("function", "quotient", "hypotenuse")
+
+
+def refuse_undefined(target: Graph, box: Interval, halvings: int) -> None:
+    """Raise Refused unless every function and quotient of the target is defined, and bounded, on the whole domain."""
+    if not any(node.kind in PARTIAL for node in target.nodes):
+        return
+    found = [cells_of(box.low, box.high, halvings)]
+    for number, node in enumerate(target.nodes[1:], start=1):
+        found.append(node_range(node, [found[argument] for argument in node.arguments]))
+        if node.kind in PARTIAL and not found[-1].finite():
+            raise Refused(
+                f"node {number} of the target, {node.kind} {node.name}, may not be defined on the whole domain"
+            )
+
+
 Comparison = Callable[[Proof, Region, list[Interval]], tuple[Interval, Mapping[int, Interval]]]
 
 
 def ranges(proof: Proof, box: Interval, compare: Comparison) -> tuple[list[Interval], dict[int, Interval]]:
     """The range (size,) of every node; and, for the output of every region whose circuit is compared with a function
     cell by cell, the difference of the two, which `compare` finds with the ranges of the inside."""
-    margins = _margins(proof)
+    margins = proof.margins_of_reads
+    if sum(node.size for node in proof.circuit.nodes) << proof.halvings > MOST_ENTRIES:
+        raise Refused("the ranges of all nodes on all cells of the domain are more than this kernel looks at")
     found: list[Interval] = []
     errors: dict[int, Interval] = {}
     for number, node in enumerate(proof.circuit.nodes):
@@ -125,17 +166,23 @@ def ranges(proof: Proof, box: Interval, compare: Comparison) -> tuple[list[Inter
                     proof, region, [_hull(found[argument]) for argument in region.arguments]
                 )
                 for inner, range_ in inside.items():
-                    found[inner] = Interval(range_.low[:, None], range_.high[:, None])
+                    # The output is what it stands for; the circuit in its place is another matter.
+                    if inner != number:
+                        found[inner] = Interval(range_.low[:, None], range_.high[:, None])
         elif number in proof.exchanges:
             found.append(_exchanged(proof, proof.exchanges[number], found))
         elif node.kind == "input":
-            found.append(cells_of(box.low, box.high, proof.halvings))
+            blocks = proof.blocks
+            found.append(
+                blocks_of(box.low, box.high, blocks) if blocks else cells_of(box.low, box.high, proof.halvings)
+            )
         else:
             arguments = [found[argument] for argument in node.arguments]
             for place, argument in enumerate(node.arguments):
                 if (number, argument) in margins:
                     arguments[place] = arguments[place].widened(margins[number, argument])
-            result = node_range(node, arguments)
+            laid = _in_blocks(node, arguments, proof.blocks) if proof.blocks else None
+            result = node_range(node, arguments) if laid is None else laid
             for view in proof.views.get(number, ()):
                 result = result.meet(found[view])
             found.append(result)
@@ -159,14 +206,3 @@ def _exchanged(proof: Proof, exchange: Exchange, found: list[Interval]) -> Inter
 
 def _hull(range_: Interval) -> Interval:
     return Interval(range_.low.min(axis=1), range_.high.max(axis=1))
-
-
-def _margins(proof: Proof) -> dict[tuple[int, int], float]:
-    """How much wider a reader inside of a region sees an argument of the region."""
-    found: dict[tuple[int, int], float] = {}
-    for region in proof.regions.values():
-        if region.margin is not None:
-            for reader in region.inside:
-                for argument in region.arguments:
-                    found[reader, argument] = max(found.get((reader, argument), 0.0), region.margin)
-    return found

@@ -7,14 +7,14 @@ the normal forms of its arguments. So the following are identities, and need no 
     max(a, b) = b + relu(a - b),     min(a, b) = a - relu(a - b),     relu(-t) = relu(t) - t,     relu(2 t) = 2 relu(t)
     x y = ((c x + y)^2 - (c x - y)^2) / (4 c) = (y (a + b x) - a y) / b,     x / y = ((x + Z)^2 - (x - Z)^2) / (4 Z y)
 
-The maximum of more than two is a tree: pairs of neighbours, then pairs of those; so is the minimum. Nodes that are too
-large to be written out are atoms themselves: equal if they are the same operation on equal arguments, with equal
-numbers. All this is about places where both graphs are defined.
+The maximum of more than two is a tree: pairs of neighbours, then pairs of those, equal ones once; so is the minimum.
+Nodes that are too large to be written out are atoms themselves: equal if they are the same operation on equal
+arguments, with equal numbers. All this is about places where both graphs are defined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -68,10 +68,68 @@ class Forms:
             found.append(self._nodes[key])
         return [self._known[place] for place in found]
 
+    def in_blocks(self, graph: Graph, blocks: int) -> list[list[Polynomial]]:
+        """The normal forms of the output at every token, where token j holds the inputs in block j and zeros elsewhere.
+        Equal pieces of a maximum count once."""
+        found: list[list[list[Polynomial]]] = []
+        size = graph.nodes[0].size // blocks
+        for node in graph.nodes:
+            arguments = [found[argument] for argument in node.arguments]
+            if node.kind == "input":
+                rows = [
+                    [self.atom("input", i % size) if i // size == j else {} for i in range(node.size)]
+                    for j in range(blocks)
+                ]
+            elif node.kind == "positional" and node.constants is not None:
+                rows = [[{(): Fraction(x)} if x else {} for x in row] for row in node.constants.tolist()]
+            elif node.kind == "pool" and node.name == "max" and not node.causal:
+                pieces = zip(*arguments[0], strict=True)
+                rows = [[self._tree("maximum", list({_key(x): x for x in each}.values())) for each in pieces]] * blocks
+            elif node.kind == "move":
+                rows = [arguments[0][j] if j >= 0 else [{}] * node.size for j in node.targets]
+            elif node.kind in ("pool", "attend"):
+                raise Refused(f"there is no rule for {node.kind} in blocks")
+            else:
+                rows = [self._node(node, [each[j] for each in arguments]) for j in range(blocks)]
+            found.append(rows)
+        return found[graph.output]
+
+    def _tree(self, kind: str, x: list[Polynomial]) -> Polynomial:
+        while len(x) > 1:
+            pairs = [self._extreme(kind, *x[i : i + 2]) for i in range(0, len(x) - 1, 2)]
+            x = pairs + x[len(x) // 2 * 2 :]
+        return x[0]
+
     def _opaque(self, node: Node, arguments: list[list[Polynomial]]) -> list[Polynomial]:
         inside = tuple(tuple(map(_key, argument)) for argument in arguments)
         whole = next(iter(self.atom(self._operation(node), inside)))[0]
         return [self.atom("component", whole, component) for component in range(node.size)]
+
+    def free(
+        self, graph: Graph, meanings: Mapping[int, int], numbers: Sequence[int], arguments: Container[int]
+    ) -> list[list[Polynomial]]:
+        """The normal forms of some nodes, with the components of their `arguments` as free variables."""
+        wanted, stack = set[int](), list(numbers)
+        while stack:
+            number = stack.pop()
+            if number not in wanted:
+                wanted.add(number)
+                if number not in arguments:
+                    stack.extend([meanings[number]] if number in meanings else graph.nodes[number].arguments)
+        found: dict[int, list[Polynomial]] = {}
+        for number in sorted(wanted):
+            node = graph.nodes[number]
+            if number in arguments:
+                found[number] = [self.atom("free", number, component) for component in range(node.size)]
+            elif number in meanings:
+                found[number] = found[meanings[number]]
+            else:
+                inside = [found[argument] for argument in node.arguments]
+                try:
+                    found[number] = self._node(node, inside)
+                except TooLarge:
+                    found[number] = self._opaque(node, inside)
+        return [found[number] for number in numbers]
 
     def _operation(self, node: Node) -> Any:
         """What a node does, whatever its arguments are."""
@@ -113,10 +171,7 @@ class Forms:
             case "relu":
                 return self.relu(x[0])
             case "maximum" | "minimum":
-                while len(x) > 1:
-                    pairs = [self._extreme(node.kind, *x[i : i + 2]) for i in range(0, len(x) - 1, 2)]
-                    x = pairs + x[len(x) // 2 * 2 :]
-                return x[0]
+                return self._tree(node.kind, list({_key(each): each for each in x}.values()))
             case "product":
                 return _times(x[0], x[1])
             case "quotient":

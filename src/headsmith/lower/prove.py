@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.circuits.assemble import Assembly, Choice, assemble
-from headsmith.circuits.pieces import Pieces
-from headsmith.core.errors import CertificateError
+from headsmith.circuits.assemble import Assembly, Choice, assemble, with_own_output
+from headsmith.circuits.pieces import Pieces, lay_out
+from headsmith.core.errors import HeadsmithError
 from headsmith.core.program import Call, Linear, Over, Program, Times
 from headsmith.kernel.arithmetic import Interval
 from headsmith.kernel.check import Certificate, proved
@@ -66,12 +66,18 @@ SMALL = 64
 
 
 def prove(
-    header: Header, tensors: Tensors, target: Graph, choices: Mapping[int, Choice], fusion: Fusion | None
+    header: Header, tensors: Tensors, target: Graph, choices: Mapping[int, Choice], fusion: Fusion | Pieces | None
 ) -> Header:
     """The proof of the model in a file whose header has the target, the model and the domain; adds tensors of its
     own."""
-    fused = target if fusion is None else fuse(target, fusion)
-    assembly = assemble(fused, choices)
+    blocks = 0
+    if isinstance(fusion, Pieces):
+        laid = lay_out(target)
+        fused, blocks = with_own_output(laid.graph), laid.tokens
+        assembly = Assembly(fused, {}, (), (), {})
+    else:
+        fused = target if fusion is None else fuse(target, fusion)
+        assembly = assemble(fused, choices)
     writer = _Writer(target, fused, assembly, choices, tensors)
     writer.write()
     stored: Header = {
@@ -82,8 +88,9 @@ def prove(
         "margins": [
             {"node": number, "margin": 0.0} for number, each in enumerate(writer.nodes) if each["kind"] == "attend"
         ],
-        "views": writer.viewed,
+        "views": [view for view in writer.viewed if view["node"] not in {writer.places[each] for each in writer.anew}],
         "halvings": HALVINGS if assembly.regions else 0,
+        "blocks": blocks,
         "roles": _roles(header["transformer"], tensors, writer.places),
     }
     _search(stored, header, tensors)
@@ -95,16 +102,17 @@ def add_proof(
 ) -> bool:
     """Add a proof and the claim that the kernel finds it to prove; False, and nothing added, where there is none.
 
-    Models with one token for each piece, learners by Newton's iteration and functions of a user's own have none yet,
-    and very long programs are not worth the time.
+    Learners by Newton's iteration, sampled callables and functions of a user's own have none yet, and very long
+    programs are not worth the time.
     """
-    if isinstance(fusion, Pieces) or len(target.nodes) > MOST_NODES:
+    if len(target.nodes) > MOST_NODES:
         return False
     more, found = dict(tensors), dict(header)
     try:
         found["proof"] = prove(found, more, target, choices, fusion)
         certificate = proved(_plain(found), more)
-    except (Refused, CertificateError):
+    except (Refused, HeadsmithError, ArithmeticError, AssertionError, LookupError, TypeError, ValueError):
+        # A model that no compiler made may have no proof; it is saved all the same.
         return False
     header["proof"], header["claim"] = found["proof"], _claim(certificate)
     tensors.update(more)
@@ -155,6 +163,8 @@ class _Writer:
         self.tables: list[Header] = []
         self.exchanges: list[Header] = []
         self.viewed: list[Header] = []
+        self.anew: set[int] = set()
+        """Nodes inside of exchanges, which must have no views."""
         self.scales: dict[tuple[int, str], int] = {}
         self.names = {place: number for number, place in assembly.places.items()}
         self.views = Views(fused, lambda number: self.places[assembly.places[number]], self._add, self._keep)
@@ -195,8 +205,9 @@ class _Writer:
         if found is None or not isinstance(node, Affine):
             return None
         value, nodes = found[0], self.assembly.circuit.nodes
+        self.anew |= found[1]
         (moved,) = (each for each in found[1] if isinstance(nodes[each], Move))
-        parts = {"value": self.places[value], "moved": self.places[moved]}
+        parts = {"value": self.places[value], "moved": self.places[moved], "margin": 0.0}
         for term in node.terms:
             gate = nodes[term.node]
             if isinstance(gate, Relu) and isinstance(argument := nodes[gate.argument], Affine):
@@ -359,6 +370,8 @@ def _search(stored: Header, header: Header, tensors: Tensors) -> None:
         for head in table_heads(proof, model, found):
             text = table_cells(head.slopes, head.offsets, head.values, head.programs, head.box)
             cells.update({number: text for members in head.members for number, _ in members})
+    for each in stored["exchanges"]:
+        each["margin"] = 1e-3 * float(np.max(found[each["value"]].magnitude.value))
     for each in stored["margins"]:
         queries = proof.circuit.nodes[each["node"]].arguments[0]
         each["margin"] = 1e-3 * float(np.max(found[queries].magnitude.value))

@@ -1,0 +1,300 @@
+"""The walk through the layers: what every bank commits, and how all of it reaches the outputs.
+
+Rules Head (what a bank commits, given what it reads), Arrive (how far nodes are off by then) and Sum (everything,
+carried by gains to the outputs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .arithmetic import FLOAT64, Interval, Upper, largest, smallest
+from .errors import Refused
+from .expressions import Computed, arguments_of
+from .flow import Edge, arrive, gains
+from .graph import Graph
+from .heads import Local, Reads, address_targets, local_errors
+from .model import Bank, Model
+from .proof import Proof
+from .slopes import Edges
+from .stream import Form, Register, basis, constant, difference, image, plus, read_bounds, rows_of, start, write
+from .stream import read as read_form
+
+MOST_LOOKS, MOST_NODES = 512, 1 << 11
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What is known before the walk: ranges of all nodes, the components that have heads, how close tables and circuits
+    are to what they stand for, and through which edges errors arrive."""
+
+    model: Model
+    proof: Proof
+    ranges: Sequence[Interval]
+    places: Mapping[int, Any]
+    tables: Mapping[int, Computed]
+    approximations: Mapping[int, Interval]
+    slopes: Edges
+
+    @property
+    def edges(self) -> dict[int, list[Edge]]:
+        """Through which arguments errors arrive."""
+        return self.slopes.of
+
+    @cached_property
+    def inside(self) -> set[int]:
+        """The nodes that lie inside of a region that compares itself anew."""
+        return {reader for reader, _ in self.proof.margins_of_reads}
+
+    @property
+    def circuit(self) -> Graph:
+        """The circuit that the heads compute."""
+        return self.proof.circuit
+
+
+@dataclass(eq=False)
+class Walk:
+    """What is known so far: the registers, how large the nodes are that heads have computed, what every node commits
+    itself, how far nodes are off whose errors are all known, and what every bank has committed."""
+
+    stream: dict[str, Register]
+    forms: Mapping[int, Form]
+    magnitudes: dict[int, Upper]
+    own: dict[int, Upper]
+    final: dict[int, Upper]
+    locals_: list[tuple[Bank, Local]]
+
+
+def walk_through(facts: Facts) -> Walk:
+    """Bound what every bank commits, layer by layer: all banks of a layer see the same stream."""
+    circuit, model = facts.circuit, facts.model
+    walk = _first(facts)
+    for layer in model.layers:
+        claimed = {number for bank in layer for number in bank.node.tolist()}
+        off = _arriving(facts, walk, {argument for number in claimed for argument in circuit.nodes[number].arguments})
+        done = [(bank, _local(facts, walk, bank, off)) for bank in layer]
+        for bank, local in done:
+            for number, mine, components in _claims(bank):
+                committed = _spread(local.committed[mine], components, circuit.nodes[number].size)
+                more = facts.approximations[number].magnitude if number in facts.approximations else 0.0
+                walk.own[number] = committed + more
+        off = _arriving(facts, walk, claimed)
+        for bank, local in done:
+            outputs = np.zeros(bank.outputs)
+            for number, mine, components in _claims(bank):
+                # What a node is off by that reads anew, or is joined with others, is not all that it may be off by.
+                anew = number in facts.slopes.joined or number in facts.inside
+                found = local.largest[mine] + off[number][components]
+                found = local.reach[mine] if anew else smallest(found, local.reach[mine])
+                outputs[mine] = found.value
+                walk.magnitudes[number] = _spread(found, components, circuit.nodes[number].size)
+            walk.stream = write(walk.stream, bank, circuit, Upper(outputs), local.spilled)
+        walk.locals_ += done
+    _refuse_thin_margins(facts, walk)
+    return walk
+
+
+def _first(facts: Facts) -> Walk:
+    """What is known before the first layer. What heads will compute is off by infinity until they have."""
+    circuit, precision = facts.circuit, facts.model.precision
+    own = {number: error.magnitude for number, error in facts.approximations.items()}
+    for number, components in facts.places.items():
+        unknown = Upper(np.full(len(components), np.inf))
+        own[number] = _spread(unknown, components, circuit.nodes[number].size)
+    size = facts.ranges[0].magnitude
+    exact = precision is FLOAT64
+    own[0] = size * 0.0 if exact else size * precision.unit_roundoff + precision.smallest_normal
+    magnitudes = {0: size + own[0]}
+    for number, node in enumerate(circuit.nodes):
+        if node.kind == "positional" and node.constants is not None:
+            magnitudes[number] = Upper(np.abs(node.constants).max(axis=0))
+    stream = start(facts.model, circuit, magnitudes[0])
+    return Walk(stream, _forms(facts), magnitudes, own, {}, [])
+
+
+def _claims(bank: Bank) -> list[tuple[int, Any, Any]]:
+    """The nodes that a bank computes, each with its outputs and components."""
+    found = [(number, bank.node == number) for number in np.unique(bank.node).tolist()]
+    return [(number, mine, bank.component[mine]) for number, mine in found]
+
+
+def _spread(values: Upper, components: Any, size: int) -> Upper:
+    """Values of some components, with zeros for the others."""
+    whole = np.zeros(size)
+    whole[components] = values.value
+    return Upper(whole)
+
+
+def _arriving(facts: Facts, walk: Walk, wanted: Set[int]) -> dict[int, Upper]:
+    """Rule Arrive: how far the wanted nodes, and what they depend on, can be off."""
+    stack, before, edges = list(wanted), set[int](), facts.edges
+    while stack:
+        number = stack.pop()
+        if number not in before:
+            before.add(number)
+            stack.extend(argument for argument, _, _ in edges[number] if argument not in walk.final)
+    off = dict(walk.final)
+    for number in sorted(before - walk.final.keys()):
+        off[number] = arrive(edges, number, facts.circuit.nodes[number].size, off) + walk.own.get(number, 0.0)
+        if (
+            number in wanted
+            and len(facts.circuit.nodes) <= MOST_NODES
+            and _explodes(off[number], [walk.own[each] for each in before if each in walk.own])
+        ):
+            off[number] = smallest(off[number], _by_gains(facts, walk, number))
+        if np.isfinite(off[number].value).all():
+            walk.final[number] = off[number]
+    return off
+
+
+def _explodes(off: Upper, own: Sequence[Upper]) -> bool:
+    """Whether a bound is so much larger than all that was committed that it is worth a closer look."""
+    most = max((float(np.max(each.value)) for each in own), default=0.0)
+    few = len(own) <= MOST_LOOKS and len(off.value) <= MOST_LOOKS
+    return few and bool(4.0 * most < float(np.max(off.value)) < np.inf)
+
+
+def _by_gains(facts: Facts, walk: Walk, number: int) -> Upper:
+    """How far a node can be off, by the gains of all that was committed before it."""
+    total = Upper(np.zeros(facts.circuit.nodes[number].size))
+    for each, gain in gains(facts.circuit, facts.edges, number).items():
+        if each in walk.own:
+            total = total + gain.carried(walk.own[each])
+    return total
+
+
+def _forms(facts: Facts) -> dict[int, Form]:
+    """Every node that is computed, as a form of the input, of constants and of what has heads."""
+    forms: dict[int, Form] = {}
+    for number, node in enumerate(facts.circuit.nodes):
+        if node.kind == "affine" and node.constants is not None:
+            if all(argument in forms for argument in node.arguments):
+                forms[number] = constant(node.constants)
+                for argument, weights in zip(node.arguments, node.weights, strict=True):
+                    forms[number] = plus(forms[number], image(weights, forms[argument]))
+        elif node.kind == "relu":
+            has_head = np.isin(np.arange(node.size), facts.places.get(number, ()))
+            forms[number] = image(has_head.astype(np.float64), basis(number, node.size))
+            active = facts.slopes.gates[number].low if number in facts.slopes.gates else np.zeros(node.size)
+            if active.any() and node.arguments[0] not in forms:
+                del forms[number]
+            elif active.any():
+                forms[number] = plus(forms[number], image(active, forms[node.arguments[0]]))
+        elif node.kind in ("input", "positional") or number in facts.places:
+            forms[number] = basis(number, node.size)
+    return forms
+
+
+def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Local:
+    """Rule Head: what one bank commits."""
+    model, circuit = facts.model, facts.circuit
+    nodes, components = arguments_of(bank, circuit)
+    form = read_form(walk.stream, bank.read, bank.forms)
+    stored, rounded, sizes, drift = read_bounds(walk.stream, bank.read, bank.forms, model.precision)
+    low, high, arriving, deviation = np.zeros((4, bank.forms))
+    margins = facts.proof.margins_of_reads
+    for number in np.unique(nodes).tolist():
+        if number not in walk.forms:
+            raise Refused(f"a head reads node {number}, which is not computed")
+        mine = np.flatnonzero(nodes == number)
+        rows = components[mine]
+        seen = facts.ranges[number].widened(max(margins.get((claimed, number), 0.0) for claimed in bank.node.tolist()))
+        low[mine], high[mine] = seen.low[rows], seen.high[rows]
+        arriving[mine] = off[number][rows].value
+        deviation[mine] = difference(rows_of(form, mine), rows_of(walk.forms[number], rows), walk.magnitudes).value
+    reads = Reads(Interval(low, high), Upper(deviation), Upper(arriving), stored, rounded, sizes, drift)
+    claimed = bank.node.tolist()
+    if bank.kind == "move" and {circuit.nodes[number].targets for number in claimed} != {address_targets(model, bank)}:
+        raise Refused("a move head fetches from other tokens than its node says")
+    tables = [number in facts.tables for number in claimed]
+    if any(tables) != all(tables):
+        raise Refused("a bank computes gates and expressions")
+    return _of_tables(facts, bank, reads) if all(tables) else local_errors(model, bank, reads)
+
+
+def _of_tables(facts: Facts, bank: Bank, reads: Reads) -> Local:
+    """What table and gate heads commit, whose arguments must be off by no more than the margin of what was proved."""
+    columns, width = bank.outputs // bank.heads, bank.forms // bank.heads
+    furthest = np.repeat(reads.off.value.reshape(bank.heads, width).max(axis=1), columns)
+    slopes, exact = np.zeros((bank.outputs, width)), np.zeros(bank.outputs)
+    for output, (number, component) in enumerate(zip(bank.node.tolist(), bank.component.tolist(), strict=True)):
+        _refuse_beyond(number, furthest[output], facts.proof.tables[number].margin)
+        slopes[output] = [float(slope.magnitude.value[component]) for slope in facts.tables[number].slopes]
+        exact[output] = float(facts.ranges[number].magnitude.value[component])
+    return local_errors(facts.model, bank, reads, Upper(slopes), Upper(exact))
+
+
+def _refuse_thin_margins(facts: Facts, walk: Walk) -> None:
+    """What was proved of a region holds only if its arguments are off by no more than its margin; and of attention, its
+    queries."""
+    regions, nodes = facts.proof.regions.values(), facts.circuit.nodes
+    limits = [(argument, each.margin) for each in regions for argument in each.arguments if each.margin is not None]
+    attends = [number for number, node in enumerate(nodes) if node.kind == "attend"]
+    limits += [(nodes[number].arguments[0], facts.proof.margins.get(number, 0.0)) for number in attends]
+    limits += [(exchange.value, exchange.margin) for exchange in facts.proof.exchanges.values()]
+    off = _arriving(facts, walk, {argument for argument, _ in limits})
+    for argument, margin in limits:
+        _refuse_beyond(argument, float(np.max(off[argument].value)), margin)
+
+
+def _refuse_beyond(number: int, off: float, margin: float) -> None:
+    if not off <= margin:
+        raise Refused(
+            f"what is read at or for node {number} may be off by {off:.3g}, more than the margin {margin:.3g}"
+        )
+
+
+def carried(facts: Facts, walk: Walk) -> dict[str, Upper]:
+    """Rule Sum: all errors, carried to the outputs, part by part."""
+    circuit = facts.circuit
+    every = gains(circuit, facts.edges, circuit.output)
+    zero = Upper(np.zeros(circuit.nodes[circuit.output].size))
+    sides = {"approximation": [zero, zero], "softmax": [zero, zero]}
+    sums = {"leak": zero, "rounding": _readout(facts, walk)}
+
+    def push(part: str, number: int, error: Interval) -> None:
+        sides[part] = [total + more for total, more in zip(sides[part], every[number].pushes(error), strict=True)]
+
+    for number in facts.approximations.keys() & every.keys():
+        push("approximation", number, facts.approximations[number])
+    for bank, local in walk.locals_:
+        for number, mine, components in _claims(bank):
+            if number in every:
+                size = circuit.nodes[number].size
+                below, above = (_spread(each[mine], components, size).value for each in (local.below, local.above))
+                push("softmax", number, Interval(-below, above))
+                for part, error in (("leak", local.leak), ("rounding", local.rounding)):
+                    sums[part] = sums[part] + every[number].carried(_spread(error[mine], components, size))
+    if 0 in every:
+        sums["rounding"] = sums["rounding"] + every[0].carried(walk.own[0])
+    return {name: largest(*both) for name, both in sides.items()} | sums
+
+
+def _readout(facts: Facts, walk: Walk) -> Upper:
+    """What the read-out is off by, and rounds; its bias is one more term of that sum."""
+    model, output = facts.model, facts.circuit.output
+    form = plus(read_form(walk.stream, model.readout, model.outputs), constant(model.readout_bias))
+    if output not in walk.forms:
+        raise Refused("the output of the circuit is not computed")
+    off = difference(form, walk.forms[output], walk.magnitudes)
+    stored, rounded, _, _ = read_bounds(walk.stream, model.readout, model.outputs, model.precision)
+    terms = 4 + sum(link.weights.shape[-1] for link in model.readout)
+    return off + stored + rounded + model.precision.gamma(terms) * np.abs(model.readout_bias)
+
+
+def refuse_overflow(model: Model, walk: Walk) -> None:
+    """Raise Refused where a value, score or weight comes near the end of the format."""
+    links = [*model.embedding, *model.readout]
+    links += [link for bank, _ in walk.locals_ for link in (*bank.read, *bank.write)]
+    sizes = [float(np.max(np.abs(link.weights), initial=0.0)) for link in links]
+    registers = [float(largest(each.magnitude, each.drift).max().value) for each in walk.stream.values()]
+    _, _, outputs, _ = read_bounds(walk.stream, model.readout, model.outputs, model.precision)
+    scores = [local.max_score for _, local in walk.locals_]
+    most = max([*sizes, *registers, *scores, float((outputs + np.abs(model.readout_bias)).max().value)])
+    if not most * max(1, len(links)) < model.precision.largest / 16.0:
+        raise Refused(f"a value, score or weight may reach {most:.3g}, beyond {model.precision.name}")

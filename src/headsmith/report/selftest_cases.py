@@ -1,0 +1,143 @@
+"""What the self-test compiles: random targets of every class, with random domains, errors, recipes and formats.
+
+A class is a name and a maker: a function of a random generator that returns a compiled model. Makers are small on
+purpose: a false bound shows in small models as well, and more of them can be tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from headsmith.core.rounding import Dtype
+
+Random = np.random.Generator
+Maker = Callable[[Random], Any]
+
+NUMBERS = (1.0, -1.0, 0.5, 2.0, 0.1, -0.3, 0.7, 3.0, 0.2)
+SMOOTH = ("sin", "cos", "tanh", "sigmoid", "softplus", "gelu", "erf", "exp")
+
+
+def network(rng: Random) -> Any:
+    """A ReLU network of one to three layers; some gates never cross zero."""
+    from headsmith import Network, compile
+
+    widths = [int(rng.integers(1, 4)), *rng.integers(1, 6, int(rng.integers(1, 4))).tolist(), int(rng.integers(1, 3))]
+    layers = []
+    for inputs, outputs in pairwise(widths):
+        weights = rng.normal(size=(outputs, inputs)) * (rng.random((outputs, inputs)) < 0.8) / np.sqrt(inputs)
+        layers.append((weights, rng.normal(size=outputs) * float(rng.choice([0.1, 0.5, 2.0]))))
+    dtype = _format(rng)
+    error = 10.0 ** -float(rng.uniform(1.5, 3.0 if dtype == "float32" else 7.0))
+    scale = 10.0 ** float(rng.choice([-3.0, 0.0, 0.0, 2.0]))
+    return compile(
+        Network(layers),
+        (-scale, scale),
+        error=error * max(1.0, scale),
+        dtype=dtype,
+        tokens=int(rng.choice([1, 1, 3])),
+    )
+
+
+def formula(recipe: str) -> Maker:
+    """Random formulas by one recipe: of one variable, or with products and maxima of two. (Fitting a table of two
+    variables to anything else takes minutes.)"""
+
+    def make(rng: Random) -> Any:
+        from headsmith import compile
+
+        kinds = {"relu": "pm", "ramp": "pm", "native": "fsq", "auto": "pmf"}[recipe]
+        if recipe == "native" and rng.random() < 0.3:
+            kinds = "p"
+        count = 1 if kinds == "p" else int(rng.integers(1, 3))
+        terms = [_term(rng, kinds, alone=kinds == "fsq") for _ in range(count)]
+        text = " + ".join(f"{rng.choice(NUMBERS)}*({term})" for term in terms)
+        dtype: Dtype = _format(rng) if recipe != "relu" else "float64"
+        error = 10.0 ** -float(rng.uniform(1.0, 1.6 if recipe in ("relu", "ramp") else 3.0))
+        width = float(rng.choice([0.1, 1.0, 1.0, 2.0])) if recipe == "native" else 1.0
+        domain = {name: (-width, width) for name in ("x", "y") if name in text}
+        return compile(text, domain, error=error, recipe=recipe, dtype=dtype)
+
+    return make
+
+
+def pieces(rng: Random) -> Any:
+    """The largest of several affine forms, with a token for each."""
+    from headsmith import compile
+
+    forms = [f"{rng.choice(NUMBERS)}*x + {rng.choice(NUMBERS)}*y + {rng.choice(NUMBERS)}" for _ in range(3)]
+    sign = rng.choice(["", "-", "y/2 - "])
+    return compile(f"{sign}max({', '.join(forms)})", (-1, 1), error=1e-2, recipe="maxout", dtype=_format(rng))
+
+
+def _format(rng: Random) -> Dtype:
+    return "float32" if rng.random() < 0.3 else "float64"
+
+
+def _term(rng: Random, kinds: str, alone: bool) -> str:
+    """One non-linear term, of x and y or of x `alone`."""
+    forms = ["x", f"(x + {rng.choice(NUMBERS)})", f"({rng.choice(NUMBERS)}*x)"]
+    forms += [] if alone else [f"({rng.choice(NUMBERS)}*x + {rng.choice(NUMBERS)}*y)", "y"]
+    first, second = (str(each) for each in rng.choice(forms, 2))
+    match str(rng.choice(list(kinds))):
+        case "p":
+            return f"{first}*{second}"
+        case "m":
+            return f"{rng.choice(['max', 'min'])}({first}, {second})"
+        case "f":
+            return f"{rng.choice(SMOOTH)}({first})"
+        case "s":
+            return f"{rng.choice(SMOOTH)}({first})*{rng.choice(SMOOTH)}({first})"
+        case _:
+            return f"{first}/(3 + sin({second}))"
+
+
+def program(rng: Random) -> Any:
+    """A program over the tokens of a sequence."""
+    from headsmith import compile_sequence
+    from headsmith.sequence import tokens as over
+
+    causal, tokens = bool(rng.random() < 0.4), int(rng.integers(2, 6))
+    a, b = (float(each) for each in rng.choice(NUMBERS, 2))
+    programs: dict[str, Callable[[Any], Any]] = {
+        "mean": lambda x: a * over.mean(x) + b * x,
+        "max": lambda x: over.max(a * x) + b * x,
+        "min": lambda x: over.min(x) - b * over.mean(x),
+        "before": lambda x: a * over.shift(x, 1) + b * x,
+        "centred": lambda x: over.max(x - over.mean(x)),
+        "attention": lambda x: over.attend(a * x, b * x, x),
+        "average": lambda x: over.moving_average(x, 2),
+        "positions": lambda x: x + a * over.position(x),
+    }
+    if not causal:
+        programs["after"] = lambda x: over.shift(x, -1) + b * x
+        programs["sort"] = lambda x: over.sort(x)
+    dtype = _format(rng)
+    error = 10.0 ** -float(rng.uniform(1.0, 2.5))
+    chosen = programs[str(rng.choice(sorted(programs)))]
+    return compile_sequence(chosen, tokens=tokens, domain=(-1, 1), error=error, causal=causal, dtype=dtype)
+
+
+def learner(rng: Random) -> Any:
+    """Regression from examples in the context, by kernels or by gradient descent."""
+    from headsmith import in_context
+
+    features, examples = int(rng.integers(1, 3)), int(rng.integers(2, 4))
+    if rng.random() < 0.5:
+        return in_context.kernel_regression(float(rng.uniform(0.4, 1.0)), features, examples, error=1e-3)
+    return in_context.least_squares(int(rng.integers(1, 3)), features, examples, error=1e-2)
+
+
+CLASSES: dict[str, Maker] = {
+    "networks": network,
+    "formulas, native": formula("native"),
+    "formulas, relu": formula("relu"),
+    "formulas, ramp": formula("ramp"),
+    "formulas, auto": formula("auto"),
+    "formulas, maxout": pieces,
+    "sequence programs": program,
+    "learners": learner,
+}

@@ -1,0 +1,495 @@
+"""Whatever is in a file: it is refused, or its bound holds.
+
+First, proofs that an adversary writes by hand, each with a step that looks right and is not. Then models of every
+class, with changes of every tensor, of every kind of field and of the order of things; what is still certified is
+attacked with an oracle of many digits and with the worst rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+from forged import Forged
+
+import headsmith as hs
+from headsmith.kernel.arithmetic import Interval
+from headsmith.kernel.check import proved
+from headsmith.kernel.errors import Refused
+from headsmith.kernel.reading import read
+from headsmith.report.file_attack import CannotRunError, worst_ratio
+from headsmith.report.mutations import ORDERS, changed_field, changed_tensor, fields_of, kind_of
+from headsmith.sequence import tokens as over
+
+LINE = np.linspace(-1.0, 1.0, 2001)[:, None, None]
+BAND = LINE * 0.02
+
+# Proofs that are none -------------------------------------------------------------------------------------------------
+
+
+def nobody_computes() -> tuple[Forged, Any]:
+    """A gate that is always open passes what no head computes: relu(x y + 2) by a model of nothing."""
+    file = Forged(2, -1.0, 1.0)
+    for graph in (file.source, file.circuit):
+        left, right = file.affine(graph, [(0, [[1.0, 0.0]])], [0.0]), file.affine(graph, [(0, [[0.0, 1.0]])], [0.0])
+        gate = file.relu(graph, file.scaled(graph, (file.product(graph, left, right), 1.0), bias=2.0))
+    file.outputs(gate, gate)
+    return file, [[[1.0, 1.0]]]
+
+
+def only_at_exact_values() -> tuple[Forged, Any]:
+    """a + K (a - b) is max(a, b) where a = b; a and b are computed by two heads, which are off by different amounts."""
+    file, much = Forged(1, -1.0, 1.0), 1e4
+    first, double = file.relu(file.circuit, 0), file.scaled(file.circuit, (0, 2.0))
+    other = file.relu(file.circuit, double)
+    half = file.scaled(file.circuit, (other, 0.5))
+    reference = file.add(file.circuit, "maximum", arguments=[first, half], size=1)
+    output = file.scaled(file.circuit, (first, 1.0 + much), (half, -much))
+    file.outputs(file.relu(file.source, 0), output)
+    file.proof["regions"] = [{"output": output, "stands_for": reference, "margin": 1.0}]
+    file.embed()
+    file.register("g", size=2)
+    file.gates([file.link("x", [[1.0], [2.0]])], [file.link("g", np.eye(2))], [first, other], [0, 0], 100.0)
+    file.model["readout"] = [file.link("g", [[1.0 + much, -0.5 * much]])]
+    return file, LINE
+
+
+def seen_twice() -> tuple[Forged, Any]:
+    """A region inside of another one, with the same arguments: slopes of 1 and -1 add up to nothing."""
+    file, margin = Forged(1, -1.0, 1.0), 3e-3
+    gate, one = file.relu(file.circuit, 0), file.affine(file.circuit, [], [1.0])
+    inner_reference = file.product(file.circuit, gate, one)
+    inner = file.scaled(file.circuit, (gate, 1.0))
+    reference = file.product(file.circuit, gate, one)
+    output = file.scaled(file.circuit, (inner, -1.0), (gate, 2.0))
+    file.outputs(file.relu(file.source, 0), output)
+    file.proof["regions"] = [
+        {"output": inner, "stands_for": inner_reference, "margin": margin},
+        {"output": output, "stands_for": reference, "margin": margin},
+    ]
+    _one_gate(file, gate)
+    return file, LINE
+
+
+def unread_argument() -> tuple[Forged, Any]:
+    """A constant stands for -b, where b is a constant that a head computes: the slope of -b hides how far b is off."""
+    file, small = Forged(1, -1.0, 1.0), 0.0128
+    gate = file.relu(file.circuit, file.affine(file.circuit, [], [small]))
+    minus = file.affine(file.circuit, [], [-1.0])
+    reference, constant = file.product(file.circuit, minus, gate), file.affine(file.circuit, [], [-small])
+    output = file.scaled(file.circuit, (gate, 1.0), (constant, 1.0))
+    file.outputs(file.affine(file.source, [], [0.0]), output)
+    file.proof["regions"] = [{"output": constant, "stands_for": reference, "margin": 3e-3}]
+    file.register("g")
+    file.gates([file.link("data", [[small]])], [file.link("g", [[1.0]])], [gate], [0], 100.0)
+    file.model["readout"] = [file.link("g", [[1.0]])]
+    file.tensors[file.model["readout_bias"]] = np.array([-small])
+    return file, LINE[:1]
+
+
+def two_arguments_for_one() -> tuple[Forged, Any]:
+    """A copy of a mean with two arguments: the value of the first, the range of the second."""
+    file = Forged(1, -1.0, 1.0, tokens=2)
+    pool = file.add(file.source, "pool", of="mean", argument=0, size=1, causal=False)
+    low = file.affine(file.circuit, [], [-1.0])
+    copy = file.add(file.circuit, "copy", node=pool, arguments=[0, low])
+    file.outputs(file.relu(file.source, pool), file.relu(file.circuit, copy))
+    return file, [[[1.0], [1.0]]]
+
+
+def view_from_outside() -> tuple[Forged, Any]:
+    """Inside of a region with a margin a node is seen as one outside, whose range knows nothing of the margin."""
+    file, much = Forged(1, -1.0, 1.0), 1e3
+    gate, zero = file.relu(file.circuit, 0), file.affine(file.circuit, [], [0.0])
+    outside = file.scaled(file.circuit, (gate, 1.0))
+    reference = file.add(file.circuit, "maximum", arguments=[gate, zero], size=1)
+    inside = file.scaled(file.circuit, (gate, 1.0))
+    free, computed = file.relu(file.circuit, inside), file.relu(file.circuit, gate)
+    output = file.scaled(file.circuit, (free, 1.0 + much), (computed, -much))
+    file.outputs(file.relu(file.source, file.relu(file.source, 0)), output)
+    file.proof["regions"] = [{"output": output, "stands_for": reference, "margin": 3e-3}]
+    file.proof["views"] = [{"node": inside, "as": outside}]
+    file.embed()
+    file.register("a", "g")
+    file.gates([file.link("x", [[1.0]])], [file.link("a", [[1.0]])], [gate], [0], 100.0)
+    file.gates([file.link("a", [[1.0]])], [file.link("g", [[1.0]])], [computed], [0], 1e9)
+    file.model["readout"] = [file.link("a", [[1.0 + much]]), file.link("g", [[-much]])]
+    return file, LINE
+
+
+def lost_in_a_region() -> tuple[Forged, Any]:
+    """Inside of a region with a margin, an open gate without a head reads the region's argument. Nothing arrives there,
+    so the gate is taken for closed: a model of nothing computes it."""
+    file = Forged(1, 0.5, 1.0)
+    zero = file.affine(file.circuit, [], [0.0])
+    reference = file.add(file.circuit, "maximum", arguments=[0, zero], size=1)
+    gate = file.relu(file.circuit, 0)
+    output = file.scaled(file.circuit, (gate, 1.0))
+    file.outputs(file.relu(file.source, 0), output)
+    file.proof["regions"] = [{"output": output, "stands_for": reference, "margin": 0.0}]
+    return file, [[[1.0]]]
+
+
+def slope_of_another() -> tuple[Forged, Any]:
+    """An open gate without a head stands for sin: its form has the least slope of sin, and not 1."""
+    file = Forged(1, 0.0, 0.1)
+    reference, gate = file.function(file.circuit, "sin", 0), file.relu(file.circuit, 0)
+    file.outputs(file.function(file.source, "sin", 0), gate)
+    ends = file.keep(np.linspace(0.0, 0.1, 101))
+    file.proof["regions"] = [{"output": gate, "stands_for": reference, "margin": 0.0, "ends": ends}]
+    file.embed()
+    file.model["readout"] = [file.link("x", [[float(np.cos(0.1))]])]
+    return file, [[[0.1]]]
+
+
+def closed_for_exact_values() -> tuple[Forged, Any]:
+    """An exchange with a gate that is closed as long as values are exact; another head computes the same gate."""
+    file, much = Forged(1, -1.0, 1.0, tokens=2), 1e3
+
+    def values(graph: list[Any]) -> tuple[int, int, int, int]:
+        value = file.relu(graph, 0)
+        moved = file.add(graph, "move", argument=value, targets=[1, 0], size=1)
+        return (
+            value,
+            moved,
+            file.scaled(graph, (value, 1.0), (moved, -1.0), bias=-1.0),
+            file.scaled(graph, (moved, 1.0), (value, -1.0), bias=-1.0),
+        )
+
+    value, moved, falls, rises = values(file.source)
+    gates = file.relu(file.source, falls), file.relu(file.source, rises)
+    target = file.scaled(file.source, (value, 1.0), (gates[0], -1.0), (gates[1], 1.0))
+    value, moved, falls, rises = values(file.circuit)
+    above, below = (file.affine(file.circuit, [], [1.0]) for _ in range(2))
+    closed, up, computed = (file.relu(file.circuit, each) for each in (falls, rises, falls))
+    output = file.scaled(file.circuit, (value, 1.0), (closed, -1.0 - much), (computed, much), (up, 1.0))
+    file.outputs(target, output)
+    file.proof["exchanges"] = [{"output": output, "value": value, "moved": moved, "above": above, "below": below}]
+    file.embed()
+    file.register("v", "m", "g")
+    file.register("address", size=2)
+    file.model["positional"] = {"address": file.keep([[-1.0, 0.0], [1.0, 0.0]])}
+    file.gates([file.link("x", [[1.0]])], [file.link("v", [[1.0]])], [value], [0], 100.0)
+    reads, writes = [file.link("v", [[1.0]])], [file.link("m", [[1.0]])]
+    file.bank("move", reads, writes, [moved], [0], gain=800.0, keep_gain=800.0, address="address")
+    reads = [file.link("v", [[1.0]]), file.link("m", [[-1.0]]), file.link("data", [[-1.0]])]
+    file.gates(reads, [file.link("g", [[1.0]])], [computed], [0], 1e9)
+    file.model["readout"] = [file.link("v", [[1.0]]), file.link("g", [[much]])]
+    return file, [[[1.0], [-0.0128]]]
+
+
+def gate_for_an_exponential() -> tuple[Forged, Any]:
+    """A gate that is the output of a region for exp, with a slope of 1,000, in a fold that takes gates to have 1."""
+    file, slope, margin = Forged(1, -0.01, 0.01), float(np.exp(6.9)), 1e-3
+
+    def argument(graph: list[Any]) -> tuple[int, int]:
+        gate = file.relu(graph, 0)
+        return gate, file.scaled(graph, (gate, 0.1), bias=6.9)
+
+    _, z = argument(file.source)
+    target = file.scaled(file.source, (file.function(file.source, "exp", z), 1.0), (z, 0.001))
+    gate, z = argument(file.circuit)
+    reference = file.function(file.circuit, "exp", z)
+    line = file.relu(file.circuit, file.scaled(file.circuit, (z, slope), bias=slope * (1.0 - 6.9)))
+    output = file.scaled(file.circuit, (line, 1.0), (z, 0.001))
+    file.outputs(target, output)
+    seen = (Interval([0.0], [0.01]) * 0.1 + 6.9).widened(margin)
+    ends = np.linspace(seen.low[0], seen.high[0], 101)
+    file.proof["regions"] = [{"output": line, "stands_for": reference, "margin": margin, "ends": file.keep(ends)}]
+    _one_gate(file, gate, 0.1 * slope + 0.0001)
+    file.tensors[file.model["readout_bias"]] = np.array([slope + 0.0069])
+    return file, LINE * 0.01
+
+
+def cells_of_cells() -> tuple[Forged, Any]:
+    """A region that is compared with a function, inside of another such region: the inner one may swing within its
+    band, which is counted once."""
+    file, margin, steep = Forged(1, -0.02, 0.02), 3e-3, 1000.0
+    reference = file.function(file.circuit, "cosh", 0)
+    gate = file.relu(file.circuit, 0)
+    inner_reference = file.function(file.circuit, "square", gate)
+    wide = file.affine(file.circuit, [(gate, [[steep], [steep]])], [2.0, 0.0])
+    pair = file.relu(file.circuit, wide, 2)
+    inner = file.affine(file.circuit, [(pair, [[1.0, -1.0]])], [-1.0])
+    output = file.scaled(file.circuit, (inner, 1.0))
+    file.outputs(file.function(file.source, "cosh", 0), output)
+    seen = Interval([0.0], [0.02]).widened(margin)
+    ends = [
+        np.sort([*np.linspace(low, high, 501), -0.002, 0.0])
+        for low, high in ((seen.low[0], seen.high[0]), (-0.02, 0.02))
+    ]
+    file.proof["regions"] = [
+        {"output": inner, "stands_for": inner_reference, "margin": margin, "ends": file.keep(ends[0])},
+        {"output": output, "stands_for": reference, "margin": 0.0, "ends": file.keep(ends[1])},
+    ]
+    file.embed()
+    file.register("a")
+    file.register("g", size=2)
+    file.gates([file.link("x", [[1.0]])], [file.link("a", [[1.0]])], [gate], [0], 100.0)
+    reads = [file.link("a", [[steep], [steep]]), file.link("data", [[2.0], [0.0]])]
+    file.gates(reads, [file.link("g", np.eye(2))], [pair, pair], [0, 1], 1e9)
+    file.model["readout"] = [file.link("g", [[1.0, -1.0]])]
+    file.tensors[file.model["readout_bias"]] = np.array([-1.0])
+    return file, BAND
+
+
+def compared_on_too_little() -> tuple[Forged, Any]:
+    """A region without a margin, compared with a square on [0, 0.02], inside of one with a margin: what it reads may be
+    below zero, where it is steep."""
+    file, much = Forged(1, -0.02, 0.02), 1e3
+    gate = file.relu(file.circuit, 0)
+    inner_reference = file.function(file.circuit, "square", gate)
+    other = file.relu(file.circuit, file.scaled(file.circuit, (gate, -1.0)))
+    inner = file.scaled(file.circuit, (other, much))
+    reference = file.product(file.circuit, gate, gate)
+    output = file.scaled(file.circuit, (inner, 1.0))
+    root = file.relu(file.source, 0)
+    file.outputs(file.product(file.source, root, root), output)
+    file.proof["regions"] = [
+        {"output": inner, "stands_for": inner_reference, "ends": file.keep(np.linspace(0.0, 0.02, 2001))},
+        {"output": output, "stands_for": reference, "margin": 3e-3},
+    ]
+    file.embed()
+    file.register("a", "g")
+    file.gates([file.link("x", [[1.0]])], [file.link("a", [[1.0]])], [gate], [0], 100.0)
+    file.gates([file.link("a", [[-1.0]])], [file.link("g", [[1.0]])], [other], [0], 1e9)
+    file.model["readout"] = [file.link("g", [[much]])]
+    return file, BAND
+
+
+def beyond_the_format() -> tuple[Forged, Any]:
+    """Inputs that are no float32, with weights so small that no register shows it."""
+    file, weight = Forged(1, -1e40, 1e40, dtype="float32"), float(np.float32(1.2e-38))
+    nodes = [file.scaled(graph, (0, weight)) for graph in (file.source, file.circuit)]
+    file.outputs(*nodes)
+    file.register("x")
+    file.model["embedding"], file.model["readout"] = [file.link("x", [[weight]])], [file.link("x", [[1.0]])]
+    return file, [[[1e40]]]
+
+
+def ahead() -> tuple[Forged, Any]:
+    """A token that fetches from the next one, under a mask that hides it."""
+    file = Forged(1, -1.0, 1.0, tokens=2)
+    nodes = [file.add(graph, "move", argument=0, targets=[1, 0], size=1) for graph in (file.source, file.circuit)]
+    file.outputs(*nodes)
+    file.embed()
+    file.register("m")
+    file.register("address", size=2)
+    file.model["positional"] = {"address": file.keep([[-1.0, 0.0], [1.0, 0.0]])}
+    reads, writes = [file.link("x", [[1.0]])], [file.link("m", [[1.0]])]
+    file.bank("move", reads, writes, [nodes[1]], [0], gain=800.0, keep_gain=800.0, address="address")
+    file.model["readout"] = [file.link("m", [[1.0]])]
+    return file, [[[1.0], [-1.0]]]
+
+
+def one_argument_as_two() -> tuple[Forged, Any]:
+    """x + x as the perspective s + V with s = V = x: what is read once is counted as both, so x stands for 2 x."""
+    file = Forged(1, 1.0, 2.0)
+    program = {"variables": 2, "steps": [["linear", [["1", 0], ["1", 1]], "0"]]}
+    reference = file.add(file.circuit, "expression", arguments=[0, 0], size=1, program=program)
+    output = file.scaled(file.circuit, (0, 1.0))
+    file.outputs(file.scaled(file.source, (0, 2.0)), output)
+    ends = file.keep(np.linspace(0.5, 2.0, 5))
+    file.proof["regions"] = [{"output": output, "stands_for": reference, "margin": None, "ends": ends}]
+    file.embed()
+    file.model["readout"] = [file.link("x", [[1.0]])]
+    return file, [[[2.0]]]
+
+
+def _zeros(tokens: int = 2) -> tuple[Forged, Any]:
+    """Inputs below zero, so that their gate is exactly zero; a head computes it, and is off by 0.0028."""
+    file = Forged(1, -0.02, -0.01, tokens=tokens)
+    file.embed()
+    file.register("y", "b")
+    file.register("address", size=2)
+    return file, [[[-0.0128], [-0.0128]]]
+
+
+def _fetch(file: Forged, node: int, addresses: Any) -> None:
+    file.model["positional"] = {"address": file.keep(addresses)}
+    reads, writes = [file.link("y", [[1.0]])], [file.link("b", [[1.0]])]
+    file.bank("move", reads, writes, [node], [0], gain=800.0, keep_gain=800.0, address="address")
+    file.model["readout"] = [file.link("y", [[1.0]]), file.link("b", [[1000.0]])]
+
+
+def joined_blocks() -> tuple[Forged, Any]:
+    """A token fetches its own zero, that is off; errors pass by the move, so that what it returns counts as zero, and
+    the wrong weight with which it is read as nothing."""
+    file, sequences = _zeros()
+    for graph in (file.source, file.circuit):
+        gate = file.relu(graph, 0)
+        moved = file.add(graph, "move", argument=gate, targets=[0, -1], size=1)
+        output = file.scaled(graph, (moved, 1.0), (gate, 1.0))
+    file.outputs(output, output)
+    file.gates([file.link("x", [[1.0]])], [file.link("y", [[1.0]])], [gate], [0], 100.0)
+    _fetch(file, moved, [[1.0, 0.0], [0.0, 1.0]])
+    return file, sequences
+
+
+def exchanged_zeros() -> tuple[Forged, Any]:
+    """The same with what an exchange fetches."""
+    file, sequences = _zeros()
+    for graph in (file.source, file.circuit):
+        gate = file.relu(graph, 0)
+        moved = file.add(graph, "move", argument=gate, targets=[1, 0], size=1)
+        falls = file.scaled(graph, (gate, 1.0), (moved, -1.0), bias=-1.0)
+        rises = file.scaled(graph, (moved, 1.0), (gate, -1.0), bias=-1.0)
+        one = file.affine(graph, [], [1.0])
+        output = file.scaled(graph, (gate, 1.0), (file.relu(graph, falls), -1.0), (file.relu(graph, rises), 1.0))
+    file.outputs(output, output)
+    file.proof["exchanges"] = [{"output": output, "value": gate, "moved": moved, "above": one, "below": one}]
+    file.gates([file.link("x", [[1.0]])], [file.link("y", [[1.0]])], [gate], [0], 100.0)
+    _fetch(file, moved, [[-1.0, 0.0], [1.0, 0.0]])
+    return file, sequences
+
+
+def zeros_in_a_region() -> tuple[Forged, Any]:
+    """The same with a head inside of a region that reads the region's argument."""
+    file, sequences = _zeros()
+    gate, one = file.relu(file.circuit, 0), file.affine(file.circuit, [], [1.0])
+    reference = file.product(file.circuit, gate, one)
+    mean = file.add(file.circuit, "pool", of="mean", argument=gate, size=1, causal=False)
+    output = file.scaled(file.circuit, (gate, 1.0), (mean, 0.0))
+    file.outputs(file.relu(file.source, 0), output)
+    file.proof["regions"] = [{"output": output, "stands_for": reference, "margin": 3e-3}]
+    file.gates([file.link("x", [[1.0]])], [file.link("y", [[1.0]])], [gate], [0], 100.0)
+    reads, writes = [file.link("y", [[1.0]])], [file.link("b", [[1.0]])]
+    file.bank("mean", reads, writes, [mean], [0], gain=800.0, keep_gain=800.0)
+    file.model["readout"] = [file.link("y", [[1.0]]), file.link("b", [[1000.0]])]
+    return file, sequences
+
+
+def undefined() -> tuple[Forged, Any]:
+    """0 / x on an interval with zero in it."""
+    file = Forged(1, -1.0, 1.0)
+    zero = file.affine(file.source, [], [0.0])
+    target = file.add(file.source, "quotient", numerator=zero, denominator=0, size=1)
+    file.outputs(target, file.affine(file.circuit, [], [0.0]))
+    return file, [[[0.0]]]
+
+
+def _one_gate(file: Forged, gate: int, weight: float = 1.0) -> None:
+    """The gate of the input by a head that is off by 0.0028, read out."""
+    file.embed()
+    file.register("g")
+    file.gates([file.link("x", [[1.0]])], [file.link("g", [[1.0]])], [gate], [0], 100.0)
+    file.model["readout"] = [file.link("g", [[weight]])]
+
+
+FORGERIES = [
+    nobody_computes,
+    only_at_exact_values,
+    seen_twice,
+    unread_argument,
+    two_arguments_for_one,
+    view_from_outside,
+    lost_in_a_region,
+    slope_of_another,
+    closed_for_exact_values,
+    gate_for_an_exponential,
+    cells_of_cells,
+    compared_on_too_little,
+    beyond_the_format,
+    ahead,
+    one_argument_as_two,
+    joined_blocks,
+    exchanged_zeros,
+    zeros_in_a_region,
+    undefined,
+]
+
+
+@pytest.mark.parametrize("forge", FORGERIES, ids=lambda forge: forge.__name__)
+def test_a_forged_proof_is_refused_or_its_bound_holds(forge: Callable[[], tuple[Forged, Any]]) -> None:
+    file, sequences = forge()
+    try:
+        found = file.check()
+    except Refused:
+        return
+    assert file.furthest(found, sequences) <= 1.0
+
+
+def test_an_honest_file_made_by_hand_is_certified_tightly() -> None:
+    """The forgeries fail for their proofs, and for nothing else."""
+    file = Forged(1, -1.0, 1.0)
+    gate = file.relu(file.circuit, 0)
+    file.outputs(file.relu(file.source, 0), gate)
+    _one_gate(file, gate)
+    found = file.check()
+    assert 0.95 < file.furthest(found, LINE) <= 1.0
+
+
+# Models that were changed ---------------------------------------------------------------------------------------------
+
+
+def _network(*widths: int) -> hs.Network:
+    rng = np.random.default_rng([*widths])
+    layers = [(rng.normal(size=(b, a)) / np.sqrt(a), 0.5 * rng.normal(size=b)) for a, b in pairwise(widths)]
+    return hs.Network(layers)
+
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "network": lambda: hs.compile(_network(2, 3, 2), (-1, 1), error=1e-3),
+    "network, float32": lambda: hs.compile(_network(1, 3, 1), (-1, 1), error=1e-2, dtype="float32", tokens=2),
+    "native": lambda: hs.compile(["sin(x)", "x*x"], (-1, 1), error=1e-3, recipe="native"),
+    "product": lambda: hs.compile("x*y", (-1, 1), error=1e-3),
+    "relu": lambda: hs.compile("x*y", (-1, 1), error=0.2, recipe="relu"),
+    "ramp": lambda: hs.compile("max(x, y/2)", (-1, 1), error=5e-2, recipe="ramp"),
+    "maximum": lambda: hs.compile_sequence(lambda x: over.max(x) + over.shift(x), tokens=3, domain=(-1, 1), error=1e-2),
+    "causal": lambda: hs.compile_sequence(
+        lambda x: over.mean(x) - over.max(x), tokens=3, domain=(-1, 1), error=1e-2, causal=True
+    ),
+    "maxout": lambda: hs.compile("max(x, y, 1 - x)", (-1, 1), error=1e-2, recipe="maxout"),
+    "attention": lambda: hs.compile_sequence(lambda x: over.attend(x, 2 * x, x), tokens=3, domain=(-1, 1), error=1e-2),
+}
+
+
+@cache
+def contents(name: str) -> tuple[Any, Any]:
+    """The header and the tensors of a model's file."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        MODELS[name]().save(path)
+        return read(path)
+
+
+def changes(header: Any, tensors: Any, rng: np.random.Generator) -> Any:
+    """One change of every tensor, of every kind of field, and of every sort of order."""
+    for name in sorted(tensors):
+        yield changed_tensor(header, tensors, name, rng)
+    kinds: dict[str, list[Any]] = {}
+    for path, value in fields_of(header):
+        kinds.setdefault(kind_of(path), []).append((path, value))
+    for found in kinds.values():
+        yield changed_field(header, tensors, *found[int(rng.integers(len(found)))], rng)
+    for order, change in ORDERS.items():
+        yield change(order, header, tensors, rng)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_changed_file_is_refused_or_its_bound_holds(name: str) -> None:
+    rng = np.random.default_rng([len(name), 3])
+    header, tensors = contents(name)
+    found = proved(header, tensors)
+    assert worst_ratio(header, tensors, found.outputs, found.masks, rng).ratio <= 1.0
+    refused = attacked = 0
+    for change in changes(header, tensors, rng):
+        try:
+            found = proved(change.header, change.tensors)
+        except Refused:
+            refused += 1
+            continue
+        attacked += 1
+        try:
+            worst = worst_ratio(change.header, change.tensors, found.outputs, found.masks, rng, count=8, steps=1)
+        except CannotRunError:
+            continue
+        assert worst.ratio <= 1.0, (change.label, worst)
+    assert refused > 10
+    assert attacked > 5

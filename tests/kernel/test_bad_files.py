@@ -1,0 +1,504 @@
+"""Bad files: one clear sentence, soon, whatever is in them: no other exception, no long wait, not much memory.
+
+Every check runs in a process of its own that may use SECONDS of processor time and four gigabytes of address space.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from forged import Forged, answer
+from safetensors.numpy import save_file
+
+import headsmith as hs
+from headsmith.kernel.check import check_file
+from headsmith.kernel.chord import MOST_ENDS
+from headsmith.kernel.reading import read
+
+SECONDS = 15
+"""Generous: a slow machine, and the largest work that the kernel allows itself."""
+
+
+def plain(inputs: int = 1) -> Forged:
+    """The first input, as it is: certified, if nothing is wrong with the rest of the file."""
+    file = Forged(inputs, -1.0, 1.0)
+    weights = np.eye(1, inputs)
+    nodes = [file.affine(graph, [(0, weights)], [0.0]) for graph in (file.source, file.circuit)]
+    file.outputs(*nodes)
+    file.register("x")
+    file.model["embedding"], file.model["readout"] = [file.link("x", weights)], [file.link("x", [[1.0]])]
+    return file
+
+
+def refused(file: Forged) -> str:
+    """The sentence with which a file is refused."""
+    said = answer(file.check, seconds=SECONDS)
+    assert said.startswith("refused: "), said
+    return said
+
+
+def answered(file: Forged) -> str:
+    """What is said of a file that may be certified as well."""
+    said = answer(file.check, seconds=SECONDS)
+    assert said.startswith(("refused: ", "certified ")), said
+    return said
+
+
+def test_the_plain_file_is_certified() -> None:
+    assert answer(plain().check, seconds=SECONDS).startswith("certified ")
+
+
+# Files as bytes -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bad") / "model.safetensors"
+    hs.compile("x*y", (-1, 1), error=1e-2).save(path)
+    return path
+
+
+def refused_file(path: Path) -> str:
+    said = answer(lambda: check_file(path), seconds=SECONDS)
+    assert said.startswith("refused: "), said
+    return said
+
+
+@pytest.mark.parametrize("share", [0.0, 1e-4, 0.01, 0.3, 0.999])
+def test_a_truncated_file(model: Path, tmp_path: Path, share: float) -> None:
+    whole = model.read_bytes()
+    (tmp_path / "cut").write_bytes(whole[: int(share * len(whole))])
+    assert "safetensors" in refused_file(tmp_path / "cut")
+
+
+def test_no_file_and_no_model(tmp_path: Path) -> None:
+    assert "no such file" in refused_file(tmp_path / "nothing")
+    (tmp_path / "text").write_text("a text " * 100)
+    refused_file(tmp_path / "text")
+    save_file({"w": np.zeros(3)}, tmp_path / "other")
+    assert "header" in refused_file(tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "[" * 10_000 + "]" * 10_000,
+        '{"a":' * 10_000 + "1" + "}" * 10_000,
+        '{"version": 1, "domain": ' + "[" * 900 + "]" * 900 + "}",
+        "{",
+        "",
+        "[]",
+        "3",
+        '{"version": 1}',
+        '{"version": 2}',
+        '{"version": NaN}',
+        '{"version": 1e400}',
+        '{"version": ' + "9" * 5000 + "}",
+        '{"version": true}',
+        '"\\ud800"',
+    ],
+    ids=lambda text: f"{len(text)} characters, {text[:14]}",
+)
+def test_a_header_that_is_none(tmp_path: Path, header: str) -> None:
+    save_file({"w": np.zeros(3)}, tmp_path / "file", metadata={"headsmith": header})
+    refused_file(tmp_path / "file")
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.int32, np.uint8, np.bool_, np.int8])
+def test_other_types_of_numbers(model: Path, tmp_path: Path, kind: Any) -> None:
+    header, tensors = read(model)
+    name = sorted(tensors)[0]
+    save_file({**tensors, name: tensors[name].astype(kind)}, tmp_path / "file", {"headsmith": json.dumps(header)})
+    assert "type" in refused_file(tmp_path / "file")
+
+
+def test_every_field_of_the_claim_is_checked(model: Path, tmp_path: Path) -> None:
+    header, tensors = read(model)
+    claim = header["claim"]
+    other: dict[str, Any] = {
+        "error": claim["error"] * 0.9,
+        "outputs": [each * 0.9 for each in claim["outputs"]],
+        "parts": {**claim["parts"], "approximation": 0.0},
+        "dtype": "float32",
+        "tokens": 2,
+        "masks": ["full"],
+        "max_score": claim["max_score"] * 0.9,
+        "exp_ulps": 5,
+    }
+    for name, value in other.items():
+        for changed in ({**claim, name: value}, {k: v for k, v in claim.items() if k != name}, {**claim, name: None}):
+            text = json.dumps({**header, "claim": changed})
+            save_file(tensors, tmp_path / "file", {"headsmith": text})
+            refused_file(tmp_path / "file")
+    save_file(tensors, tmp_path / "file", {"headsmith": json.dumps(header)})
+    assert answer(lambda: check_file(tmp_path / "file"), seconds=SECONDS).startswith("certified ")
+
+
+def test_the_command_says_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("a text " * 100)
+    done = subprocess.run(
+        [sys.executable, "-m", "headsmith.kernel", str(tmp_path / "text")], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("not certified: ")
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+# Fields that are not what they should be ------------------------------------------------------------------------------
+
+
+def ways(value: Any, way: tuple[Any, ...] = ()) -> Any:
+    """The way to every field of a header."""
+    if way:
+        yield way
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inner:
+        yield from ways(item, (*way, key))
+
+
+NONSENSE: tuple[Any, ...] = (None, True, -1, 2**31, 2**80, 1e300, 0.5, "", "nobody", [], {}, [[]], [None], {"a": 1})
+
+
+def test_nonsense_in_every_field() -> None:
+    """One process for all: whatever stands in a field, nothing but a refusal or a certificate comes out."""
+    from headsmith.kernel.check import proved
+    from headsmith.kernel.errors import Refused
+
+    file = _everything()
+    assert answer(file.check, seconds=SECONDS).startswith("certified ")
+    text = json.dumps(file.header)
+
+    def all_of_them() -> Any:
+        wrong = []
+        for way in ways(json.loads(text)):
+            for value in (*NONSENSE, "missing"):
+                header: Any = json.loads(text)
+                holder = header
+                for key in way[:-1]:
+                    holder = holder[key]
+                if value == "missing":
+                    del holder[way[-1]]
+                else:
+                    holder[way[-1]] = value
+                try:
+                    proved(header, dict(file.tensors))
+                except Refused:
+                    pass
+                except Exception as problem:
+                    wrong.append(f"{'.'.join(map(str, way))} = {value!r}: {type(problem).__name__}: {problem}")
+        if wrong:
+            raise AssertionError("; ".join(wrong)[:3000])
+        return file.check()
+
+    said = answer(all_of_them, seconds=60)
+    assert said.startswith("certified "), said
+
+
+def test_nonsense_in_every_tensor() -> None:
+    from headsmith.kernel.check import proved
+    from headsmith.kernel.errors import Refused
+
+    file = _everything()
+    header, _ = file.contents()
+
+    def all_of_them() -> Any:
+        wrong = []
+        for name, values in file.tensors.items():
+            whole = values.dtype == np.int64
+            others = [values[:0], values[None], np.zeros(0), np.zeros((0, 0)), np.zeros((3, 3)), values.ravel()]
+            others += [values.astype(np.float64 if whole else np.int64), values.astype(np.float32)]
+            others += [np.repeat(values, 2, axis=0), np.full_like(values, -1), np.full_like(values, 2**62)]
+            if not whole:
+                others += [np.full_like(values, each) for each in (np.nan, np.inf, 1e308, 5e-324)]
+            for other in others:
+                try:
+                    proved(header, {**file.tensors, name: other})
+                except Refused:
+                    pass
+                except Exception as problem:
+                    shown = f"{other.dtype} {other.shape}"
+                    wrong.append(f"{name} as {shown}: {type(problem).__name__}: {problem}")
+        if wrong:
+            raise AssertionError("; ".join(wrong)[:3000])
+        return file.check()
+
+    said = answer(all_of_them, seconds=60)
+    assert said.startswith("certified "), said
+
+
+def _everything() -> Forged:
+    """A model with gates, a table, a mean, a region, a view, an exchange in its proof."""
+    file = Forged(1, 0.0, 1.0, tokens=2)
+    ends = {}
+    for graph in (file.source, file.circuit):
+        gate = file.relu(graph, file.scaled(graph, (0, 2.0), bias=-1.0))
+        mean = file.add(graph, "pool", of="mean", argument=gate, size=1, causal=False)
+        moved = file.add(graph, "move", argument=mean, targets=[1, 0], size=1)
+        ends[id(graph)] = gate, mean, moved, file.scaled(graph, (moved, 1.0), (0, 1.0))
+    gate, mean, moved, output = ends[id(file.circuit)]
+    file.outputs(ends[id(file.source)][3], output)
+    reference = file.function(file.circuit, "exp", 0)
+    line = file.scaled(file.circuit, (0, 1.7), bias=0.9)
+    file.proof["regions"] = [
+        {"output": line, "stands_for": reference, "margin": 0.0, "ends": file.keep(np.linspace(0.0, 1.0, 5))}
+    ]
+    program = {"variables": 1, "steps": [["call", "sin", 0], ["linear", [["1/2", 1]], "3"], ["times", 1, 2]]}
+    table = file.add(file.circuit, "expression", arguments=[0], size=1, program=program)
+    file.proof["tables"] = [{"node": table, "margin": 0.1, "cells": "10100"}]
+    file.proof["views"] = [{"node": file.scaled(file.circuit, (line, 1.0)), "as": line}]
+    file.proof["margins"] = [{"node": gate, "margin": 0.0}]
+    file.proof["halvings"] = 2
+    file.embed()
+    file.register("g", "m", "v", "t")
+    file.register("grid", size=2)
+    file.register("address", size=2)
+    file.model["positional"] = {"address": file.keep([[-1.0, 0.0], [1.0, 0.0]])}
+    reads = [file.link("x", [[2.0]]), file.link("data", [[-1.0]])]
+    file.gates(reads, [file.link("g", [[1.0]])], [gate], [0], 1e4)
+    gains = {"gain": 800.0, "keep_gain": 800.0}
+    arrays = {"slope": [[[1.0], [-1.0]]], "offset": [[0.0, 0.0]], "values": [[[3.0], [0.0]]]}
+    stored = {name: file.keep(values) for name, values in arrays.items()}
+    file.bank("table", [file.link("x", [[1.0]])], [file.link("t", [[1.0]])], [table], [0], **stored, **gains)
+    file.bank("mean", [file.link("g", [[1.0]])], [file.link("m", [[1.0]])], [mean], [0], **gains)
+    file.bank("move", [file.link("m", [[1.0]])], [file.link("v", [[1.0]])], [moved], [0], **gains, address="address")
+    file.model["readout"] = [file.link("v", [[1.0]]), file.link("x", [[1.0]])]
+    return file
+
+
+# Shapes and sizes -----------------------------------------------------------------------------------------------------
+
+
+def test_a_circuit_with_other_inputs_than_the_target() -> None:
+    for inputs in (0, 2, 3):
+        file = plain()
+        file.circuit[0] = {"kind": "input", "names": ["x"] * inputs}
+        weights = file.keep(np.eye(1, inputs))
+        file.circuit[1] = {"kind": "affine", "terms": [{"node": 0, "weights": weights}], "bias": file.keep([0.0])}
+        file.affine(file.circuit, [(0, np.ones((1, inputs)))], [0.0])
+        refused(file)
+
+
+def test_a_circuit_with_fewer_inputs_than_blocks() -> None:
+    file = Forged(1, -1.0, 1.0, tokens=2)
+    file.outputs(0, 0)
+    file.proof["blocks"], file.model["inputs"] = 2, 2
+    refused(file)
+
+
+def test_nodes_that_come_too_early_or_read_themselves() -> None:
+    for argument in (1, 2, 5):
+        file = plain()
+        file.relu(file.circuit, argument + 1)
+        refused(file)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 5])
+def test_a_copy_with_another_number_of_arguments(count: int) -> None:
+    file = plain()
+    nodes = [
+        file.product(file.source, 0, 0),
+        file.add(file.source, "attend", queries=0, keys=0, values=0, size=1, causal=False),
+    ]
+    nodes += [file.relu(file.source, 0), file.add(file.source, "quotient", numerator=0, denominator=0, size=1)]
+    wanted = (2, 3, 1, 2)
+    for node, number in zip(nodes, wanted, strict=True):
+        if number != count:
+            file.add(file.circuit, "copy", node=node, arguments=[0] * count)
+            refused(file)
+            file.circuit.pop()
+
+
+def test_nodes_without_components() -> None:
+    file = plain()
+    nothing = file.affine(file.circuit, [(0, np.zeros((0, 1)))], np.zeros(0))
+    file.relu(file.circuit, nothing, 0)
+    file.add(file.circuit, "attend", queries=nothing, keys=nothing, values=nothing, size=0, causal=False)
+    answered(file)
+    file = plain()
+    nothing = file.affine(file.circuit, [(0, np.zeros((0, 1)))], np.zeros(0))
+    reference, other = (file.product(file.circuit, nothing, nothing, 0) for _ in range(2))
+    file.proof["regions"] = [{"output": other, "stands_for": reference, "margin": 1.0}]
+    answered(file)
+    file = plain()
+    nothing = file.affine(file.circuit, [(0, np.zeros((0, 1)))], np.zeros(0))
+    reference, other = file.function(file.circuit, "exp", nothing, 0), file.relu(file.circuit, nothing, 0)
+    ends = file.keep([0.0, 1.0])
+    file.proof["regions"] = [{"output": other, "stands_for": reference, "margin": 1.0, "ends": ends}]
+    answered(file)
+
+
+def test_exchanges_that_do_not_fit() -> None:
+    file = plain(2)
+    moved = file.add(file.circuit, "move", argument=0, targets=[0], size=2)
+    above, output = file.affine(file.circuit, [], [0.0]), file.relu(file.circuit, 0, 2)
+    file.proof["exchanges"] = [{"output": output, "value": 0, "moved": moved, "above": above, "below": above}]
+    refused(file)
+    file = plain(3000)
+    halves = [(np.arange(3000) < 1500).astype(np.float64)[None], (np.arange(3000) >= 1500).astype(np.float64)[None]]
+    value, above = (file.affine(file.circuit, [(0, half)], [0.0]) for half in halves)
+    moved = file.add(file.circuit, "move", argument=value, targets=[0], size=1)
+    output = file.relu(file.circuit, value)
+    file.proof["exchanges"] = [{"output": output, "value": value, "moved": moved, "above": above, "below": above}]
+    refused(file)
+
+
+def test_a_gate_that_is_closed_and_stands_for_a_function() -> None:
+    file = Forged(1, -10.0, -9.0)
+    x = file.scaled(file.source, (0, 1.0))
+    file.outputs(file.scaled(file.source, (file.function(file.source, "exp", x), 1.0), (x, 1.0)), 0)
+    x = file.scaled(file.circuit, (0, 1.0))
+    reference = file.function(file.circuit, "exp", x)
+    gate = file.relu(file.circuit, file.scaled(file.circuit, (x, 1.0)))
+    file.proof["circuit"]["output"] = file.scaled(file.circuit, (gate, 1.0), (x, 1.0))
+    ends = file.keep(np.linspace(-10.0, -9.0, 11))
+    file.proof["regions"] = [{"output": gate, "stands_for": reference, "margin": 0.0, "ends": ends}]
+    file.embed()
+    file.model["readout"] = [file.link("x", [[1.0]])]
+    answered(file)
+
+
+def test_heads_claimed_twice_or_not_at_all() -> None:
+    for nodes, components in (([1, 1], [0, 0]), ([1], [1]), ([1], [-1]), ([7], [0]), ([0], [0]), ([-1], [0]), ([], [])):
+        file = Forged(1, -1.0, 1.0)
+        file.outputs(file.relu(file.source, 0), file.relu(file.circuit, 0))
+        file.embed()
+        file.register("g")
+        count = len(nodes)
+        file.gates([file.link("x", np.ones((count, 1)))], [file.link("g", np.ones((1, count)))], nodes, components, 1e4)
+        file.model["readout"] = [file.link("g", [[1.0]])]
+        refused(file)
+
+
+# Sizes that only the header knows, and work without end --------------------------------------------------------------
+
+
+def large_register() -> Forged:
+    file = plain()
+    file.register("r", size=2**31)
+    return file
+
+
+def large_grid() -> Forged:
+    file = plain()
+    file.register("grid", size=2**31)
+    return file
+
+
+def many_tokens() -> Forged:
+    file = plain()
+    file.model["tokens"] = 2**40
+    file.register("position", size=40)
+    return file
+
+
+def wide_attention() -> Forged:
+    file = plain()
+    attend = file.add(file.circuit, "attend", queries=0, keys=0, values=0, size=1, causal=False)
+    gains = {"gain": 800.0, "keep_gain": 800.0, "width": 2**31}
+    file.bank("attend", [file.link("x", [[1.0]])], [], [attend], [0], **gains)
+    return file
+
+
+def cells_times_components() -> Forged:
+    file = plain()
+    file.affine(file.circuit, [(0, np.zeros((20_000, 1)))], np.zeros(20_000))
+    file.proof["halvings"] = 16
+    return file
+
+
+def wide_diagonal() -> Forged:
+    file = plain()
+    wide = file.affine(file.circuit, [(0, np.zeros((60_000, 1)))], np.zeros(60_000))
+    file.affine(file.circuit, [(wide, np.ones(60_000))], np.zeros(60_000))
+    return file
+
+
+def one_tensor_many_times() -> Forged:
+    file = plain()
+    bias = file.keep(np.ones(10**6), np.float32)
+    for _ in range(3000):
+        file.add(file.circuit, "affine", terms=[], bias=bias)
+    return file
+
+
+def many_views() -> Forged:
+    file = plain()
+    file.proof["views"] = [{"node": 1, "as": 0}] * 300_000
+    return file
+
+
+def nested_regions() -> Forged:
+    file, last = plain(), 0
+    one = file.affine(file.circuit, [], [1.0])
+    reference = file.product(file.circuit, 0, one)
+    for _ in range(3000):
+        last = file.scaled(file.circuit, (last, 1.0))
+        file.proof["regions"].append({"output": last, "stands_for": reference})
+    return file
+
+
+def many_maxima() -> Forged:
+    file, rng = plain(500), np.random.default_rng(0)
+    for _ in range(400):
+        forms = file.affine(file.circuit, [(0, rng.normal(size=(4, 500)))], np.zeros(4))
+        for _ in range(100):
+            file.add(file.circuit, "maximum", arguments=[forms] * 31, size=4)
+    return file
+
+
+def many_ends() -> Forged:
+    file = Forged(1, 0.0, 1.0)
+    nodes = [file.scaled(graph, (0, 1.0)) for graph in (file.source, file.circuit)]
+    file.outputs(*nodes)
+    ends = file.keep(np.linspace(0.0, 1.0, MOST_ENDS))
+    for _ in range(20):
+        reference = file.function(file.circuit, "j0", 0)
+        line = file.scaled(file.circuit, (0, 1.0))
+        file.proof["regions"].append({"output": line, "stands_for": reference, "margin": None, "ends": ends})
+    return file
+
+
+def many_columns() -> Forged:
+    file, count = Forged(1, 0.0, 1.0), 40_000
+    nodes = [file.scaled(graph, (0, 1.0)) for graph in (file.source, file.circuit)]
+    file.outputs(*nodes)
+    file.embed()
+    file.register("grid", size=1)
+    file.register("o", size=count)
+    program = {"variables": 1, "steps": [["call", "sin", 0]]}
+    tables = [file.add(file.circuit, "expression", arguments=[0], size=1, program=program) for _ in range(count)]
+    file.proof["tables"] = [{"node": node, "margin": 0.1, "cells": "0"} for node in tables]
+    arrays = {"slope": [[[1.0]]], "offset": [[0.0]], "values": [[np.arange(float(count))]]}
+    stored = {name: file.keep(values) for name, values in arrays.items()}
+    reads, writes = [file.link("x", [[1.0]])], [file.link("o", np.ones(count))]
+    file.bank("table", reads, writes, tables, np.zeros(count), **stored, gain=800.0, keep_gain=800.0)
+    file.model["readout"] = [file.link("x", [[1.0]])]
+    return file
+
+
+ENDLESS: list[Callable[[], Forged]] = [
+    large_register,
+    large_grid,
+    many_tokens,
+    wide_attention,
+    cells_times_components,
+    wide_diagonal,
+    one_tensor_many_times,
+    many_views,
+    nested_regions,
+    many_maxima,
+    many_ends,
+    many_columns,
+]
+
+
+@pytest.mark.parametrize("make", ENDLESS, ids=lambda make: make.__name__)
+def test_what_would_take_forever_is_answered(make: Callable[[], Forged]) -> None:
+    answered(make())
