@@ -238,11 +238,11 @@ def _moved(node: Any, by: int) -> Any:
 
 
 @cache
-def compiled() -> hs.Compiled:
-    return hs.in_context.newton(0.1, 2, 2, 3, error=1e-6).model
+def compiled() -> hs.in_context.Learner:
+    return hs.in_context.newton(0.1, 2, 2, 3, error=1e-6)
 
 
-def errors_of(model: hs.Compiled, random: np.random.Generator) -> float:
+def errors_of(model: hs.in_context.Learner, random: np.random.Generator) -> float:
     """The largest error found on random and extreme contexts."""
     worst = 0.0
     for length in (1, 3):

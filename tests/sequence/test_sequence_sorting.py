@@ -4,11 +4,16 @@ import numpy as np
 import pytest
 
 import headsmith as hs
-from headsmith.report.sequences import candidates
+from headsmith.report.sequences import Space, candidates
 from headsmith.sequence import tokens as over
-from headsmith.sequence.compiled import compile_sequence
+from headsmith.sequence.compiled import CompiledSequence, compile_sequence
 from headsmith.sequence.sorting import stages
 from headsmith.source.library import comparators
+
+
+def sequences(model: CompiledSequence, length: int, count: int, random: np.random.Generator) -> np.ndarray:
+    """Sequences of the domain: random ones, ends of it, equal tokens, nearly equal ones and ties."""
+    return candidates(Space(model.box.low, model.box.high, model.lengths), length, count, random)
 
 
 @pytest.mark.parametrize("n", [*range(1, 18), 64])
@@ -16,7 +21,7 @@ def test_sorts_any_number_of_tokens(n: int) -> None:
     model = compile_sequence(over.sort, tokens=n, domain=(-2, 3), error=1e-6)
     assert model.lengths == (n,)
     assert model.certificate.error <= 1e-6
-    x = candidates(model, n, 40, np.random.default_rng(n))
+    x = sequences(model, n, 40, np.random.default_rng(n))
     got, wanted = model(x), np.sort(x, axis=1)
     assert np.abs(got - wanted).max() <= model.certificate.error
     shuffled = x[:, np.random.default_rng(0).permutation(n)]
@@ -55,7 +60,7 @@ def test_many_tokens() -> None:
 def test_a_median() -> None:
     n = 33
     model = compile_sequence(lambda x: over.at(over.sort(x), n // 2), tokens=n, domain=(-1, 1), error=1e-6)
-    x = candidates(model, n, 20, np.random.default_rng(0))
+    x = sequences(model, n, 20, np.random.default_rng(0))
     assert np.abs(model(x) - np.median(x, axis=1, keepdims=True)).max() <= model.certificate.error
 
 
@@ -65,7 +70,7 @@ def test_what_is_computed_before_and_after() -> None:
         lambda x: hs.tanh(over.sort(hs.sin(x[:, 0]) * hs.exp(x[:, 0]))), tokens=4, domain=(-1, 1), error=1e-3
     )
     assert (model.bill.layers, model.bill.heads) == (1 + 6 + 1, 1 + 9 + 1)
-    x = candidates(model, 4, 40, np.random.default_rng(0))
+    x = sequences(model, 4, 40, np.random.default_rng(0))
     wanted = np.tanh(np.sort(np.sin(x) * np.exp(x), axis=1))
     assert np.abs(model(x) - wanted).max() <= model.certificate.error
 
