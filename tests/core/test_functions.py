@@ -113,6 +113,20 @@ def test_huge_tiny_and_undefined_arguments_stay_sound():
                 assert lower <= upper
 
 
+@pytest.mark.parametrize("order", range(4))
+@pytest.mark.parametrize("name", ["j0", "j1"])
+def test_far_intervals_do_not_widen_near_ones(name, order):
+    """Beyond 256 a Bessel function is known to lie in [-1, 1]; an interval that is nearer is known as well as alone."""
+    function = FUNCTIONS[name]
+    low, high = np.array([1.0, -5.0, 200.0, -math.inf, 257.0]), np.array([2.0, 7.5, 300.0, -3.0, 258.0])
+    lower, upper = function.enclose(low, high, order)
+    alone = [function.enclose(low[:1], high[:1], order), function.enclose(low[1:2], high[1:2], order)]
+    assert [(lower[i], upper[i]) for i in (0, 1)] == [(float(below[0]), float(above[0])) for below, above in alone]
+    assert upper[0] - lower[0] < 1.0
+    assert lower[2:].tolist() == [-1.0] * 3
+    assert upper[2:].tolist() == [1.0] * 3
+
+
 def test_sine_near_its_zeros_and_peaks():
     zero = math.pi * 1e6
     lower, upper = FUNCTIONS["sin"].enclose(zero, zero)

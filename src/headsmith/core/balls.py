@@ -129,7 +129,7 @@ class Shape:
     """One function of one variable, monotone between its turns and on each side of 0 where it is singular there.
 
     turns: rows (low, high, value_low, value_high), each an enclosure of a critical point and of the value there.
-    turns_up_to: such rows for all critical points in [-size, size], for a function that turns without end.
+    turns_up_to: such rows for intervals within [-size, size], for all of these sizes; the function turns without end.
     waves: rows (m, n, value): the function turns at (m + n i) pi/2 for all whole i, and has that value there.
     poles: (m, n) for a function that is not defined at (m + n i) pi/2.
     zero: the one-sided limits at 0 from the left and from the right, where 0 is singular.
@@ -138,7 +138,7 @@ class Shape:
 
     evaluate: Evaluate
     turns: tuple[Turn, ...] = ()
-    turns_up_to: Callable[[float], tuple[Turn, ...]] | None = None
+    turns_up_to: Callable[[Array], tuple[Turn, ...]] | None = None
     waves: tuple[tuple[int, int, float], ...] = ()
     poles: tuple[int, int] | None = None
     zero: tuple[float, float] | None = None
@@ -160,7 +160,7 @@ def enclose(shape: Shape, low: Any, high: Any) -> Bounds:
         lower_left, upper_left = (np.where(low == 0.0, shape.zero[1], ends) for ends in (lower_left, upper_left))
         lower_right, upper_right = (np.where(high == 0.0, shape.zero[0], ends) for ends in (lower_right, upper_right))
     lower, upper = np.minimum(lower_left, lower_right), np.maximum(upper_left, upper_right)
-    for turn_low, turn_high, value_low, value_high in _turns(shape, points):
+    for turn_low, turn_high, value_low, value_high in _turns(shape, low, high):
         inside = (low <= turn_high) & (high >= turn_low)
         lower = np.where(inside, np.minimum(lower, value_low), lower)
         upper = np.where(inside, np.maximum(upper, value_high), upper)
@@ -173,11 +173,10 @@ def enclose(shape: Shape, low: Any, high: Any) -> Bounds:
     return np.where(undefined, -inf, lower), np.where(undefined, inf, upper)
 
 
-def _turns(shape: Shape, points: Array) -> tuple[Turn, ...]:
+def _turns(shape: Shape, low: Array, high: Array) -> tuple[Turn, ...]:
     if shape.turns_up_to is None:
         return shape.turns
-    sizes = np.abs(points[~np.isnan(points)])
-    return shape.turns_up_to(float(np.max(sizes, initial=1.0)))
+    return shape.turns_up_to(np.maximum(np.abs(low), np.abs(high)))
 
 
 def hits(low: Any, high: Any, quarter: int, every: int) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from flint import arb, arb_series
 
+from headsmith.core.arrays import Array
 from headsmith.core.balls import PRECISION_BITS, Ball, Evaluate, Shape, Turn, lower_float, precision, upper_float
 
 NARROW = 2.0**-28
@@ -30,14 +31,16 @@ MOST_SUMMED = 2000.0
 
 def bessel_derivative(n: int, order: int, x: Ball) -> Ball:
     """J_n^(order) at a narrow ball."""
-    return sum(
-        ((-1) ** j * comb(order, j) * _bessel(n - order + 2 * j, x) for j in range(order + 1)), start=arb(0)
-    ) / arb(2**order)
+    return _combined(n, order, {m: x.bessel_j(m) for m in {abs(n - order + 2 * j) for j in range(order + 1)}})
 
 
-def _bessel(n: int, x: Ball) -> Ball:
-    value = x.bessel_j(abs(n))
-    return -value if n < 0 and n % 2 else value
+def _combined(n: int, order: int, known: dict[int, Ball]) -> Ball:
+    """J_n^(order) from the J_m with m >= 0 that it needs."""
+    total = arb(0)
+    for j in range(order + 1):
+        m = n - order + 2 * j
+        total += (-1) ** (j + min(m, 0) % 2) * comb(order, j) * known[abs(m)]
+    return total / arb(2**order)
 
 
 def bessel_derivatives(n: int) -> Callable[[int], Evaluate]:
@@ -53,12 +56,10 @@ def bessel_coefficients(n: int, place: Ball, order: int) -> list[Ball]:
     if not place.is_finite():
         return [arb("nan")] * order
     middle, radius, unit = place.mid(), place.rad(), arb(0, 1)
-    # Each J_m is needed once: |m| <= |n| + order.
-    known = {m: _bessel(m, middle) for m in range(n - order, n + order + 1)}
+    known = {m: middle.bessel_j(m) for m in range(n + order)}
     found, factorial = [], arb(1)
     for k in range(order):
-        total = sum(((-1) ** j * comb(k, j) * known[n - k + 2 * j] for j in range(k + 1)), start=arb(0))
-        value = total / arb(2**k) + radius * unit
+        value = _combined(n, k, known) + radius * unit
         found.append((value if value.rad() < 1 else unit) / factorial)
         factorial = factorial * (k + 1)
     return found
@@ -88,12 +89,13 @@ def wave(derivatives: Callable[[int], Evaluate], order: int) -> Shape:
     def rows(reach: float) -> tuple[Turn, ...]:
         return _rows(value, slope, bend, reach)
 
-    def turns_up_to(size: float) -> tuple[Turn, ...]:
-        reach = 4.0
-        while reach < min(size, LARGEST):
+    def turns_up_to(sizes: Array) -> tuple[Turn, ...]:
+        # An interval that reaches beyond LARGEST has all of [-1, 1] as its range: it needs no other rows.
+        near, reach = sizes[sizes <= LARGEST], 4.0
+        while reach < np.max(near, initial=0.0):
             reach *= 2.0
-        beyond: tuple[Turn, ...] = ((LARGEST, inf, -1.0, 1.0), (-inf, -LARGEST, -1.0, 1.0)) if size > LARGEST else ()
-        return (*rows(reach), *beyond)
+        beyond: tuple[Turn, ...] = ((LARGEST, inf, -1.0, 1.0), (-inf, -LARGEST, -1.0, 1.0))
+        return (*(rows(reach) if near.size else ()), *(beyond if np.any(sizes > LARGEST) else ()))
 
     return Shape(value, turns_up_to=turns_up_to, image=(-1.0, 1.0))
 
