@@ -170,7 +170,9 @@ def closed_for_exact_values() -> tuple[Forged, Any]:
     closed, up, computed = (file.relu(file.circuit, each) for each in (falls, rises, falls))
     output = file.scaled(file.circuit, (value, 1.0), (closed, -1.0 - much), (computed, much), (up, 1.0))
     file.outputs(target, output)
-    file.proof["exchanges"] = [{"output": output, "value": value, "moved": moved, "above": above, "below": below}]
+    file.proof["exchanges"] = [
+        {"output": output, "value": value, "moved": moved, "above": above, "below": below, "margin": 3e-3}
+    ]
     file.embed()
     file.register("v", "m", "g")
     file.register("address", size=2)
@@ -343,7 +345,9 @@ def exchanged_zeros() -> tuple[Forged, Any]:
         one = file.affine(graph, [], [1.0])
         output = file.scaled(graph, (gate, 1.0), (file.relu(graph, falls), -1.0), (file.relu(graph, rises), 1.0))
     file.outputs(output, output)
-    file.proof["exchanges"] = [{"output": output, "value": gate, "moved": moved, "above": one, "below": one}]
+    file.proof["exchanges"] = [
+        {"output": output, "value": gate, "moved": moved, "above": one, "below": one, "margin": 3e-3}
+    ]
     file.gates([file.link("x", [[1.0]])], [file.link("y", [[1.0]])], [gate], [0], 100.0)
     _fetch(file, moved, [[-1.0, 0.0], [1.0, 0.0]])
     return file, sequences
@@ -382,7 +386,104 @@ def _one_gate(file: Forged, gate: int, weight: float = 1.0) -> None:
     file.model["readout"] = [file.link("g", [[weight]])]
 
 
+def compared_where_it_is_not() -> tuple[Forged, Any]:
+    """A region inside of another one whose argument lies outside: it is compared at exact values alone."""
+    file, place = Forged(1, -1.0, 1.0), 0.0128
+    constant = file.affine(file.source, [], [place])
+    file.outputs(file.scaled(file.source, (file.function(file.source, "arctan", constant), 1.0), (constant, -1.0)), 0)
+    gate = file.relu(file.circuit, file.affine(file.circuit, [], [place]))
+    copied = file.scaled(file.circuit, (gate, 1.0))
+    inner_stands, outer_stands = (file.function(file.circuit, "arctan", each) for each in (copied, gate))
+    value = float(np.arctan(place))
+    inner = file.affine(file.circuit, [], [value])
+    outer = file.scaled(file.circuit, (inner, 1.0))
+    file.proof["circuit"]["output"] = file.scaled(file.circuit, (outer, 1.0), (gate, -1.0))
+    file.proof["regions"] = [
+        {"output": inner, "stands_for": inner_stands, "ends": file.keep([place, place])},
+        {"output": outer, "stands_for": outer_stands, "margin": 3e-3},
+    ]
+    file.register("g")
+    file.gates([file.link("data", [[place]])], [file.link("g", [[1.0]])], [gate], [0], 100.0)
+    file.model["readout"] = [file.link("g", [[-1.0]])]
+    file.tensors[file.model["readout_bias"]] = np.array([value])
+    return file, [[[0.0]]]
+
+
+def view_of_a_reference() -> tuple[Forged, Any]:
+    """The reference of a region that lies inside of one with a margin is viewed as a node outside."""
+    file, much = Forged(1, -1.0, 1.0), 1e3
+    circuit = file.circuit
+    gate, zero = file.relu(circuit, 0), file.affine(circuit, [], [0.0])
+    outside = file.scaled(circuit, (gate, 1.0))
+    around = file.add(circuit, "maximum", arguments=[gate, zero], size=1)
+    inside = file.scaled(circuit, (gate, 1.0), (zero, -1.0))
+    within = file.add(circuit, "maximum", arguments=[inside], size=1)
+    inner = file.scaled(circuit, (inside, 1.0))
+    free, computed = file.relu(circuit, inner), file.relu(circuit, inside)
+    output = file.scaled(circuit, (free, 1.0 + much), (computed, -much), (zero, 1.0))
+    file.outputs(file.relu(file.source, file.relu(file.source, 0)), output)
+    file.proof["regions"] = [
+        {"output": output, "stands_for": around, "margin": 3e-3},
+        {"output": inner, "stands_for": within},
+    ]
+    file.proof["views"] = [{"node": within, "as": outside}]
+    file.embed()
+    file.register("a", "g")
+    file.gates([file.link("x", [[1.0]])], [file.link("a", [[1.0]])], [gate], [0], 100.0)
+    file.gates([file.link("a", [[1.0]])], [file.link("g", [[1.0]])], [computed], [0], 1e9)
+    file.model["readout"] = [file.link("a", [[1.0 + much]]), file.link("g", [[-much]])]
+    return file, np.linspace(-1.0, 1.0, 2001)[:, None, None]
+
+
+def read_twice() -> tuple[Forged, Any]:
+    """A sum reads a node by a weight and by a joined move of it, and feeds a gate only: both count for the gain."""
+    file, much = Forged(1, -1.0, 1.0, tokens=2), 1e3
+    for graph in (file.source, file.circuit):
+        gate = file.relu(graph, 0)
+        moved = file.add(graph, "move", argument=gate, targets=[0, 1], size=1)
+        last = file.relu(graph, file.scaled(graph, (gate, 1.0), (moved, much)))
+        output = file.scaled(graph, (last, 1.0), (gate, 1.0))
+    file.outputs(output, output)
+    file.embed()
+    file.register("y", "b", "g")
+    file.register("address", size=2)
+    file.model["positional"] = {"address": file.keep([[1.0, 0.0], [-1.0, 0.0]])}
+    file.gates([file.link("x", [[1.0]])], [file.link("y", [[1.0]])], [gate], [0], 100.0)
+    read, write = [file.link("y", [[1.0]])], [file.link("b", [[1.0]])]
+    file.bank("move", read, write, [moved], [0], gain=800.0, keep_gain=800.0, address="address")
+    both = [file.link("y", [[1.0]]), file.link("b", [[much]])]
+    file.gates(both, [file.link("g", [[1.0]])], [last], [0], 1e7)
+    file.model["readout"] = [file.link("g", [[1.0]]), file.link("y", [[1.0]])]
+    return file, [[[0.0128], [0.0128]]]
+
+
+def read_by_a_head_that_nobody_needs() -> tuple[Forged, Any]:
+    """A head that the output does not need reads the inside of a region, which is viewed as a node outside."""
+    file, much = Forged(1, -0.02, -0.01), 1e3
+    circuit = file.circuit
+    gate = file.relu(circuit, 0)
+    outside = file.scaled(circuit, (gate, -1.0))
+    around = file.add(circuit, "maximum", arguments=[gate], size=1)
+    inside = file.scaled(circuit, (gate, -1.0))
+    output = file.scaled(circuit, (inside, -1.0))
+    seen = file.scaled(circuit, (inside, 1.0))
+    unneeded = file.relu(circuit, seen)
+    file.outputs(file.relu(file.source, 0), output)
+    file.proof["regions"] = [{"output": output, "stands_for": around, "margin": 3e-3}]
+    file.proof["views"] = [{"node": seen, "as": outside}]
+    file.embed()
+    file.register("a", "h")
+    file.gates([file.link("x", [[1.0]])], [file.link("a", [[1.0]])], [gate], [0], 100.0)
+    file.gates([file.link("a", [[-1.0]])], [file.link("h", [[1.0]])], [unneeded], [0], 1e9)
+    file.model["readout"] = [file.link("a", [[1.0]]), file.link("h", [[much]])]
+    return file, [[[-0.0128]]]
+
+
 FORGERIES = [
+    compared_where_it_is_not,
+    view_of_a_reference,
+    read_twice,
+    read_by_a_head_that_nobody_needs,
     nobody_computes,
     only_at_exact_values,
     seen_twice,

@@ -26,7 +26,7 @@ from .errors import Refused
 from .expressions import computed, headed
 from .graph import Graph, masks_of, read_graph, tokens_of
 from .model import Model, check_format, read_model
-from .proof import Proof, read_proof
+from .proof import Proof, read_proof, refuse_open
 from .ranges import ranges, refuse_undefined
 from .reading import Tensors, field, items, mapping, read, real
 from .same import Forms, TooLarge
@@ -122,6 +122,7 @@ def certificate(target: Graph, model: Model, proof: Proof, box: Interval) -> Cer
     _refuse_other_function(target, proof)
     refuse_undefined(target, box, proof.halvings)
     places = headed(proof.circuit, model)
+    refuse_open(proof, places)
     found, chords = ranges(proof, box, check_region)
     tables = computed(proof, model, found)
     approximations = {**chords, **{number: each.error for number, each in tables.items()}}

@@ -37,7 +37,12 @@ def collect(
     """What a node's readers that feed back add to its gain, together, and the readers that are left."""
     paths = _paths(circuit, readers, number, output)
     through = {reader for _, _, reader in paths}
-    direct = [(reader, slope) for reader, slope in readers[number] if reader not in through]
+    # A reader that leads to gates by its weights may read the node by interval slopes, too: these stay.
+    direct = [
+        (reader, slope)
+        for reader, slope in readers[number]
+        if reader not in through or (isinstance(slope, Interval) and circuit.nodes[reader].kind != "relu")
+    ]
     affine = [(reader, slope) for reader, slope in direct if not isinstance(slope, Interval)]
     if not _worth_it(circuit, readers, number, paths, affine):
         return None, readers[number]

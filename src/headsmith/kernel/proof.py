@@ -29,6 +29,7 @@ A **view** says that a node equals a reference node, by normal forms, whose rang
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,7 +151,6 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
     halvings = whole(field(stored, "halvings"), 0, MOST_HALVINGS)
     blocks = whole(field(stored, "blocks"), 0, MOST_BLOCKS)
     proof = Proof(circuit, regions, exchanges, tables, margins, views, halvings, blocks)
-    _refuse_open(proof)
     return proof
 
 
@@ -184,12 +184,12 @@ def _region(stored: Any, tensors: Tensors, circuit: Graph, last: int) -> Region:
     )
 
 
-def _refuse_open(proof: Proof) -> None:
-    """Nothing inside of a region is read from outside, its output aside, by what the output needs. Of two regions that
-    meet, one lies inside of the other, which is not compared cell by cell, and does not read the other's arguments as
-    its own: it would see them anew."""
+def refuse_open(proof: Proof, places: Iterable[int]) -> None:
+    """Nothing inside of a region is read from outside, its output aside, by what the output and heads (at `places`)
+    need. Of two regions that meet, one lies inside of the other with its arguments, and the other is not compared cell
+    by cell. Nothing that depends on an inside, but through the output of the region, has a view."""
     readers: dict[int, set[int]] = {}
-    for number in needed(proof.circuit, [proof.circuit.output]):
+    for number in needed(proof.circuit, [proof.circuit.output, *places]):
         for argument in proof.circuit.nodes[number].arguments:
             readers.setdefault(argument, set()).add(number)
     stretches = [(each.output, each.inside, {*each.arguments}) for each in proof.regions.values()]
@@ -202,12 +202,17 @@ def _refuse_open(proof: Proof) -> None:
             if readers.get(number, set()) - inside or number == proof.circuit.output:
                 raise Refused(f"node {number} lies inside of the region of node {output}, and is read from outside")
     anew = {number for _, inside, _ in stretches for number in inside}
-    if any(number in anew for number in proof.views):
+    outer = {output for output, _, _ in stretches if len(owners[output]) == 1}
+    deep = anew - outer
+    for number, node in enumerate(proof.circuit.nodes):
+        if number not in outer and not deep.isdisjoint(node.arguments):
+            deep.add(number)
+    if any(number in anew or number in deep for number in proof.views):
         raise Refused("a node inside of a region has a view, which does not know of the margin")
-    for first, second in {(a, b) for places in owners.values() for a in places for b in places if a < b}:
+    for first, second in {(a, b) for mine in owners.values() for a in mine for b in mine if a < b}:
         (_, small, theirs), (output, large, ours) = sorted((stretches[first], stretches[second]), key=_width)
         compared = output in proof.regions and proof.regions[output].ends is not None
-        if not small < large or theirs & ours or compared:
+        if not small < large or not theirs <= large or theirs & ours or compared:
             raise Refused(f"the region of node {output} meets another one that does not lie inside of it")
 
 

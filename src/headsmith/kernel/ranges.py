@@ -130,7 +130,7 @@ def _anywhere(argument: Interval) -> Interval:
 
 
 MOST_ENTRIES = 1 << 24
-PARTIAL = ("function", "quotient", "hypotenuse")
+PARTIAL = ("function", "quotient", "hypotenuse", "expression")
 
 
 def refuse_undefined(target: Graph, box: Interval, halvings: int) -> None:
