@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check bench trusted clean
+.PHONY: demo test quick check bench trusted clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py out
@@ -12,6 +12,12 @@ demo: $(READY)
 # Two workers with one thread each: numpy's own threads would only get into each other's way.
 test: check
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+# A first answer in about a minute: the foundations, a compile end to end, files.
+quick: $(READY)
+	$(BIN)/ruff check .
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 \
+		tests/core tests/source tests/transformer tests/run tests/export tests/docs tests/test_compile.py tests/test_single.py
 
 check: $(READY)
 	$(BIN)/ruff check .
