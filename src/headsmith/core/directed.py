@@ -13,14 +13,12 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.intervals import Interval
-
-_SPLIT = 134217729.0  # 2^27 + 1
-_TINY = 2.0**-960  # below this a product's error may underflow
+from headsmith.kernel.arithmetic import SAFE, product_rest, rounded_quotient, rounded_sum, stepped
 
 
 def added(left: Interval, right: Interval) -> Interval:
     """Encloses every sum of one member of each."""
-    return Interval(_sum(left.low, right.low, -inf), _sum(left.high, right.high, inf))
+    return Interval(rounded_sum(left.low, right.low, -inf), rounded_sum(left.high, right.high, inf))
 
 
 def multiplied(left: Interval, right: Interval) -> Interval:
@@ -40,8 +38,8 @@ def squared(interval: Interval) -> Interval:
 def divided(numerator: Interval, denominator: Interval) -> Interval:
     """Encloses every quotient; the denominators must not contain 0."""
     corners = [(a, b) for a in (numerator.low, numerator.high) for b in (denominator.low, denominator.high)]
-    low = np.minimum.reduce([_quotient(a, b, -inf) for a, b in corners])
-    return Interval(low, np.maximum.reduce([_quotient(a, b, inf) for a, b in corners]))
+    low = np.minimum.reduce([rounded_quotient(a, b, -inf) for a, b in corners])
+    return Interval(low, np.maximum.reduce([rounded_quotient(a, b, inf) for a, b in corners]))
 
 
 def intersected(left: Interval, right: Interval) -> Interval:
@@ -50,41 +48,12 @@ def intersected(left: Interval, right: Interval) -> Interval:
     return Interval(np.where(low <= high, low, right.low), np.where(low <= high, high, right.high))
 
 
-def _sum(a: Array, b: Array, direction: float) -> Array:
-    with np.errstate(all="ignore"):
-        total = a + b
-        part = total - a
-        error = (a - (total - part)) + (b - part)
-        return _stepped(total, error, direction)
-
-
 def _product(a: Array, b: Array, direction: float) -> Array:
     with np.errstate(all="ignore"):
         result = a * b
-        error = _product_error(a, b, result)
-        small = (np.abs(result) < _TINY) & (a != 0.0) & (b != 0.0)
-        return _stepped(result, np.where(small, np.nan, error), direction)
-
-
-def _product_error(a: Array, b: Array, result: Array) -> Array:
-    head_a, head_b = a * _SPLIT, b * _SPLIT
-    head_a, head_b = head_a - (head_a - a), head_b - (head_b - b)
-    tail_a, tail_b = a - head_a, b - head_b
-    return np.asarray(tail_a * tail_b - (((result - head_a * head_b) - tail_a * head_b) - head_a * tail_b))
-
-
-def _quotient(a: Array, b: Array, direction: float) -> Array:
-    with np.errstate(all="ignore"):
-        result = a / b
-        back = result * b
-        exact = (a == 0.0) | ((back == a) & (_product_error(result, b, back) == 0.0) & (np.abs(a) >= _TINY))
-        return np.where(exact, result, np.nextafter(result, direction))
-
-
-def _stepped(result: Array, error: Array, direction: float) -> Array:
-    """`result` if the exact value, result + error, lies on the inner side of it; one step outwards otherwise."""
-    inner = error >= 0.0 if direction < 0.0 else error <= 0.0
-    return np.where(inner & np.isfinite(result), result, np.nextafter(result, direction))
+        error = product_rest(a, b, result)
+        small = (np.abs(result) < SAFE) & (a != 0.0) & (b != 0.0)
+        return stepped(result, np.where(small, np.nan, error), direction)
 
 
 def fraction_bounds(value: Fraction) -> tuple[float, float]:

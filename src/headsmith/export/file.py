@@ -22,7 +22,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeVar, assert_never
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -37,6 +37,7 @@ from headsmith.core.folders import check_folder
 from headsmith.core.intervals import Box
 from headsmith.core.rounding import PRECISIONS
 from headsmith.export.banks import read_bank, read_links, stored_bank, stored_links
+from headsmith.export.nodes import node_data
 from headsmith.heads.stream import Register
 from headsmith.lower.prove import add_proof
 from headsmith.source.fuse import Fusion
@@ -220,69 +221,11 @@ def _header(contents: Contents, tensors: dict[str, Any]) -> dict[str, Any]:
         return name
 
     def node(number: int, item: Node) -> dict[str, Any]:
-        match item:
-            case Input():
-                return {"kind": "input", "names": list(item.names)}
-            case Affine():
-                terms = [
-                    {"node": term.node, "weights": keep(f"source.{number}.terms.{index}", term.weights, np.float64)}
-                    for index, term in enumerate(item.terms)
-                ]
-                return {"kind": "affine", "terms": terms, "bias": keep(f"source.{number}.bias", item.bias, np.float64)}
-            case Relu():
-                return {"kind": "relu", "argument": item.argument, "size": item.size}
-            case Maximum() | Minimum():
-                kind = "maximum" if isinstance(item, Maximum) else "minimum"
-                return {"kind": kind, "arguments": list(item.arguments), "size": item.size}
-            case Product():
-                return {"kind": "product", "left": item.left, "right": item.right, "size": item.size}
-            case Quotient():
-                return {
-                    "kind": "quotient",
-                    "numerator": item.numerator,
-                    "denominator": item.denominator,
-                    "size": item.size,
-                }
-            case Hypotenuse():
-                return {"kind": "hypotenuse", "left": item.left, "right": item.right, "size": item.size}
-            case Function():
-                return {
-                    "kind": "function",
-                    "name": item.name,
-                    "argument": item.argument,
-                    "size": item.size,
-                    "parameter": item.parameter,
-                }
-            case Positional():
-                return {"kind": "positional", "values": keep(f"source.{number}.values", item.values, np.float64)}
-            case Pool():
-                return {
-                    "kind": "pool",
-                    "of": item.kind,
-                    "argument": item.argument,
-                    "size": item.size,
-                    "causal": item.causal,
-                }
-            case Move():
-                return {
-                    "kind": "move",
-                    "argument": item.argument,
-                    "targets": list(item.targets),
-                    "size": item.size,
-                }
-            case Attend():
-                return {
-                    "kind": "attend",
-                    "queries": item.queries,
-                    "keys": item.keys,
-                    "values": item.values,
-                    "size": item.size,
-                    "causal": item.causal,
-                }
-            case Expression():
-                raise FileFormatError("a target that is stored has no fused expressions")
-            case _:
-                assert_never(item)
+        if isinstance(item, Expression):
+            raise FileFormatError("a target that is stored has no fused expressions")
+        return node_data(
+            item, lambda read: read, lambda name, values: keep(f"source.{number}.{name}", values, np.float64)
+        )
 
     # Models without positional constants look as they did before there were any.
     positional = {name: keep(f"positional.{name}", value) for name, value in transformer.positional.items()}

@@ -176,7 +176,7 @@ class Interval:
 
     def __add__(self, other: Any) -> Interval:
         right = interval(other)
-        return Interval(_sum(self.low, right.low, -np.inf), _sum(self.high, right.high, np.inf))
+        return Interval(rounded_sum(self.low, right.low, -np.inf), rounded_sum(self.high, right.high, np.inf))
 
     def __neg__(self) -> Interval:
         return Interval(-self.high, -self.low)
@@ -203,8 +203,8 @@ class Interval:
         """The quotients; all numbers where a denominator may be zero."""
         right = interval(other)
         corners = [(a, b) for a in (self.low, self.high) for b in (right.low, right.high)]
-        low = np.minimum.reduce([_quotient(a, b, -np.inf) for a, b in corners])
-        high = np.maximum.reduce([_quotient(a, b, np.inf) for a, b in corners])
+        low = np.minimum.reduce([rounded_quotient(a, b, -np.inf) for a, b in corners])
+        high = np.maximum.reduce([rounded_quotient(a, b, np.inf) for a, b in corners])
         unknown = (right.low <= 0.0) & (right.high >= 0.0)
         return Interval(np.where(unknown, -np.inf, low), np.where(unknown, np.inf, high))
 
@@ -286,18 +286,21 @@ def _signed(positive: Array, negative: Array, x: Interval, found: Interval, slac
     return Interval(low, np.where(rises == 0.0, np.minimum(found.high, 0.0), found.high))
 
 
-def _sum(a: Array, b: Array, direction: float) -> Array:
+def rounded_sum(a: Array, b: Array, direction: float) -> Array:
+    """a + b, one step in the direction where the exact sum lies beyond the computed one."""
     with np.errstate(all="ignore"):
         total = a + b
         part = total - a
-        return _stepped(total, (a - (total - part)) + (b - part), direction)
+        return stepped(total, (a - (total - part)) + (b - part), direction)
 
 
 def _product(a: Array, b: Array, direction: float) -> Array:
     with np.errstate(all="ignore"):
         result = np.where((a == 0.0) | (b == 0.0), 0.0, a * b)
-        error = np.where(np.abs(result) < SAFE, np.where(result == 0.0, _lost(a, b), np.nan), _rest(a, b, result))
-        return _stepped(result, error, direction)
+        error = np.where(
+            np.abs(result) < SAFE, np.where(result == 0.0, _lost(a, b), np.nan), product_rest(a, b, result)
+        )
+        return stepped(result, error, direction)
 
 
 def _lost(a: Array, b: Array) -> Array:
@@ -305,7 +308,7 @@ def _lost(a: Array, b: Array) -> Array:
     return np.where((a == 0.0) | (b == 0.0), 0.0, np.nan)
 
 
-def _rest(a: Array, b: Array, result: Array) -> Array:
+def product_rest(a: Array, b: Array, result: Array) -> Array:
     """a b - result, exactly (Dekker); not a number where the splitting overflows."""
     head_a, head_b = a * SPLIT, b * SPLIT
     head_a, head_b = head_a - (head_a - a), head_b - (head_b - b)
@@ -313,15 +316,16 @@ def _rest(a: Array, b: Array, result: Array) -> Array:
     return np.asarray(tail_a * tail_b - (((result - head_a * head_b) - tail_a * head_b) - head_a * tail_b))
 
 
-def _quotient(a: Array, b: Array, direction: float) -> Array:
+def rounded_quotient(a: Array, b: Array, direction: float) -> Array:
+    """a / b, one step in the direction where it is not exact."""
     with np.errstate(all="ignore"):
         result = a / b
         back = result * b
-        exact = (a == 0.0) | ((back == a) & (_rest(result, b, back) == 0.0) & (np.abs(a) >= SAFE))
+        exact = (a == 0.0) | ((back == a) & (product_rest(result, b, back) == 0.0) & (np.abs(a) >= SAFE))
         return np.where(exact, result, np.nextafter(result, direction))
 
 
-def _stepped(result: Array, error: Array, direction: float) -> Array:
+def stepped(result: Array, error: Array, direction: float) -> Array:
     """`result` if the exact number, result + error, lies on its inner side; one step outwards otherwise."""
     inner = error >= 0.0 if direction < 0.0 else error <= 0.0
     return np.where(inner & np.isfinite(result), result, np.nextafter(result, direction))

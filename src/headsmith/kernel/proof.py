@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from .arithmetic import Array
@@ -93,7 +94,7 @@ class Proof:
         """What the outputs of regions stand for, where that is no matter of normal forms."""
         return {number: region.stands_for for number, region in self.regions.items() if region.ends is not None}
 
-    @property
+    @cached_property
     def margins_of_reads(self) -> dict[tuple[int, int], float]:
         """For pairs (reader, argument) through which nothing arrives, because a region compares itself anew: how much
         wider the reader sees the argument."""

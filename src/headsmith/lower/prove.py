@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -20,12 +19,14 @@ import numpy as np
 from headsmith.circuits.assemble import Assembly, Choice, assemble, with_own_output
 from headsmith.circuits.pieces import Pieces, lay_out
 from headsmith.core.errors import HeadsmithError
-from headsmith.core.program import Call, Linear, Over, Program, Times
+from headsmith.core.program import Over, Program, Times
+from headsmith.export.nodes import node_data, program_data
 from headsmith.kernel.arithmetic import Interval
 from headsmith.kernel.check import Certificate, proved
 from headsmith.kernel.compare import check_region, circuit_of, function_of, interval_of
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.expressions import table_heads
+from headsmith.kernel.graph import read_graph
 from headsmith.kernel.model import Model, read_model
 from headsmith.kernel.proof import Proof, Region, read_proof
 from headsmith.kernel.ranges import ranges
@@ -35,20 +36,13 @@ from headsmith.source.exchange import exchange
 from headsmith.source.fuse import Fusion, fuse
 from headsmith.source.graph import (
     Affine,
-    Attend,
     Expression,
     Function,
     Graph,
     Hypotenuse,
-    Input,
-    Maximum,
-    Minimum,
     Move,
     Node,
-    Pool,
     Positional,
-    Product,
-    Quotient,
     Relu,
     arguments,
 )
@@ -246,7 +240,7 @@ class _Writer:
         if owner is not None and number not in self.fragments and not isinstance(circuit_node, Expression):
             node = self.fused.nodes[owner]
             renamed = {each: self.places[self.assembly.places[each]] for each in arguments(node)}
-            found.append((self._add(_node_data(node, renamed, self._keep)), False))
+            found.append((self._add(node_data(node, renamed.__getitem__, self._keep_named)), False))
         return found
 
     def _stored(self, node: Node, places: Mapping[int, int]) -> Header:
@@ -254,7 +248,7 @@ class _Writer:
             for number, other in self.large.items():
                 if _same_weights(node, other):
                     return {"kind": "copy", "node": number, "arguments": [places[each] for each in arguments(node)]}
-        return _node_data(node, places, self._keep)
+        return node_data(node, places.__getitem__, self._keep_named)
 
     def _enter_perspective(self, number: int) -> None:
         """In front of a perspective, a copy of its scale: it must not read the argument of the region around it."""
@@ -275,6 +269,9 @@ class _Writer:
                 return {**self.places, splice.scale: self.scales[splice.scale, splice.part]}
         return self.places
 
+    def _keep_named(self, _: str, values: Any) -> str:
+        return self._keep(values)
+
     def _keep(self, values: Any) -> str:
         name = f"proof.{len(self.tensors)}"
         self.tensors[name] = np.ascontiguousarray(values, dtype=np.float64)
@@ -289,70 +286,9 @@ def _same_weights(left: Affine, right: Affine) -> bool:
     )
 
 
-def _node_data(node: Node, places: Mapping[int, int], keep: Any) -> Header:
-    """A node as a file has it."""
-    match node:
-        case Input():
-            return {"kind": "input", "names": list(node.names)}
-        case Affine():
-            terms = [{"node": places[term.node], "weights": keep(term.weights)} for term in node.terms]
-            return {"kind": "affine", "terms": terms, "bias": keep(node.bias)}
-        case Positional():
-            return {"kind": "positional", "values": keep(node.values)}
-        case Relu():
-            return {"kind": "relu", "argument": places[node.argument], "size": node.size}
-        case Maximum() | Minimum():
-            kind = "maximum" if isinstance(node, Maximum) else "minimum"
-            return {"kind": kind, "arguments": [places[each] for each in node.arguments], "size": node.size}
-        case Product() | Hypotenuse():
-            kind = "product" if isinstance(node, Product) else "hypotenuse"
-            return {"kind": kind, "left": places[node.left], "right": places[node.right], "size": node.size}
-        case Quotient():
-            numerator, denominator = places[node.numerator], places[node.denominator]
-            return {"kind": "quotient", "numerator": numerator, "denominator": denominator, "size": node.size}
-        case Function():
-            stored = {"kind": "function", "name": node.name, "argument": places[node.argument], "size": node.size}
-            return {**stored, "parameter": node.parameter}
-        case Expression():
-            stored = {"kind": "expression", "arguments": [places[each] for each in node.arguments], "size": node.size}
-            return {**stored, "program": program_data(node.program)}
-        case Pool():
-            stored = {"kind": "pool", "of": node.kind, "argument": places[node.argument], "size": node.size}
-            return {**stored, "causal": node.causal}
-        case Move():
-            stored = {"kind": "move", "argument": places[node.argument], "size": node.size}
-            return {**stored, "targets": list(node.targets)}
-        case Attend():
-            names = ("queries", "keys", "values")
-            read = {name: places[each] for name, each in zip(names, arguments(node), strict=True)}
-            return {"kind": "attend", **read, "size": node.size, "causal": node.causal}
-
-
-def program_data(program: Program) -> Header:
-    """A program as a file has it."""
-    steps: list[list[Any]] = []
-    for step in program.steps:
-        match step:
-            case Linear():
-                steps.append(
-                    ["linear", [[_rational(c), operand] for c, operand in step.terms], _rational(step.constant)]
-                )
-            case Call():
-                steps.append(["call", step.name, step.operand, *([] if step.parameter is None else [step.parameter])])
-            case Times():
-                steps.append(["times", step.left, step.right])
-            case Over():
-                steps.append(["over", step.numerator, step.denominator])
-    return {"variables": program.variables, "steps": steps}
-
-
-def _rational(value: Fraction) -> str:
-    return str(value)
-
-
 def _search(stored: Header, header: Header, tensors: Tensors) -> None:
     """Find the ends of cells for regions that are compared with functions, and the cells of tables."""
-    target = _kernel_target(header, tensors)
+    target = read_graph(_plain(header["source"]), tensors)
     model, proof = _parsed(stored, header, tensors, target)
     box = Interval(header["domain"]["low"], header["domain"]["high"])
     regions = {region["output"]: region for region in stored["regions"]}
@@ -377,12 +313,6 @@ def _search(stored: Header, header: Header, tensors: Tensors) -> None:
         each["margin"] = 1e-3 * float(np.max(found[queries].magnitude.value))
     for table in stored["tables"]:
         table["cells"] = cells[table["node"]]
-
-
-def _kernel_target(header: Header, tensors: Tensors) -> Any:
-    from headsmith.kernel.graph import read_graph
-
-    return read_graph(_plain(header["source"]), tensors)
 
 
 def _parsed(stored: Header, header: Header, tensors: Tensors, target: Any) -> tuple[Model, Proof]:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from headsmith.core import functions, precise
+from headsmith.core.errors import TargetError
 
 
 class Numbers(Protocol):
@@ -97,7 +98,7 @@ def _node(node: Any, tensors: Mapping[str, Any], known: list[Any], x: Any, on: N
         case "attend":
             return _attended(node, known[node["queries"]], known[node["keys"]], known[node["values"]], on)
         case kind:
-            raise NotImplementedError(kind)
+            raise TargetError(f"the oracle knows no node of kind {kind!r}")
 
 
 def _extreme(values: list[Any], least: bool, on: Numbers) -> Any:

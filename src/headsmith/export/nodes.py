@@ -1,0 +1,87 @@
+"""The nodes of graphs as a file holds them: of the target, and of the circuit that a proof is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, assert_never
+
+from headsmith.core.program import Call, Linear, Over, Program, Times
+from headsmith.source.graph import (
+    Affine,
+    Attend,
+    Expression,
+    Function,
+    Hypotenuse,
+    Input,
+    Maximum,
+    Minimum,
+    Move,
+    Node,
+    Pool,
+    Positional,
+    Product,
+    Quotient,
+    Relu,
+)
+
+
+def node_data(node: Node, place: Callable[[int], int], keep: Callable[[str, Any], str]) -> dict[str, Any]:
+    """A node as JSON. `place` says which numbers the nodes that it reads have in the file; `keep` stores an array, by a
+    name that is the node's own, and returns the name that it has in the file."""
+    match node:
+        case Input():
+            return {"kind": "input", "names": list(node.names)}
+        case Affine():
+            terms = [
+                {"node": place(term.node), "weights": keep(f"terms.{index}", term.weights)}
+                for index, term in enumerate(node.terms)
+            ]
+            return {"kind": "affine", "terms": terms, "bias": keep("bias", node.bias)}
+        case Positional():
+            return {"kind": "positional", "values": keep("values", node.values)}
+        case Relu():
+            return {"kind": "relu", "argument": place(node.argument), "size": node.size}
+        case Maximum() | Minimum():
+            kind = "maximum" if isinstance(node, Maximum) else "minimum"
+            return {"kind": kind, "arguments": [place(each) for each in node.arguments], "size": node.size}
+        case Product() | Hypotenuse():
+            kind = "product" if isinstance(node, Product) else "hypotenuse"
+            return {"kind": kind, "left": place(node.left), "right": place(node.right), "size": node.size}
+        case Quotient():
+            ends = {"numerator": place(node.numerator), "denominator": place(node.denominator)}
+            return {"kind": "quotient", **ends, "size": node.size}
+        case Function():
+            stored = {"kind": "function", "name": node.name, "argument": place(node.argument), "size": node.size}
+            return {**stored, "parameter": node.parameter}
+        case Expression():
+            stored = {"kind": "expression", "arguments": [place(each) for each in node.arguments], "size": node.size}
+            return {**stored, "program": program_data(node.program)}
+        case Pool():
+            stored = {"kind": "pool", "of": node.kind, "argument": place(node.argument), "size": node.size}
+            return {**stored, "causal": node.causal}
+        case Move():
+            stored = {"kind": "move", "argument": place(node.argument), "targets": list(node.targets)}
+            return {**stored, "size": node.size}
+        case Attend():
+            read = {name: place(getattr(node, name)) for name in ("queries", "keys", "values")}
+            return {"kind": "attend", **read, "size": node.size, "causal": node.causal}
+        case _:
+            assert_never(node)
+
+
+def program_data(program: Program) -> dict[str, Any]:
+    """A program as JSON; its rational numbers are texts such as 3/7."""
+    steps: list[list[Any]] = []
+    for step in program.steps:
+        match step:
+            case Linear():
+                steps.append(["linear", [[str(c), operand] for c, operand in step.terms], str(step.constant)])
+            case Call():
+                steps.append(["call", step.name, step.operand, *([] if step.parameter is None else [step.parameter])])
+            case Times():
+                steps.append(["times", step.left, step.right])
+            case Over():
+                steps.append(["over", step.numerator, step.denominator])
+            case _:
+                assert_never(step)
+    return {"variables": program.variables, "steps": steps}
