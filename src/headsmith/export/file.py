@@ -36,15 +36,14 @@ from headsmith.core.errors import FileFormatError, HeadsmithError
 from headsmith.core.folders import check_folder
 from headsmith.core.intervals import Box
 from headsmith.core.rounding import PRECISIONS
-from headsmith.export.banks import read_bank, read_links, stored_bank, stored_links
-from headsmith.export.nodes import node_data
+from headsmith.export.banks import read_bank, read_links
+from headsmith.export.stored import graph_data, transformer_data
 from headsmith.heads.stream import Register
 from headsmith.lower.prove import add_proof
 from headsmith.source.fuse import Fusion
 from headsmith.source.graph import (
     Affine,
     Attend,
-    Expression,
     Function,
     Graph,
     Hypotenuse,
@@ -214,47 +213,19 @@ def _umask() -> int:
 
 def _header(contents: Contents, tensors: dict[str, Any]) -> dict[str, Any]:
     transformer = contents.transformer
-    dtype = np.dtype(transformer.dtype)
 
-    def keep(name: str, values: Any, kind: Any = dtype) -> str:
+    def keep(name: str, values: Any, kind: Any) -> str:
         tensors[name] = np.ascontiguousarray(values, dtype=kind)
         return name
 
-    def node(number: int, item: Node) -> dict[str, Any]:
-        if isinstance(item, Expression):
-            raise FileFormatError("a target that is stored has no fused expressions")
-        return node_data(
-            item, lambda read: read, lambda name, values: keep(f"source.{number}.{name}", values, np.float64)
-        )
-
-    # Models without positional constants look as they did before there were any.
-    positional = {name: keep(f"positional.{name}", value) for name, value in transformer.positional.items()}
     return {
         "domain": {"low": contents.box.low.tolist(), "high": contents.box.high.tolist()},
-        "source": {
-            "nodes": [node(number, item) for number, item in enumerate(contents.graph.nodes)],
-            "output": contents.graph.output,
-        },
+        "source": graph_data(contents.graph, tensors),
         "choices": {
             str(number): {"family": choice.family, "parameters": _plain(choice.parameters), "margin": choice.margin}
             for number, choice in contents.choices.items()
         },
-        "transformer": {
-            "inputs": transformer.inputs,
-            "outputs": transformer.outputs,
-            "tokens": transformer.tokens,
-            "dtype": transformer.dtype,
-            "registers": [asdict(register) for register in transformer.registers],
-            "embedding": stored_links("embedding", transformer.embedding, keep),
-            "initial": {name: keep(f"initial.{name}", value) for name, value in transformer.initial.items()},
-            **({"positional": positional} if positional else {}),
-            "layers": [
-                [stored_bank(f"layers.{index}.{place}", item, keep) for place, item in enumerate(layer.banks)]
-                for index, layer in enumerate(transformer.layers)
-            ],
-            "readout": stored_links("readout", transformer.readout, keep),
-            "readout_bias": keep("readout_bias", transformer.readout_bias),
-        },
+        "transformer": transformer_data(transformer, tensors),
         "certificate": asdict(contents.certificate),
         "fusion": _arrangement(contents.fusion),
         **_stored_form(contents.form, keep),

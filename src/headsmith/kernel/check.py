@@ -84,10 +84,12 @@ def _proved(header: Any, tensors: Tensors) -> Certificate:
         stored = field(header, "proof")
         model = read_model(field(header, "transformer"), tensors, field(stored, "roles"))
         check_format(model)
-        return certificate(target, model, read_proof(stored, tensors, target), _box(field(header, "domain"), target))
+        box = box_of(field(header, "domain"), target)
+        return certificate(target, facts_of(target, model, read_proof(stored, tensors, target), box), box)
 
 
-def _box(stored: Any, target: Graph) -> Interval:
+def box_of(stored: Any, target: Graph) -> Interval:
+    """The domain: an interval for each input."""
     low, high = ([real(end) for end in items(field(stored, name))] for name in ("low", "high"))
     if not len(low) == len(high) == target.nodes[0].size or any(a > b for a, b in zip(low, high, strict=True)):
         raise Refused("the domain does not have an interval for each input")
@@ -114,9 +116,9 @@ def _compare(stored: Any, found: Certificate) -> None:
         raise Refused("the claim has other outputs or parts than the model")
 
 
-def certificate(target: Graph, model: Model, proof: Proof, box: Interval) -> Certificate:
-    """What can be proved of a model."""
-    masks = _masks(target, model, proof)
+def facts_of(target: Graph, model: Model, proof: Proof, box: Interval) -> Facts:
+    """What the proof says before the walk, checked: none of it depends on the scales and gains of heads."""
+    _masks(target, model, proof)
     if not float(box.magnitude.max().value) < model.precision.largest / 16.0:
         raise Refused(f"inputs may be beyond {model.precision.name}")
     _refuse_other_function(target, proof)
@@ -126,7 +128,12 @@ def certificate(target: Graph, model: Model, proof: Proof, box: Interval) -> Cer
     found, chords = ranges(proof, box, check_region)
     tables = computed(proof, model, found)
     approximations = {**chords, **{number: each.error for number, each in tables.items()}}
-    facts = Facts(model, proof, found, places, tables, approximations, edges_of(proof, found, places, tables))
+    return Facts(model, proof, found, places, tables, approximations, edges_of(proof, found, places, tables))
+
+
+def certificate(target: Graph, facts: Facts, box: Interval) -> Certificate:
+    """What can be proved of a model."""
+    model, proof = facts.model, facts.proof
     walk = walk_through(facts)
     refuse_overflow(model, walk)
     parts = carried(facts, walk)
@@ -140,7 +147,7 @@ def certificate(target: Graph, model: Model, proof: Proof, box: Interval) -> Cer
         outputs=tuple(total.value.tolist()),
         dtype=model.precision.name,
         tokens=model.tokens,
-        masks=masks,
+        masks=_masks(target, model, proof),
         max_score=max((local.max_score for _, local in walk.locals_), default=0.0),
         exp_ulps=EXP_ULPS,
         blocks=proof.blocks,

@@ -3,3 +3,7 @@
 
 class Refused(Exception):
     """The file is damaged, or its proof does not prove its claim."""
+
+
+class ThinMargin(Refused):
+    """Something is read that may be further off than the proof allows for."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import FLOAT64, Interval, Upper, largest, smallest
-from .errors import Refused
+from .errors import Refused, ThinMargin
 from .expressions import Computed, arguments_of
 from .flow import Edge, arrive, gains
 from .graph import Graph
@@ -244,7 +244,7 @@ def _refuse_thin_margins(facts: Facts, walk: Walk) -> None:
 
 def _refuse_beyond(number: int, off: float, margin: float) -> None:
     if not off <= margin:
-        raise Refused(
+        raise ThinMargin(
             f"what is read at or for node {number} may be off by {off:.3g}, more than the margin {margin:.3g}"
         )
 

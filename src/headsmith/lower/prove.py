@@ -10,26 +10,31 @@ Cells are searched here, by calling the kernel's own rules forwards. Nothing her
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from headsmith.circuits.assemble import Assembly, Choice, assemble, with_own_output
 from headsmith.circuits.pieces import Pieces, lay_out
-from headsmith.core.errors import HeadsmithError
+from headsmith.core.errors import CertificateError, HeadsmithError, ThinMarginError
+from headsmith.core.intervals import Box
 from headsmith.core.program import Over, Program, Times
 from headsmith.export.nodes import node_data, program_data
+from headsmith.export.stored import Header, Tensors, graph_data, transformer_data
 from headsmith.kernel.arithmetic import Interval
-from headsmith.kernel.check import Certificate, proved
+from headsmith.kernel.check import DAMAGE, Certificate, box_of, certificate, facts_of, proved
 from headsmith.kernel.compare import check_region, circuit_of, function_of, interval_of
-from headsmith.kernel.errors import Refused
+from headsmith.kernel.errors import Refused, ThinMargin
 from headsmith.kernel.expressions import table_heads
+from headsmith.kernel.graph import Graph as KernelGraph
 from headsmith.kernel.graph import read_graph
-from headsmith.kernel.model import Model, read_model
+from headsmith.kernel.model import Model, check_format, read_model
 from headsmith.kernel.proof import Proof, Region, read_proof
 from headsmith.kernel.ranges import ranges
+from headsmith.kernel.walk import Facts
 from headsmith.lower.views import Views
 from headsmith.search.cells import chord_ends, table_cells
 from headsmith.source.exchange import exchange
@@ -46,9 +51,7 @@ from headsmith.source.graph import (
     Relu,
     arguments,
 )
-
-Header = dict[str, Any]
-Tensors = dict[str, Any]
+from headsmith.transformer.ir import Transformer
 
 MOST_NODES = 400
 SLACK = 1e-9
@@ -57,6 +60,68 @@ PERSPECTIVE = Program(2, (Times(0, 0), Over(2, 1)))
 """s^2 / V."""
 SMALL = 64
 """Weights of at most so many numbers are stored again in the circuit; larger ones are the target's."""
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """A model with its proof, as a file would hold them, and what the kernel has found to be true of it whatever its
+    scales are."""
+
+    header: Header
+    tensors: Tensors
+    target: KernelGraph
+    box: Interval
+    facts: Facts
+
+
+def drafted(
+    target: Graph, box: Box, choices: Mapping[int, Choice], fusion: Fusion | Pieces | None, transformer: Transformer
+) -> Draft:
+    """The proof of a model, written down and checked up to what depends on scales. Raises CertificateError where there
+    is none."""
+    tensors: Tensors = {}
+    header: Header = {
+        "domain": {"low": box.low.tolist(), "high": box.high.tolist()},
+        "source": graph_data(target, tensors),
+        "transformer": transformer_data(transformer, tensors),
+    }
+    with _refusals(), np.errstate(all="ignore"):
+        header["proof"] = prove(header, tensors, target, choices, fusion)
+        plain = _plain(header)
+        read = read_graph(plain["source"], tensors)
+        domain = box_of(plain["domain"], read)
+        facts = facts_of(read, _model(plain, tensors), read_proof(plain["proof"], tensors, read), domain)
+    return Draft(header, tensors, read, domain, facts)
+
+
+def certified(draft: Draft, transformer: Transformer) -> tuple[Draft, Certificate]:
+    """The same proof for a model of other scales, and what the kernel proves of it. Raises ThinMarginError where
+    something is further off than the proof allows for, and CertificateError where nothing is proved."""
+    tensors = dict(draft.tensors)
+    header = {**draft.header, "transformer": transformer_data(transformer, tensors)}
+    with _refusals(), np.errstate(all="ignore"):
+        facts = replace(draft.facts, model=_model(_plain(header), tensors))
+        scaled = Draft(header, tensors, draft.target, draft.box, facts)
+        return scaled, certificate(scaled.target, facts, scaled.box)
+
+
+def _model(header: Header, tensors: Tensors) -> Model:
+    model = read_model(header["transformer"], tensors, header["proof"]["roles"])
+    check_format(model)
+    return model
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What the kernel refuses, as the compiler's own errors."""
+    try:
+        yield
+    except ThinMargin as problem:
+        raise ThinMarginError(str(problem)) from None
+    except Refused as problem:
+        raise CertificateError(str(problem)) from None
+    except DAMAGE as problem:
+        raise CertificateError(f"no proof was found ({type(problem).__name__}: {problem})") from problem
 
 
 def prove(

@@ -1,0 +1,61 @@
+"""A target and a model as a file holds them: structure as JSON, numbers as tensors by name."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from headsmith.core.errors import FileFormatError
+from headsmith.export.banks import stored_bank, stored_links
+from headsmith.export.nodes import node_data
+from headsmith.source.graph import Expression, Graph, Node
+from headsmith.transformer.ir import Transformer
+
+Header = dict[str, Any]
+Tensors = dict[str, Any]
+
+
+def graph_data(graph: Graph, tensors: Tensors) -> Header:
+    """A target as JSON; its weights are added to the tensors."""
+
+    def node(number: int, item: Node) -> Header:
+        if isinstance(item, Expression):
+            raise FileFormatError("a target that is stored has no fused expressions")
+
+        def keep(name: str, values: Any) -> str:
+            tensors[f"source.{number}.{name}"] = np.ascontiguousarray(values, dtype=np.float64)
+            return f"source.{number}.{name}"
+
+        return node_data(item, lambda read: read, keep)
+
+    return {"nodes": [node(number, item) for number, item in enumerate(graph.nodes)], "output": graph.output}
+
+
+def transformer_data(transformer: Transformer, tensors: Tensors) -> Header:
+    """A model as JSON; its weights are added to the tensors, in its own format."""
+    dtype = np.dtype(transformer.dtype)
+
+    def keep(name: str, values: Any, kind: Any = dtype) -> str:
+        tensors[name] = np.ascontiguousarray(values, dtype=kind)
+        return name
+
+    # Models without positional constants look as they did before there were any.
+    positional = {name: keep(f"positional.{name}", value) for name, value in transformer.positional.items()}
+    return {
+        "inputs": transformer.inputs,
+        "outputs": transformer.outputs,
+        "tokens": transformer.tokens,
+        "dtype": transformer.dtype,
+        "registers": [asdict(register) for register in transformer.registers],
+        "embedding": stored_links("embedding", transformer.embedding, keep),
+        "initial": {name: keep(f"initial.{name}", value) for name, value in transformer.initial.items()},
+        **({"positional": positional} if positional else {}),
+        "layers": [
+            [stored_bank(f"layers.{index}.{place}", item, keep) for place, item in enumerate(layer.banks)]
+            for index, layer in enumerate(transformer.layers)
+        ],
+        "readout": stored_links("readout", transformer.readout, keep),
+        "readout_bias": keep("readout_bias", transformer.readout_bias),
+    }
