@@ -35,6 +35,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/split.py
 	$(BIN)/python benchmarks/catalogue.py
 	$(BIN)/python benchmarks/native.py
+	$(BIN)/python benchmarks/runtimes.py
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -165,6 +165,7 @@ class Compiled:
         outside: Literal["refuse", "allow"] = "refuse",
         causal: bool = False,
         hardmax: bool = False,
+        fused: bool = False,
         **named: Any,
     ) -> Array:
         """Run the model.
@@ -172,7 +173,8 @@ class Compiled:
         One data token: an array (..., inputs) gives (..., outputs). `tokens=n` at compile time: (..., m, inputs) with m
         <= n gives (..., m, outputs), each of the m rows a token of the same sequence. By name, inputs broadcast and
         single outputs lose their axis. `hardmax` runs the limit of large scales: gates, maxima and moves are then exact
-        (up to rounding), and nothing is promised of tables.
+        (up to rounding), and nothing is promised of tables. `fused` evaluates closed forms of the heads in place of
+        scores and weights: quicker, and under the same certificate (run/fused.py).
         """
         check_outside(outside)
         inputs = self._inputs(arrays, named)
@@ -182,7 +184,7 @@ class Compiled:
         if isinstance(self.fusion, Pieces):
             laid = in_blocks(inputs.reshape(-1, inputs.shape[-1]), self.transformer.tokens)
             shape = (*inputs.shape[:-1], self.transformer.outputs)
-            result = run(self.transformer, laid, hardmax=hardmax)[:, 0].reshape(shape)
+            result = run(self.transformer, laid, hardmax=hardmax, fused=fused)[:, 0].reshape(shape)
             return np.asarray(result[..., 0] if named and self.transformer.outputs == 1 else result)
         tokens = self.transformer.tokens
         if tokens > 1 and (inputs.ndim < 2 or not 1 <= inputs.shape[-2] <= tokens):
@@ -192,7 +194,7 @@ class Compiled:
         length = 1 if tokens == 1 else inputs.shape[-2]
         shape = inputs.shape if tokens == 1 else inputs.shape[:-2]
         sequences = inputs.reshape(-1, length, inputs.shape[-1])
-        result = run(self.transformer, sequences, causal=causal, hardmax=hardmax)
+        result = run(self.transformer, sequences, causal=causal, hardmax=hardmax, fused=fused)
         lead = shape[:-1] if tokens == 1 else (*shape, length)
         result = result.reshape(*lead, self.transformer.outputs)
         return np.asarray(result[..., 0] if named and self.transformer.outputs == 1 else result)

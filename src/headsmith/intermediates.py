@@ -31,9 +31,10 @@ from headsmith.core.errors import DomainError
 from headsmith.core.figures import shortened
 from headsmith.inside.meanings import LENGTH, Meanings, without_kind
 from headsmith.run import numpy_runner
-from headsmith.run.attention import Attention, linear
+from headsmith.run.attention import linear
+from headsmith.run.textbook import attended, first_stream
 from headsmith.transformer.dense import DenseLayer, dense_layer
-from headsmith.transformer.ir import Layer, Transformer
+from headsmith.transformer.ir import Layer, Transformer, layout
 
 PATTERN = "pattern"
 
@@ -93,36 +94,23 @@ def run_with_cache(
     if inputs.ndim != 2:
         raise DomainError(f"intermediates are those of one sequence (tokens, inputs); got shape {inputs.shape}")
     numpy_runner.refuse_length(transformer, inputs.shape[0], causal)
-    stream = numpy_runner.embed(transformer, inputs[None])
-    found = Intermediates()
-    for name, value in stream.items():
-        found[f"embedding / {_register(meanings, 0, name)}"] = value[0].copy()
-    size = inputs.shape[0] + transformer.reference_tokens
+    state, columns, found = first_stream(transformer, inputs), layout(transformer), Intermediates()
+    for name, place in columns.items():
+        found[f"embedding / {_register(meanings, 0, name)}"] = state[:, place].copy()
     for number, layer in enumerate(transformer.layers):
-        weights = np.zeros((layer.heads, size, size))
-
-        def observe(_: int, heads: slice, queries: slice, seen: Any, into: Any = weights) -> None:
-            into[heads, queries, :] = seen
-
-        first, updates = 0, []
-        for bank in layer.banks:
-            attention = Attention(transformer, stream, causal, first, number, numpy_runner.CHUNK, observe)
-            updates.append((bank, numpy_runner.head_outputs(attention, bank)))
-            first += bank.heads
         texts = meanings.heads[number] if meanings is not None else ()
         matrices = dense_layer(transformer, layer)
-        state = np.concatenate([stream[register.name][0] for register in transformer.registers], axis=1)
+        patterns, after = attended(matrices, state, causal)
         for head, name in enumerate(head_names(layer, number + 1, texts)):
-            for part, value in head_parts(matrices, head, state, weights[head], causal).items():
+            for part, value in head_parts(matrices, head, state, patterns[head], causal).items():
                 found[f"{name} / {part}"] = value
-        for bank, outputs in updates:
-            for link in bank.write:
-                stream[link.register] = stream[link.register] + linear(link, outputs[..., link.sources])
-                name = _register(meanings, number + 1, link.register)
-                found[f"layer {number + 1} / {name}"] = stream[link.register][0]
+        for register in dict.fromkeys(link.register for bank in layer.banks for link in bank.write):
+            name = _register(meanings, number + 1, register)
+            found[f"layer {number + 1} / {name}"] = after[:, columns[register]].copy()
+        state = after
     result = np.zeros((inputs.shape[0], transformer.outputs), dtype=transformer.dtype)
     for link in transformer.readout:
-        result[..., link.reads] += linear(link, stream[link.register][0, transformer.reference_tokens :])
+        result[..., link.reads] += linear(link, state[transformer.reference_tokens :, columns[link.register]])
     found["output"] = result + transformer.readout_bias.astype(transformer.dtype)
     return found["output"], found
 

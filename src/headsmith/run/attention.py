@@ -1,166 +1,196 @@
-"""One bank of heads at work on a batch of sequences: what all kinds need, and the token-wise kinds.
+"""One bank of heads at work on a batch of sequences: what all kinds need, and the kinds that look at their own token.
 
 A data token of these looks at itself and at reference tokens; the kinds that mix tokens are in run/mixing.py.
+
+Every head computes a mean of values with powers of e as weights, e^(score - top), where `top` is the query's largest
+score. What the structure of a bank knows is used:
+
+- Reference tokens hold zero (see run/numpy_runner.py): of them only the sum of their powers is needed.
+- Other data tokens score `gain` less for each bit in which their positions differ, whatever the head reads: their
+  powers are one small matrix (query token, key token), e^(-gain h), for all heads and all sequences.
+- All data tokens of a table head are silent and score the same: they are counted, not listed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from headsmith.heads.sink import KEY, SinkBank
-from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, Link, position_bits
-from headsmith.heads.table import TableBank, silent_registers
+from headsmith.heads.gate import GateBank
+from headsmith.heads.sink import SinkBank
+from headsmith.heads.stream import GRID, Link, position_bits, position_code
+from headsmith.heads.table import TableBank
 from headsmith.transformer.ir import Bank, Transformer
 
 Stream = dict[str, Any]
-"""The residual stream: for each register an array (batch, token, column); the reference tokens come first."""
-
-Observer = Callable[[int, slice, slice, Any], None]
+"""What data tokens hold: for each register an array (batch, token, column); a batch of one stands for all alike. A
+register that is not there holds zeros."""
 
 
 @dataclass(eq=False)
 class Attention:
-    """One bank's place: its model, the stream that it finds, the mask, how many scores to hold at once, and who
-    watches."""
+    """One bank's place: its model, the stream that it finds, how many sequences and tokens there are, the mask, and
+    how many scores to hold at once. `hard` is the limit of large scores: the largest scores share all the weight."""
 
     transformer: Transformer
     stream: Stream
+    batch: int
+    tokens: int
     causal: bool
-    first: int
-    layer: int
     chunk: int
-    observe: Observer | None
     hard: bool = False
 
     @property
-    def prefix(self) -> int:
+    def references(self) -> int:
         """How many reference tokens there are."""
         return self.transformer.reference_tokens
 
     @property
-    def size(self) -> int:
-        """How many tokens there are, reference tokens included."""
-        return int(self.stream[DATA].shape[1])
-
-    def kept(self, gain: float, queries: slice = slice(None)) -> Any:
-        """What keeps reference tokens to the sink: scores (query token, key token) of some queries."""
-        reference = self.stream[REFERENCE][0, :, 0]
-        mine = reference[queries]
-        if GRID in self.stream:
-            mine = mine + self.stream[GRID][0, queries].sum(axis=1)
-        return np.outer(mine * (gain / KEY), reference * KEY)
+    def dtype(self) -> Any:
+        """The numbers of the model."""
+        return np.dtype(self.transformer.dtype)
 
     def reads(self, bank: Bank) -> Any:
-        """The linear forms that the bank reads: (batch, token, readers)."""
-        batch, size, _ = self.stream[DATA].shape
-        values = np.zeros((batch, size, bank.readers), dtype=self.transformer.dtype)
-        for link in bank.read:
-            values[..., link.reads] += linear(link, self.stream[link.register])
-        return values
+        """The linear forms that the bank reads: (batch, token, readers), an array of its own."""
+        return read(bank.read, self.stream, (self.batch, self.tokens, bank.readers), self.dtype)
 
-    def masked(self, scores: Any, queries: slice = slice(None)) -> Any:
-        """The scores (query token, key token) of some queries; minus infinity where the mask hides the key."""
-        if not self.causal:
-            return scores
-        places = np.arange(self.size)
-        return np.where(places[None, :] > places[queries, None], -np.inf, scores).astype(scores.dtype)
+    def powers(self, scores: Any) -> Any:
+        """The powers of e of scores from which the largest is subtracted, in place."""
+        return np.equal(scores, 0.0, out=scores, casting="unsafe") if self.hard else np.exp(scores, out=scores)
 
-    def report(self, heads: slice, queries: slice, weights: Any) -> None:
-        """Tell the observer, if there is one: weights[head, query token, key token] of the first sequence."""
-        if self.observe is not None:
-            self.observe(self.layer, slice(self.first + heads.start, self.first + heads.stop), queries, weights)
+    def power(self, score: float, top: Any) -> Any:
+        """The same of one score that many tokens have: an array like `top`."""
+        return self.powers(self.dtype.type(score) - top)
 
-    def averaged(self, scores: Any, values: Any, heads: slice, queries: slice) -> Any:
-        """What heads return whose scores are [key token, sequence, query token, head], which are overwritten, and whose
-        values are [sequence, token, head]."""
-        softmax(scores, self.hard)
-        self.report(heads, queries, scores[:, 0].transpose(2, 1, 0))
-        scores *= values.transpose(1, 0, 2)[:, :, None, heads]
-        return scores.sum(axis=0)
+    def seen(self, queries: slice = slice(None)) -> Any:
+        """How many data tokens each of some queries sees."""
+        count = np.arange(1, self.tokens + 1) if self.causal else np.full(self.tokens, self.tokens)
+        return count[queries].astype(self.dtype)
 
-    def chunks(self, heads: int, batch: int) -> Iterator[tuple[slice, list[slice]]]:
-        """Runs of query tokens, and the runs of heads of each; reference tokens are left out unless somebody
-        observes."""
-        start = 0 if self.observe is not None else self.prefix
-        queries = max(1, min(self.size - start, self.chunk // max(1, batch * self.size)))
-        group = max(1, min(heads, self.chunk // max(1, batch * self.size * queries)))
-        groups = [slice(head, min(head + group, heads)) for head in range(0, heads, group)]
-        for query in range(start, self.size, queries):
-            yield slice(query, min(query + queries, self.size)), groups
+    def crowd(self, gain: float, queries: slice) -> Any:
+        """The powers of the data tokens, up to that of the token itself: (query token, key token) of some queries."""
+        if self.hard:
+            weights = np.eye(self.tokens, dtype=self.dtype)[queries]
+        else:
+            code = position_code(self.transformer.tokens, self.tokens).astype(self.dtype)
+            bits = position_bits(self.transformer.tokens)
+            weights = np.exp((code[queries] @ code.T - bits) * self.dtype.type(gain / 2.0))
+        if self.causal:
+            weights[np.arange(self.tokens)[None, :] > np.arange(self.tokens)[queries, None]] = 0.0
+        return weights
+
+    def crowded(self, gain: float, values: Any) -> tuple[Any, Any]:
+        """What data tokens add up to, weighed by `crowd`: the values (batch, token, head), and the weights (token,
+        1)."""
+        if self.tokens == 1:
+            return values, np.ones((1, 1), dtype=self.dtype)
+        mixed, total = np.empty_like(values), np.empty((self.tokens, 1), dtype=self.dtype)
+        for queries in self.query_chunks(self.tokens):
+            weights = self.crowd(gain, queries)
+            np.matmul(weights, values, out=mixed[:, queries])
+            total[queries, 0] = weights.sum(axis=1)
+        return mixed, total
+
+    def query_chunks(self, each: int) -> Iterator[slice]:
+        """Runs of query tokens, of which each has so many scores."""
+        step = max(1, self.chunk // max(1, each))
+        for start in range(0, self.tokens, step):
+            yield slice(start, min(start + step, self.tokens))
 
 
 def sink_outputs(attention: Attention, bank: SinkBank) -> Any:
     """What sink heads return: (batch, token, head)."""
-    stream, dtype = attention.stream, np.dtype(attention.transformer.dtype)
-    values = attention.reads(bank)
-    slopes = values * bank.query_scale.astype(dtype)
-    keys = (stream[DATA] * bank.key_scale.astype(dtype)).transpose(1, 0, 2)
-    outputs = np.zeros_like(values)
-    for queries, groups in attention.chunks(bank.heads, len(values)):
-        shared = attention.masked(_shared_sink_scores(attention.transformer, bank, stream, queries), queries)
-        for heads in groups:
-            # The leading axis runs over key tokens: weights[key token, sequence, query token, head].
-            weights = slopes[None, :, queries, heads] * keys[:, :, None, heads]
-            weights += shared.T[:, None, :, None]
-            outputs[:, queries, heads] = attention.averaged(weights, values, heads, queries)
+    values, dtype = attention.reads(bank), attention.dtype
+    scores = values * bank.query_scale.astype(dtype)
+    scores *= bank.key_scale.astype(dtype)
+    top = np.maximum(scores, 0.0)
+    scores -= top
+    own = attention.powers(scores)
+    silent = attention.power(0.0, top)
+    grid = attention.transformer.grid_tokens
+    if grid and not attention.hard:
+        silent += attention.power(-bank.reference_gain, top) * dtype.type(grid)
+    mixed, total = attention.crowded(bank.position_gain, values)
+    silent += own * total if attention.tokens > 1 else own
+    own /= silent
+    own *= mixed
+    return own
+
+
+def gate_outputs(attention: Attention, bank: GateBank) -> Any:
+    """What gate heads return: (batch, token, head)."""
+    reads, dtype = attention.reads(bank), attention.dtype
+    slopes, values = reads[..., 0::2], np.ascontiguousarray(reads[..., 1::2])
+    mixed, total = attention.crowded(bank.position_gain, values)
+    slope, offset = bank.slope.astype(dtype), bank.offset.astype(dtype)
+    outputs = np.empty_like(values)
+    for rows, heads in _blocks(attention, bank.heads, bank.slope.shape[1]):
+        # scores[row, head, grid token]
+        scores = slopes.reshape(-1, bank.heads)[rows, heads, None] * slope[heads]
+        scores += offset[heads]
+        top = np.maximum(scores.max(axis=2), 0.0)
+        scores -= top[..., None]
+        silent = attention.powers(scores).sum(axis=2)
+        own = attention.power(0.0, top)
+        silent += attention.power(-bank.keep_gain, top)
+        silent += own * np.broadcast_to(total, (attention.batch, attention.tokens, 1)).reshape(-1, 1)[rows]
+        outputs.reshape(-1, bank.heads)[rows, heads] = own / silent * mixed.reshape(-1, bank.heads)[rows, heads]
     return outputs
 
 
-def table_outputs(attention: Attention, bank: TableBank) -> Any:
-    """What table heads return: (batch, token, head and column)."""
-    stream, dtype = attention.stream, np.dtype(attention.transformer.dtype)
-    batch, size, _ = stream[DATA].shape
-    reads = attention.reads(bank).reshape(batch, size, bank.heads, bank.arguments)
-    grid = stream[bank.grid][0]
-    slopes = np.einsum("jk,hka->jha", grid, bank.slope.astype(dtype))
-    silent = sum(stream[name][0].sum(axis=1) for name in silent_registers(bank, attention.transformer.grid_tokens))
-    offsets = grid @ bank.offset.astype(dtype).T - silent[:, None] * dtype.type(bank.gain)
-    values = np.einsum("jk,hkm->jhm", grid, bank.values.astype(dtype))
-    data = stream[DATA][0, :, 0]
-    outputs = np.zeros((batch, size, bank.heads, bank.columns), dtype=dtype)
-    for queries, groups in attention.chunks(bank.heads, batch):
-        shared = attention.masked(attention.kept(bank.keep_gain, queries), queries)
-        for heads in groups:
-            weights = np.einsum("bqha,jha->jbqh", reads[:, queries, heads], slopes[:, heads])
-            weights += data[queries][None, None, :, None] * offsets[:, None, None, heads]
-            weights += shared.T[:, None, :, None]
-            softmax(weights, attention.hard)
-            attention.report(heads, queries, weights[:, 0].transpose(2, 1, 0))
-            outputs[:, queries, heads] = np.einsum("jbqh,jhm->bqhm", weights, values[:, heads])
-    return outputs.reshape(batch, size, bank.outputs)
+def table_outputs(attention: Attention, bank: TableBank, leak: bool = True) -> Any:
+    """What table heads return: (batch, token, head and column); without `leak` as if tokens that hold no value were not
+    there."""
+    dtype = attention.dtype
+    slope, offset, values = (each.astype(dtype) for each in (bank.slope, bank.offset, bank.values))
+    silent = attention.seen() + dtype.type(attention.transformer.sink_tokens)
+    if bank.grid != GRID:
+        # The data tokens are the grid: each scores what it stands for.
+        place = attention.transformer.positional[bank.grid].astype(dtype)
+        slope, offset, values = place @ slope, offset @ place.T, place @ values
+        silent = np.full(attention.tokens, attention.references, dtype=dtype)
+    silent = np.broadcast_to(silent, (attention.batch, attention.tokens)).reshape(-1)
+    reads = attention.reads(bank).reshape(-1, bank.heads, bank.arguments).transpose(1, 0, 2)
+    outputs = np.empty((attention.batch * attention.tokens, bank.heads, bank.columns), dtype=dtype)
+    for rows, heads in _blocks(attention, bank.heads, offset.shape[1]):
+        # scores[head, row, grid token]
+        scores = reads[heads, rows] @ slope[heads].transpose(0, 2, 1)
+        scores += offset[heads, None]
+        top = scores.max(axis=2)
+        if leak:
+            top = np.maximum(top, dtype.type(-bank.gain))
+        scores -= top[..., None]
+        total = attention.powers(scores).sum(axis=2)
+        if leak:
+            total += attention.power(-bank.gain, top) * silent[rows]
+        outputs[rows, heads] = ((scores @ values[heads]) / total[..., None]).transpose(1, 0, 2)
+    return outputs.reshape(attention.batch, attention.tokens, bank.outputs)
 
 
-def softmax(scores: Any, hard: bool = False) -> None:
-    """Scores become weights along the first axis, in place; `hard` is the limit of large scores: the largest share."""
-    scores -= scores.max(axis=0)
-    if hard:
-        scores[...] = scores == 0.0
-    else:
-        np.exp(scores, out=scores)
-    scores /= scores.sum(axis=0)
+def _blocks(attention: Attention, heads: int, grid: int) -> Iterator[tuple[slice, slice]]:
+    """Runs of rows, which are all tokens of all sequences, and of heads whose scores on the grid may be held at
+    once."""
+    rows = attention.batch * attention.tokens
+    step = max(1, min(rows, attention.chunk // max(1, grid)))
+    group = max(1, min(heads, attention.chunk // max(1, grid * step)))
+    for row in range(0, rows, step):
+        for head in range(0, heads, group):
+            yield slice(row, min(row + step, rows)), slice(head, min(head + group, heads))
 
 
-def _shared_sink_scores(transformer: Transformer, bank: SinkBank, stream: Stream, queries: slice) -> Any:
-    """The part of the scores (query token, key token) of some queries that all heads of the bank have in common: the
-    same for every sequence of the batch."""
-    reference, data = stream[REFERENCE][0], stream[DATA][0]
-    # Features of all tokens as queries and as keys: (token, features).
-    kept, query, key = reference, [], []
-    if transformer.grid_tokens:
-        grid = stream[GRID][0].sum(axis=1, keepdims=True)
-        kept = reference + grid
-        query, key = [data * KEY], [grid * (-bank.reference_gain / KEY)]
-    query.append(kept * (bank.reference_gain / KEY))
-    key.append(reference * KEY)
-    if transformer.tokens > 1:
-        bits, position = position_bits(transformer.tokens), stream[POSITION][0]
-        query += [position * (bank.position_gain / 2.0 / KEY), data * KEY]
-        key += [position * KEY, data * (-bank.position_gain * bits / 2.0 / KEY)]
-    return np.hstack(query)[queries] @ np.hstack(key).T
+def read(links: tuple[Link, ...], stream: Stream, shape: tuple[int, int, int], dtype: Any) -> Any:
+    """Linear forms of the stream: an array of that shape, which nobody else holds."""
+    if len(links) == 1 and links[0].rows == shape[2] and links[0].register in stream:
+        values = linear(links[0], stream[links[0].register])
+        return values if values.shape == shape else np.broadcast_to(values, shape).copy()
+    values = np.zeros(shape, dtype=dtype)
+    for link in links:
+        if link.register in stream:
+            values[..., link.reads] += linear(link, stream[link.register])
+    return values
 
 
 def linear(link: Link, values: Any) -> Any:
@@ -170,4 +200,5 @@ def linear(link: Link, values: Any) -> Any:
         return values * weights
     if weights.shape[1] == 1:
         return values * weights[:, 0]
-    return values @ weights.T
+    # One product of matrices: numpy would take a batch of single tokens for as many products with vectors.
+    return (values.reshape(-1, values.shape[-1]) @ weights.T).reshape(*values.shape[:-1], -1)

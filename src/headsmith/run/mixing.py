@@ -1,8 +1,8 @@
-"""The kinds of heads whose data tokens read values from data tokens: gate, mean, Boltzmann, move, attend.
+"""The kinds of heads whose data tokens read values from data tokens: mean, Boltzmann, move, attend.
 
 Each computes what attention would, in its own best order: a mean is a running sum, all queries of a Boltzmann head have
 the same scores unless a mask tells them apart, a move's weights are the same for every sequence. Reference tokens hold
-zero here (see run/numpy_runner.py). When somebody observes, the weights are written out.
+zero here (see run/numpy_runner.py); with `leak` their powers count.
 """
 
 from __future__ import annotations
@@ -13,126 +13,96 @@ import numpy as np
 
 from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
-from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank
-from headsmith.heads.sink import KEY
-from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, position_bits
-from headsmith.run.attention import Attention, softmax
+from headsmith.heads.stream import position_bits, position_code
+from headsmith.run.attention import Attention
 
 
-def mean_outputs(attention: Attention, bank: MeanBank) -> Any:
+def mean_outputs(attention: Attention, bank: MeanBank, leak: bool = True) -> Any:
     """What a mean head returns: (batch, token, output)."""
-    values = attention.reads(bank)
-    if attention.observe is not None:
-        data = attention.stream[DATA][0, :, 0]
-        _observed(attention, np.outer(data * (bank.gain / KEY), data * KEY)[None], bank.keep_gain)
-    prefix, dtype = attention.prefix, values.dtype
-    outputs = np.zeros_like(values)
-    mine = values[:, prefix:]
-    tokens = mine.shape[1]
+    values, dtype = attention.reads(bank), attention.dtype
     # exp(-gain) for each reference token beside ones for the data tokens in sight.
-    count = np.arange(1, tokens + 1) if attention.causal else np.full(1, tokens)
-    silent = 0.0 if attention.hard else np.exp(dtype.type(-bank.gain))
-    shares = 1.0 / (count.astype(dtype) + dtype.type(prefix * silent))
+    silent = attention.references * np.exp(dtype.type(-bank.gain)) if leak and not attention.hard else dtype.type(0.0)
+    shares = 1.0 / (attention.seen() + dtype.type(silent))
     if attention.causal:
-        outputs[:, prefix:] = np.cumsum(mine, axis=1) * shares[:, None]
-    else:
-        outputs[:, prefix:] = (mine * shares[0]).sum(axis=1, keepdims=True)
-    return outputs
+        return np.cumsum(values, axis=1) * shares[:, None]
+    mean = (values * shares[0]).sum(axis=1, keepdims=True)
+    return np.broadcast_to(mean, values.shape)
 
 
-def boltzmann_outputs(attention: Attention, bank: BoltzmannBank) -> Any:
+def boltzmann_outputs(attention: Attention, bank: BoltzmannBank, leak: bool = True) -> Any:
     """What Boltzmann heads return: (batch, token, head)."""
-    stream, dtype = attention.stream, np.dtype(attention.transformer.dtype)
-    values = attention.reads(bank)
-    data = stream[DATA][0, :, 0]
-    keys = values * bank.key_scale.astype(dtype)
+    values, dtype = attention.reads(bank), attention.dtype
     # The scores of any data token's query: (batch, key token, head).
-    scores = keys * bank.query_scale.astype(dtype) + (data * KEY * (bank.gain / KEY))[:, None]
-    if attention.observe is not None:
-        _observed(attention, data[None, :, None] * scores[0].T[:, None, :], bank.keep_gain)
-    outputs = np.zeros_like(values)
+    scores = values * bank.key_scale.astype(dtype) * bank.query_scale.astype(dtype) + dtype.type(bank.gain)
+    references = attention.references if leak else 0
     if not attention.causal:
-        softmax(scores.swapaxes(0, 1), attention.hard)
-        outputs[:, attention.prefix :] = (scores * values).sum(axis=1, keepdims=True)
-        return outputs
-    places = np.arange(attention.size)
-    for queries, groups in attention.chunks(bank.heads, len(values)):
-        hidden = places[:, None, None, None] > places[None, None, queries, None]
-        for heads in groups:
-            weights = np.where(hidden, dtype.type(-np.inf), scores.swapaxes(0, 1)[:, :, None, heads])
-            softmax(weights, attention.hard)
-            weights *= values.swapaxes(0, 1)[:, :, None, heads]
-            outputs[:, queries, heads] = weights.sum(axis=0)
+        weights, total = _shares(attention, scores, 0.0, references)
+        mean = (weights * values).sum(axis=1, keepdims=True) / total
+        return np.broadcast_to(mean, values.shape)
+    places, outputs = np.arange(attention.tokens), np.empty_like(values)
+    for queries in attention.query_chunks(values.size):
+        hidden = places[None, :] > places[queries, None]
+        # weights[sequence, query token, key token, head]
+        weights = np.where(hidden[None, :, :, None], dtype.type(-np.inf), scores[:, None])
+        weights, total = _shares(attention, weights, 0.0, references)
+        weights *= values[:, None]
+        outputs[:, queries] = weights.sum(axis=2) / total[:, :, 0]
     return outputs
 
 
 def move_outputs(attention: Attention, bank: MoveBank) -> Any:
     """What a move head returns: (batch, token, output)."""
-    values, stream = attention.reads(bank), attention.stream
-    address, position, reference = (stream[name][0] for name in (bank.address, POSITION, REFERENCE))
-    bits = position.shape[1]
-    outputs = np.zeros_like(values)
-    for queries, (heads,) in attention.chunks(1, 1):
-        scores = (address[queries, :bits] * (bank.gain / KEY)) @ (position * KEY).T
-        scores += (address[queries, bits:] * (bank.gain * bits / KEY)) @ (reference * KEY).T
-        scores += attention.kept(bank.keep_gain, queries)
-        weights = attention.masked(scores, queries).T
-        softmax(weights, attention.hard)
-        attention.report(heads, queries, weights.T[None])
-        outputs[:, queries] = np.einsum("jq,bjm->bqm", weights, values, optimize=True)
-    return outputs
-
-
-def attend_outputs(attention: Attention, bank: AttendBank) -> Any:
-    """What an attend head returns: (batch, token, output)."""
-    stream, reads = attention.stream, attention.reads(bank)
-    query, key, value = (reads[..., part] for part in bank.parts)
-    data, silent = stream[DATA][0, :, 0], stream[REFERENCE][0, :, 0]
-    if GRID in stream:
-        silent = silent + stream[GRID][0].sum(axis=1)
-    outputs = np.zeros_like(value)
-    for queries, (heads,) in attention.chunks(1, len(reads)):
-        shared = np.outer(data[queries] * KEY, silent * (-bank.gain / KEY)) + attention.kept(bank.keep_gain, queries)
-        # weights[key token, sequence, query token]
-        weights = (key @ query[:, queries].swapaxes(1, 2)).swapaxes(0, 1)
-        weights += attention.masked(shared, queries).T[:, None, :]
-        softmax(weights, attention.hard)
-        attention.report(heads, queries, weights[:, 0].T[None])
-        outputs[:, queries] = weights.transpose(1, 2, 0) @ value
-    return outputs
-
-
-def gate_outputs(attention: Attention, bank: GateBank) -> Any:
-    """What gate heads return: (batch, token, head)."""
-    stream, dtype = attention.stream, np.dtype(attention.transformer.dtype)
+    values, dtype, tokens = attention.reads(bank), attention.dtype, attention.tokens
     bits = position_bits(attention.transformer.tokens)
-    reads = attention.reads(bank)
-    slopes, values = reads[..., 0::2], reads[..., 1::2]
-    grid, data, reference = stream[GRID][0], stream[DATA][0, :, 0], stream[REFERENCE][0, :, 0]
-    keys = grid @ bank.slope.astype(dtype).T
-    offsets = grid @ (bank.offset / KEY).astype(dtype).T + (data * (-bank.position_gain * bits / 2.0 / KEY))[:, None]
-    outputs = np.zeros_like(values)
-    for queries, groups in attention.chunks(bank.heads, len(values)):
-        shared = attention.kept(bank.keep_gain, queries)
-        shared += np.outer(data[queries] * (-bank.keep_gain / KEY), reference * KEY)
-        if bits:
-            position = stream[POSITION][0]
-            shared += (position[queries] * (bank.position_gain / 2.0 / KEY)) @ (position * KEY).T
-        shared = attention.masked(shared, queries)
-        for heads in groups:
-            # The leading axis runs over key tokens: weights[key token, sequence, query token, head].
-            weights = slopes[None, :, queries, heads] * keys[:, None, None, heads]
-            weights += (data[queries] * KEY)[None, None, :, None] * offsets[:, None, None, heads]
-            weights += shared.T[:, None, :, None]
-            outputs[:, queries, heads] = attention.averaged(weights, values, heads, queries)
+    position = position_code(attention.transformer.tokens, tokens).astype(dtype)
+    address = attention.transformer.positional[bank.address][:tokens].astype(dtype)
+    places, outputs = np.arange(tokens), np.empty_like(values)
+    for queries in attention.query_chunks(tokens):
+        scores = (address[queries, :bits] * dtype.type(bank.gain)) @ position.T
+        if attention.causal:
+            scores[places[None, :] > places[queries, None]] = -np.inf
+        sink = address[queries, bits:] * dtype.type(bank.gain * bits)
+        top = scores.max(axis=1, keepdims=True)
+        if attention.references:
+            top = np.maximum(top, np.maximum(sink, 0.0) if attention.transformer.grid_tokens else sink)
+        weights = attention.powers(scores - top)
+        total = weights.sum(axis=1, keepdims=True)
+        if attention.transformer.sink_tokens:
+            total += attention.powers(sink - top)
+        if attention.transformer.grid_tokens:
+            total += attention.power(0.0, top) * dtype.type(attention.transformer.grid_tokens)
+        weights /= total
+        np.matmul(weights, values, out=outputs[:, queries])
     return outputs
 
 
-def _observed(attention: Attention, scores: Any, keep_gain: float) -> None:
-    """Report the weights of scores (head, query token, key token), of which the first sequence is observed."""
-    for head, mine in enumerate(scores):
-        weights = attention.masked(mine + attention.kept(keep_gain)).T
-        softmax(weights, attention.hard)
-        attention.report(slice(head, head + 1), slice(0, attention.size), weights.T[None])
+def attend_outputs(attention: Attention, bank: AttendBank, leak: bool = True) -> Any:
+    """What an attend head returns: (batch, token, output)."""
+    reads = attention.reads(bank)
+    query, key, value = (reads[..., part] for part in bank.parts)
+    places, outputs = np.arange(attention.tokens), np.empty_like(value)
+    references = attention.references if leak else 0
+    for queries in attention.query_chunks(attention.batch * attention.tokens):
+        # weights[sequence, query token, key token]
+        scores = query[:, queries] @ key.swapaxes(1, 2)
+        if attention.causal:
+            scores[:, places[None, :] > places[queries, None]] = -np.inf
+        weights, total = _shares(attention, scores[..., None], -bank.gain, references)
+        outputs[:, queries] = weights[..., 0] @ value / total[..., 0]
+    return outputs
+
+
+def _shares(attention: Attention, scores: Any, silent: float, references: int) -> tuple[Any, Any]:
+    """The powers of scores (..., key token, head), which are overwritten, and their sum (..., 1, head), to which so
+    many reference tokens of the score `silent` belong."""
+    top = scores.max(axis=-2, keepdims=True)
+    if references:
+        top = np.maximum(top, attention.dtype.type(silent))
+    scores -= top
+    weights = attention.powers(scores)
+    total = weights.sum(axis=-2, keepdims=True)
+    if references:
+        total += attention.power(silent, top) * attention.dtype.type(references)
+    return weights, total

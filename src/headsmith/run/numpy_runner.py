@@ -1,10 +1,12 @@
 """The default runner: softmax attention in numpy, in the model's dtype, over batches of token sequences.
 
-It evaluates the transformer and nothing else: scores from queries and keys, softmax over all tokens (or over the
-earlier ones), weighted values, output maps added to the residual stream. It only leaves out what is zero or unused:
-registers are kept apart instead of multiplied with zeros, scores that all heads of a bank share are computed once, and
-the rows of reference tokens are not computed (nothing reads what heads write there, but for the sink, which stays zero
-within the certificate's leak). Memory stays bounded: attention goes chunk by chunk.
+It evaluates the transformer and nothing else: scores, their powers of e, weighted values, output maps added to the
+residual stream. It leaves out what is zero or unused: registers are kept apart instead of multiplied with zeros, scores
+that heads of a bank share are computed once, and the rows of reference tokens are not computed (nothing reads what
+heads write there, but for the sink, which stays zero within the certificate's leak). Memory stays bounded: attention
+goes chunk by chunk. With `fused`, heads are evaluated through their closed forms (run/fused.py).
+
+`patterns` evaluates every matrix as a textbook writes it instead, for one sequence.
 """
 
 from __future__ import annotations
@@ -21,10 +23,13 @@ from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank, refuse_missing
 from headsmith.heads.sink import SinkBank
-from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, position_code
+from headsmith.heads.stream import DATA, GRID, POSITION, position_code
 from headsmith.heads.table import TableBank
-from headsmith.run.attention import Attention, Observer, Stream, linear, sink_outputs, table_outputs
-from headsmith.run.mixing import attend_outputs, boltzmann_outputs, gate_outputs, mean_outputs, move_outputs
+from headsmith.run.attention import Attention, Stream, gate_outputs, linear, read, sink_outputs, table_outputs
+from headsmith.run.fused import fused_outputs
+from headsmith.run.mixing import attend_outputs, boltzmann_outputs, mean_outputs, move_outputs
+from headsmith.run.textbook import attended, first_stream
+from headsmith.transformer.dense import dense_layer
 from headsmith.transformer.ir import Bank, Transformer
 
 CHUNK = 1 << 18
@@ -39,16 +44,21 @@ class Pattern:
     weights: Any
 
 
-def run(transformer: Transformer, inputs: Any, *, causal: bool = False, hardmax: bool = False) -> Any:
+def run(
+    transformer: Transformer, inputs: Any, *, causal: bool = False, hardmax: bool = False, fused: bool = False
+) -> Any:
     """The model's output (batch, tokens, outputs) on `inputs` (batch, tokens, inputs), in the model's dtype.
 
-    With `hardmax` every head attends to its largest scores only: the limit of large scales, with the same weights.
+    With `hardmax` every head attends to its largest scores only: the limit of large scales, with the same weights. With
+    `fused` closed forms take the place of scores and weights.
     """
+    if hardmax and fused:
+        raise DomainError("closed forms are those of softmax heads: give hardmax or fused, not both")
     batch, tokens, _ = inputs.shape
     refuse_length(transformer, tokens, causal)
-    widest = max((layer.heads for layer in transformer.layers), default=1)
-    rows = max(1, CHUNK // max(1, widest * tokens * (tokens + transformer.reference_tokens)))
-    parts = [_run(transformer, inputs[start : start + rows], causal, hard=hardmax) for start in range(0, batch, rows)]
+    widest = max((bank.readers for layer in transformer.layers for bank in layer.banks), default=1)
+    rows = max(1, CHUNK // max(1, widest * tokens))
+    parts = [_run(transformer, inputs[start : start + rows], causal, hardmax, fused) for start in range(0, batch, rows)]
     if not parts:
         return np.zeros((0, tokens, transformer.outputs), dtype=transformer.dtype)
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -57,61 +67,58 @@ def run(transformer: Transformer, inputs: Any, *, causal: bool = False, hardmax:
 def patterns(transformer: Transformer, inputs: Any, *, causal: bool = False) -> list[Pattern]:
     """The attention weights of every layer on one sequence `inputs` (tokens, inputs), reference tokens included."""
     refuse_length(transformer, inputs.shape[0], causal)
-    size = inputs.shape[0] + transformer.reference_tokens
-    found = [Pattern(number, np.zeros((layer.heads, size, size))) for number, layer in enumerate(transformer.layers)]
-
-    def observe(number: int, heads: slice, queries: slice, weights: Any) -> None:
-        found[number].weights[heads, queries, :] = weights
-
-    _run(transformer, inputs[None], causal, observe)
+    state, found = first_stream(transformer, inputs), []
+    for number, layer in enumerate(transformer.layers):
+        weights, state = attended(dense_layer(transformer, layer), state, causal)
+        found.append(Pattern(number, weights))
     return found
 
 
-def _run(
-    transformer: Transformer, inputs: Any, causal: bool, observe: Observer | None = None, hard: bool = False
-) -> Any:
+def _run(transformer: Transformer, inputs: Any, causal: bool, hard: bool, fused: bool) -> Any:
+    batch, tokens, _ = inputs.shape
     stream = embed(transformer, inputs)
-    for number, layer in enumerate(transformer.layers):
-        first, updates = 0, []
-        for bank in layer.banks:
-            attention = Attention(transformer, stream, causal, first, number, CHUNK, observe, hard)
-            updates.append((bank, head_outputs(attention, bank)))
-            first += bank.heads
+    for layer in transformer.layers:
+        attention = Attention(transformer, stream, batch, tokens, causal, CHUNK, hard)
+        updates = [
+            (bank, fused_outputs(attention, bank) if fused else head_outputs(attention, bank)) for bank in layer.banks
+        ]
         for bank, outputs in updates:
             for link in bank.write:
-                stream[link.register] = stream[link.register] + linear(link, outputs[..., link.sources])
-    prefix = transformer.reference_tokens
-    result = np.zeros((*inputs.shape[:2], transformer.outputs), dtype=transformer.dtype)
-    for link in transformer.readout:
-        result[..., link.reads] += linear(link, stream[link.register][:, prefix:])
-    return result + transformer.readout_bias.astype(transformer.dtype)
+                _add(stream, link.register, linear(link, outputs[..., link.sources]))
+    result = read(transformer.readout, stream, (batch, tokens, transformer.outputs), np.dtype(transformer.dtype))
+    result += transformer.readout_bias.astype(transformer.dtype)
+    return result
 
 
 def embed(transformer: Transformer, inputs: Any) -> Stream:
-    """The stream before the first layer."""
-    batch, tokens, _ = inputs.shape
-    dtype, prefix = np.dtype(transformer.dtype), transformer.reference_tokens
-    inputs = inputs.astype(dtype)
-    stream: Stream = {}
-    for register in transformer.registers:
-        stream[register.name] = np.zeros((batch, prefix + tokens, register.size), dtype=dtype)
-    stream[DATA][:, prefix:] = 1.0
-    stream[REFERENCE][:, : transformer.sink_tokens] = 1.0
-    if transformer.grid_tokens:
-        stream[GRID][:, transformer.sink_tokens : prefix] = np.eye(transformer.grid_tokens)
+    """What data tokens hold before the first layer."""
+    tokens, dtype = inputs.shape[1], np.dtype(transformer.dtype)
+    inputs = inputs.astype(dtype, copy=False)
+    stream: Stream = {DATA: np.ones((1, tokens, 1), dtype=dtype)}
     if transformer.tokens > 1:
-        stream[POSITION][:, prefix:] = position_code(transformer.tokens, tokens)
+        stream[POSITION] = position_code(transformer.tokens, tokens).astype(dtype)[None]
     for name, value in transformer.positional.items():
-        stream[name][:, prefix:] = value[:tokens].astype(dtype)
-    for name, value in transformer.initial.items():
-        stream[name][:, prefix:] += value.astype(dtype)
+        stream[name] = value[None, :tokens].astype(dtype)
     for link in transformer.embedding:
-        stream[link.register][:, prefix:] += linear(link, inputs[..., link.sources])
+        _add(stream, link.register, linear(link, inputs[..., link.sources]))
+    for name, value in transformer.initial.items():
+        _add(stream, name, np.broadcast_to(value.astype(dtype), (1, tokens, len(value))))
     return stream
 
 
+def _add(stream: Stream, register: str, values: Any) -> None:
+    """Add to a register what nobody else holds."""
+    held = stream.get(register)
+    if held is None:
+        stream[register] = values
+    elif held.shape == values.shape and held.flags.writeable:
+        held += values
+    else:
+        stream[register] = held + values
+
+
 def head_outputs(attention: Attention, bank: Bank) -> Any:
-    """What the heads return: (batch, token, outputs); zero on reference tokens unless somebody observes."""
+    """What the heads return: (batch, token, outputs)."""
     match bank:
         case SinkBank():
             return sink_outputs(attention, bank)

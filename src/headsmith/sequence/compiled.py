@@ -61,6 +61,7 @@ class CompiledSequence(Compiled):
         outside: Literal["refuse", "allow"] = "refuse",
         causal: bool | None = None,
         hardmax: bool = False,
+        fused: bool = False,
         **named: Any,
     ) -> Array:
         """Run the model: (..., m, features) gives (..., m, outputs); for one feature, (m,) will do as well."""
@@ -73,7 +74,7 @@ class CompiledSequence(Compiled):
         if causal not in (None, self.causal):
             raise DomainError(f"this program was compiled with causal={self.causal}: another mask computes another one")
         inputs = self.table(arrays[0])
-        return super().__call__(inputs, outside=outside, causal=self.causal, hardmax=hardmax)
+        return super().__call__(inputs, outside=outside, causal=self.causal, hardmax=hardmax, fused=fused)
 
     def run(self, array: Any, *, cache: bool = False, causal: bool | None = None) -> Any:
         """Run the model. With `cache`, on one sequence (m, features), and return also every intermediate by its name:

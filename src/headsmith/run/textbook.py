@@ -1,0 +1,53 @@
+"""A layer as a textbook computes it, on one sequence: every query, every key, every score of every token, reference
+tokens included, from the matrices of transformer/dense.py, in the model's dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, position_code
+from headsmith.run.attention import linear
+from headsmith.transformer.dense import DenseLayer
+from headsmith.transformer.ir import Transformer, layout, width
+
+
+def first_stream(transformer: Transformer, inputs: Any) -> Any:
+    """The residual stream (token, column) before the first layer, reference tokens first."""
+    columns, prefix, tokens = layout(transformer), transformer.reference_tokens, len(inputs)
+    stream = np.zeros((prefix + tokens, width(transformer)), dtype=transformer.dtype)
+    inputs = np.asarray(inputs).astype(transformer.dtype)
+    stream[prefix:, columns[DATA]] = 1.0
+    stream[: transformer.sink_tokens, columns[REFERENCE]] = 1.0
+    if transformer.grid_tokens:
+        stream[transformer.sink_tokens : prefix, columns[GRID]] = np.eye(transformer.grid_tokens)
+    if transformer.tokens > 1:
+        stream[prefix:, columns[POSITION]] = position_code(transformer.tokens, tokens)
+    for name, value in (*transformer.positional.items(), *transformer.initial.items()):
+        stream[prefix:, columns[name]] += value[:tokens] if name in transformer.positional else value
+    for link in transformer.embedding:
+        stream[prefix:, columns[link.register]] += linear(link, inputs[:, link.sources])
+    return stream
+
+
+def attended(layer: DenseLayer, stream: Any, causal: bool) -> tuple[Any, Any]:
+    """Where the heads of a layer look, (head, query token, key token), and the stream after it."""
+    weights = np.stack([head_pattern(layer, head, stream, causal) for head in range(len(layer.W_Q))])
+    added = np.zeros_like(stream)
+    for head, pattern in enumerate(weights):
+        W_V, W_O = layer.W_V[head].astype(stream.dtype), layer.W_O[head].astype(stream.dtype)
+        added += pattern @ (stream @ W_V) @ W_O
+    return weights, stream + added
+
+
+def head_pattern(layer: DenseLayer, head: int, stream: Any, causal: bool) -> Any:
+    """Where one head looks: (query token, key token)."""
+    W_Q, W_K = layer.W_Q[head].astype(stream.dtype), layer.W_K[head].astype(stream.dtype)
+    scores = (stream @ W_Q) @ (stream @ W_K).T
+    if causal:
+        scores[np.triu_indices(len(stream), 1)] = -np.inf
+    scores -= scores.max(axis=1, keepdims=True)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(axis=1, keepdims=True)
+    return scores
