@@ -13,6 +13,8 @@ as its constants, and f(s, V) = V f(t, 1). Both are compared over the range of s
 from __future__ import annotations
 
 from fractions import Fraction
+from math import nan
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -20,11 +22,12 @@ import numpy as np
 from .arithmetic import Interval
 from .chord import check_chord
 from .errors import Refused
-from .functions import Program, named
+from .functions import Program, named, run
 from .graph import dense
 from .proof import Proof, Region
 
 MOST_ENTRIES = 1 << 24
+HOMOGENEOUS = {"sqrt": 0.5, "square": 2.0, "reciprocal": -1.0}
 
 
 def circuit_of(proof: Proof, region: Region) -> list[tuple[Any, ...]]:
@@ -74,32 +77,23 @@ def function_of(proof: Proof, region: Region) -> Program:
     if reference.kind == "function":
         return named(reference.name, reference.parameter)
     program = reference.program
-    if reference.kind != "expression" or program is None or program.variables != 2 or _degree(program) != 1:
+    if reference.kind != "expression" or program is None or program.variables != 2 or _degree(program) != 1.0:
         raise Refused(f"node {region.output} is compared with a {reference.kind}")
     # f(t, 1): variable 1 becomes a first step that is the constant 1.
     return Program(1, (("linear", (), Fraction(1)), *program.steps))
 
 
-def _degree(program: Program) -> Fraction | None:
-    """d with f(c s, c V) = c^d f(s, V) for c > 0; None where that is not seen."""
-    known: list[Fraction | None] = [Fraction(1), Fraction(1)]
-    for step in program.steps:
-        degree: Fraction | None = None
-        match step:
-            case ("linear", terms, constant):
-                degrees = {known[operand] for _, operand in terms} | ({Fraction(0)} if constant else set())
-                degree = degrees.pop() if len(degrees) == 1 else None
-            case ("call", "sqrt", operand, _):
-                inner = known[operand]
-                degree = None if inner is None else inner / 2
-            case ("call", _, operand, _):
-                degree = Fraction(0) if known[operand] == 0 else None
-            case (kind, left, right):
-                one, other = known[left], known[right]
-                if one is not None and other is not None:
-                    degree = one + other if kind == "times" else one - other
-        known.append(degree)
-    return known[-1]
+def _degree(program: Program) -> float:
+    """d with f(c s, c V) = c^d f(s, V) for c > 0; nan where that is not seen."""
+
+    def linear(terms: list[tuple[Fraction, float]], constant: Fraction) -> float:
+        degrees = {degree for _, degree in terms} | ({0.0} if constant else set())
+        return degrees.pop() if len(degrees) == 1 else nan
+
+    def call(name: str, _: Any, degree: float) -> float:
+        return degree * HOMOGENEOUS[name] if name in HOMOGENEOUS else 0.0 if degree == 0.0 else nan
+
+    return float(run(program, [1.0, 1.0], linear, call, times=add))
 
 
 def check_region(proof: Proof, region: Region, ranges: list[Interval]) -> tuple[Interval, dict[int, Interval]]:

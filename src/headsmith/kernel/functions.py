@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from math import comb, factorial, inf, nextafter
+from math import comb, factorial, inf, nextafter, prod
 from operator import methodcaller
 from typing import Any
 
@@ -59,25 +59,20 @@ def _bessel(order: int, x: Any) -> Any:
     By it |J_n^(i)| <= 1 for all i, so over a ball J^(i) lies within its radius of the value at the midpoint; and
     J_n' = (J_(n-1) - J_(n+1)) / 2 gives J_n^(i) = 2^-i sum_j (-1)^j binom(i, j) J_(n-i+2j), with J_-m = (-1)^m J_m.
     """
-    series = isinstance(x, arb_series)
-    place, length = (x[0], x.prec) if series else (x, 1)
-    at = [place.mid().bessel_j(m) for m in range(order + length)]
+    place, inner, total = x[0], arb_series([0, *x.coeffs()[1:]], x.prec), arb_series([0], x.prec)
+    at = [place.mid().bessel_j(m) for m in range(order + x.prec)]
     at += [at[m] * (-1) ** m for m in range(len(at) - 1, 0, -1)]  # so that at[-m] is J_-m
-    sums = [sum((-1) ** j * comb(i, j) * at[order - i + 2 * j] for j in range(i + 1)) for i in range(length)]
-    found = [(total / 2**i + place.rad() * arb(0, 1)) / factorial(i) for i, total in enumerate(sums)]
-    inner = [0, *(x[i] for i in range(1, length))] if series else []
-    if all(entry == 0 for entry in inner):  # flint composes with no zero series
-        return found[0]
-    return arb_series(found, length)(arb_series(inner, length))
+    for i in reversed(range(x.prec)):
+        derivative = sum((-1) ** j * comb(i, j) * at[order - i + 2 * j] for j in range(i + 1)) / arb(2) ** i
+        total = total * inner + (derivative + place.rad() * arb(0, 1)) / factorial(i)
+    return total
 
 
 def _power(x: Any, exponent: float) -> Any:
     if not exponent.is_integer():
-        return x ** arb(exponent)
-    series = x if isinstance(x, arb_series) else arb_series([x], 1)
-    power = series ** abs(int(exponent))
-    result = power if exponent >= 0 else 1 / power
-    return result if isinstance(x, arb_series) else result[0]
+        return x ** arb(exponent) if x.length() else arb_series([arb.nan()])  # flint makes 0 of any power of 0
+    product = prod([x] * abs(int(exponent)), start=arb_series([1]))
+    return product if exponent >= 0 else 1 / product
 
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
@@ -98,11 +93,11 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "j0": partial(_bessel, 0),
     "j1": partial(_bessel, 1),
 }
-"""And `power`, the one with a parameter: x**parameter."""
+# And `power`, the one with a parameter: x**parameter.
 
 MONOTONE: tuple[str, ...] = ("exp", "log", "sqrt", "erf", "expm1", "log1p", "sinh", "tanh", "sigmoid", "softplus")
 MONOTONE += ("arcsin", "arccos", "arctan")
-"""And defined on an interval each, so defined between two points where they are."""
+# Each is defined on an interval, so between two points where it is defined.
 IMAGES = {
     **dict.fromkeys((("exp", 0), ("square", 0), ("sqrt", 0), ("softplus", 0), ("exp", 1)), (0.0, inf)),
     **dict.fromkeys((("sigmoid", 0), ("gaussian", 0), ("tanh", 1), ("softplus", 1), ("arctan", 1)), (0.0, 1.0)),
@@ -113,7 +108,7 @@ IMAGES = {
     ("erf", 1): (0.0, 1.13),
     ("gelu", 1): (-0.13, 1.13),
 }
-"""Where all values of a derivative lie, whatever the argument."""
+# Where all values of a derivative lie, whatever the argument.
 
 
 # Programs -----------------------------------------------------------------------------------------------------------
@@ -174,41 +169,21 @@ def _rational(value: Any) -> Fraction:
     raise Refused(f"{written[:40]!r} is no rational number such as 3/7")
 
 
-def program_value(program: Program, arguments: Sequence[Any]) -> Any:
-    """The value of a program for balls or series; nan where it may be undefined."""
-    try:
-        return _run(program, arguments)
-    except (ArithmeticError, ValueError):  # from `_defined`, or flint's words for a pole
-        return arb.nan()
-
-
-def _run(program: Program, arguments: Sequence[Any]) -> Any:
+def run(program: Program, arguments: Sequence[Any], linear: Any, call: Any, times: Any) -> Any:
+    """The value of a program for any kind of numbers, from linear(pairs of coefficient and number, constant),
+    call(name, parameter, number) and times(number, number)."""
     known = list(arguments)
     for step in program.steps:
         match step:
-            case ("call", "power", operand, exponent):
-                known.append(_power(known[operand], exponent))
-            case ("call", name, operand, _):
-                known.append(FUNCTIONS[name](known[operand]))
             case ("linear", terms, constant):
-                known.append(sum((_ball(c) * _defined(known[i]) for c, i in terms), start=_ball(constant)))
+                known.append(linear([(c, known[i]) for c, i in terms], constant))
+            case ("call", name, operand, parameter):
+                known.append(call(name, parameter, known[operand]))
             case ("times", left, right):
-                known.append(_defined(known[left]) * _defined(known[right]))
-            case ("over", left, right):
-                known.append(_defined(known[left]) / _defined(known[right]))
+                known.append(times(known[left], known[right]))
+            case (_, left, right):
+                known.append(times(known[left], call("reciprocal", None, known[right])))
     return known[-1]
-
-
-def _ball(value: Fraction) -> Any:
-    return arb(fmpq(value.numerator, value.denominator))
-
-
-def _defined(value: Any) -> Any:
-    """What is not defined must stay so: flint makes 0 of it where it is multiplied by 0."""
-    entries = value.coeffs() if isinstance(value, arb_series) else [value]
-    if not all(entry.is_finite() for entry in entries):
-        raise ArithmeticError("a step is not defined on all of a ball")
-    return value
 
 
 def program_series(program: Program, lines: Sequence[tuple[Any, Any]], length: int) -> list[Any]:
@@ -217,11 +192,35 @@ def program_series(program: Program, lines: Sequence[tuple[Any, Any]], length: i
     Guarantee: coefficient i is the ball of p^(i)(0) / i! for p(t) = f(c + t h) and all reals c, h in the balls. Where f
     may be undefined, all are nan. To be used inside `working(bits, length)`.
     """
-    result = program_value(program, [arb_series([place, step], length) for place, step in lines])
-    if not isinstance(result, arb_series):
-        return [result] + [0 * result] * (length - 1)
+    try:
+        result = run(program, [arb_series([*line], length) for line in lines], _linear, _call, _times)
+    except (ArithmeticError, ValueError):  # from `_defined`, or flint's words for a pole
+        return [arb.nan()] * length
     # Past its own precision a series is unknown, although flint reads zeros there.
     return [result[i] if i < result.prec else arb.nan() for i in range(length)]
+
+
+def _linear(terms: list[tuple[Fraction, Any]], constant: Fraction) -> Any:
+    return sum((_ball(c) * _defined(x) for c, x in terms), start=arb_series([_ball(constant)]))
+
+
+def _call(name: str, parameter: float, x: Any) -> Any:
+    return _power(x, parameter) if name == "power" else FUNCTIONS[name](x)
+
+
+def _times(left: Any, right: Any) -> Any:
+    return _defined(left) * _defined(right)
+
+
+def _ball(value: Fraction) -> Any:
+    return arb(fmpq(value.numerator, value.denominator))
+
+
+def _defined(series: Any) -> Any:
+    """What is not defined must stay so: flint makes 0 of it where it is multiplied by 0."""
+    if not all(entry.is_finite() for entry in series.coeffs()):
+        raise ArithmeticError("a step is not defined on all of a ball")
+    return series
 
 
 # Enclosures ---------------------------------------------------------------------------------------------------------
@@ -261,38 +260,38 @@ def enclose(
     monotone, image = _known(program, order)
     points, place = np.unique(np.stack([low, high]), return_inverse=True)
     with working(BITS, order + 2):
-        at = [_point(program, order, point) for point in points.tolist()]
+        at = [(point, *ends(_derivatives(program, order, arb(point))[0])) for point in points.tolist()]
         pairs = [(at[i], at[j]) for i, j in place.reshape(2, -1).T.tolist()]
         halvings = -1 if monotone else halvings
         found = np.reshape([_range(program, order, left, right, halvings) for left, right in pairs], (*low.shape, 2))
     return Interval(found[..., 0], found[..., 1]).meet(Interval(*image))
 
 
+def _derivatives(program: Program, order: int, place: Any) -> list[Any]:
+    """Balls of F = f^(order) and of F', over a ball."""
+    series = program_series(program, [(place, 1)], order + 2)
+    return [series[n] * factorial(n) for n in (order, order + 1)]
+
+
+# A place, and bounds of F there.
 Point = tuple[float, float, float]
-"""A place, and bounds of a derivative there."""
-
-
-def _point(program: Program, order: int, place: float) -> Point:
-    if order == 0:  # values need no series, and exist at the closed end of a domain
-        return place, *ends(program_value(program, [arb(place)]))
-    return place, *ends(program_series(program, [(arb(place), 1)], order + 1)[order] * factorial(order))
 
 
 def _range(program: Program, order: int, left: Point, right: Point, halvings: int) -> tuple[float, float]:
-    """Bounds of a derivative between two points; a monotone one has -1 halvings."""
+    """Bounds of F between two points; a monotone one has -1 halvings."""
     least, most = min(left[1], right[1]), max(left[2], right[2])
     if halvings < 0 or left[0] == right[0]:
         return least, most
     whole, middle = arb(left[0]).union(arb(right[0])), left[0] + (right[0] - left[0]) / 2
-    series = program_series(program, [(whole, 1)], order + 2)
-    value, slope = series[order] * factorial(order), series[order + 1] * factorial(order + 1)
+    value, slope = _derivatives(program, order, whole)
     if value.is_finite() and (slope >= 0 or slope <= 0):
         return least, most
-    inner = _point(program, order, middle)
-    by_mean = ends(arb(inner[1]).union(arb(inner[2])) + slope * (whole - middle))
-    low, high = max(ends(value)[0], by_mean[0]), min(ends(value)[1], by_mean[1])
+    centre = _derivatives(program, order, arb(middle))[0]
+    low, high = np.array([ends(value), ends(centre + slope * (whole - middle))]).T
+    low, high = low.max(), high.min()
     enough = 1.001 * (most - least) + 2.0**-12 * max(abs(low), abs(high))
     if halvings > 0 and left[0] < middle < right[0] and not high - low <= enough < inf:
+        inner = (middle, *ends(centre))
         halves = [_range(program, order, *pair, halvings - 1) for pair in ((left, inner), (inner, right))]
         low, high = max(low, min(half[0] for half in halves)), min(high, max(half[1] for half in halves))
     return low, high
@@ -302,9 +301,7 @@ def _known(program: Program, order: int) -> tuple[bool, tuple[float, float]]:
     """Whether a derivative is known to be monotone, and between which numbers all its values lie."""
     match program.steps:
         case (("call", "power", 0, exponent),) if order == 0:
-            return not float(exponent).is_integer(), (0.0 if exponent % 2 != 1 else -inf, inf)
-        case (("times", 0, 0),):
-            return False, IMAGES.get(("square", order), (-inf, inf))
+            return not exponent.is_integer(), (0.0 if exponent % 2 != 1 else -inf, inf)
         case (("call", name, 0, _),):
             return order == 0 and name in MONOTONE, IMAGES.get((name, order), (-inf, inf))
     return False, (-inf, inf)

@@ -14,7 +14,7 @@ import numpy as np
 
 from .arithmetic import Array, Interval, interval, rational
 from .errors import Refused
-from .functions import Program, enclose
+from .functions import Program, enclose, run
 from .graph import Graph, Node, needed
 from .proof import Exchange, Proof, Region
 
@@ -105,23 +105,15 @@ def _high(x: Interval) -> Array:
 
 def program_range(program: Program, arguments: list[Interval]) -> Interval:
     """The range of a program, step by step."""
-    known = list(arguments)
-    for step in program.steps:
-        match step:
-            case ("linear", terms, constant):
-                total = rational(constant) + interval(np.zeros_like(known[0].low))
-                for coefficient, operand in terms:
-                    total = total + known[operand] * rational(coefficient)
-                known.append(total)
-            case ("call", name, operand, parameter):
-                known.append(enclose(name, parameter, known[operand].low, known[operand].high, 0))
-            case ("times", left, right) if left == right:
-                known.append(enclose("square", None, known[left].low, known[left].high, 0))
-            case ("times", left, right):
-                known.append(known[left] * known[right])
-            case (_, numerator, denominator):
-                known.append(known[numerator] / known[denominator])
-    return known[-1]
+    zero = interval(np.zeros_like(arguments[0].low))
+    found: Interval = run(
+        program,
+        arguments,
+        linear=lambda terms, constant: sum((x * rational(c) for c, x in terms), start=rational(constant) + zero),
+        call=lambda name, parameter, x: enclose(name, parameter, x.low, x.high),
+        times=lambda a, b: enclose("square", None, a.low, a.high) if a is b else a * b,
+    )
+    return found
 
 
 def _anywhere(argument: Interval) -> Interval:

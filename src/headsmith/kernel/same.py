@@ -22,7 +22,7 @@ import numpy as np
 
 from .arithmetic import Array
 from .errors import Refused
-from .functions import Program
+from .functions import run
 from .graph import Graph, Node, dense
 
 Monomial = tuple[int, ...]
@@ -161,7 +161,7 @@ class Forms:
                 return [self.atom("attend", node.causal, queries, keys, _key(value)) for value in arguments[2]]
             case "expression":
                 assert node.program is not None
-                return [self.run(node.program, list(each)) for each in zip(*arguments, strict=True)]
+                return [run(node.program, each, _linear, self.call, _times) for each in zip(*arguments, strict=True)]
         if node.size > MOST_PRODUCTS // 8:
             raise TooLarge
         return [self._scalar(node, list(each)) for each in zip(*arguments, strict=True)]
@@ -220,24 +220,6 @@ class Forms:
             return _scaled(self.atom("call", name, None, _key(_scaled(x, 1 / first))), 1 / first)
         return self.atom("call", name, parameter, _key(x))
 
-    def run(self, program: Program, arguments: list[Polynomial]) -> Polynomial:
-        """The value of a program."""
-        known = list(arguments)
-        for step in program.steps:
-            match step[0]:
-                case "linear":
-                    total: Polynomial = {(): step[2]} if step[2] else {}
-                    for coefficient, operand in step[1]:
-                        total = _plus(total, _scaled(known[operand], coefficient))
-                    known.append(total)
-                case "call":
-                    known.append(self.call(step[1], step[3], known[step[2]]))
-                case "times":
-                    known.append(_times(known[step[1]], known[step[2]]))
-                case _:
-                    known.append(_times(known[step[1]], self.call("reciprocal", None, known[step[2]])))
-        return known[-1]
-
 
 def _key(x: Polynomial) -> Any:
     return tuple(sorted(x.items()))
@@ -256,6 +238,13 @@ def _affine(node: Node, arguments: list[list[Polynomial]]) -> list[Polynomial]:
         for row, column in np.argwhere(matrix).tolist():
             _add(rows[row], argument[column], Fraction(float(matrix[row, column])))
     return [_small(row) for row in rows]
+
+
+def _linear(terms: list[tuple[Fraction, Polynomial]], constant: Fraction) -> Polynomial:
+    total: Polynomial = {(): constant} if constant else {}
+    for coefficient, x in terms:
+        _add(total, x, coefficient)
+    return _small(total)
 
 
 def _add(total: Polynomial, x: Polynomial, factor: Fraction) -> None:
