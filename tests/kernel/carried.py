@@ -40,6 +40,7 @@ MODELS: dict[str, Any] = {
     "mean": lambda: _sequence(lambda x: x - hs.tokens.mean(x)),
     "spread": lambda: _sequence(lambda x: hs.tokens.max(x) - hs.tokens.min(x)),
     "sort": lambda: _sequence(lambda x: hs.tokens.sort(x)),
+    "sort of three": lambda: hs.compile_sequence(hs.tokens.sort, tokens=3, domain=(-1, 1), error=0.1),
     "attention": lambda: _sequence(lambda x: hs.tokens.attend(x, x, x)),
 }
 
@@ -59,7 +60,7 @@ def carried(model: Any) -> tuple[Any, dict[str, Any]]:
     tensors: dict[str, Any] = {}
     parts = (model.graph, model.choices, model.box, model.transformer, model.certificate, model.fusion)
     header = _header(Contents(*parts), tensors)
-    header["proof"] = prove(header, tensors, model.graph, model.choices, model.fusion)
+    header["proof"] = prove(header, tensors, model.graph, model.choices, model.fusion, model.certificate.error)
     return json.loads(json.dumps(header)), tensors
 
 

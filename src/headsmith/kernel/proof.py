@@ -121,7 +121,7 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
     for each in items(field(stored, "exchanges"), MOST_REGIONS):
         names = ("output", "value", "moved", "above", "below")
         output, *others = (whole(field(each, name), 0, last) for name in names)
-        inside = frozenset(needed(circuit, [output], [others[0], *others[2:]])) - {others[0], *others[2:]}
+        inside = _inside(circuit, output, (others[0], *others[2:]))
         exchanges[output] = Exchange(output, inside, _margin(field(each, "margin")), *others)
         if (
             circuit.nodes[others[1]].kind != "move"
@@ -151,8 +151,7 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
         raise Refused("the cells of all regions and tables are more than this kernel looks at")
     halvings = whole(field(stored, "halvings"), 0, MOST_HALVINGS)
     blocks = whole(field(stored, "blocks"), 0, MOST_BLOCKS)
-    proof = Proof(circuit, regions, exchanges, tables, margins, views, halvings, blocks)
-    return proof
+    return Proof(circuit, regions, exchanges, tables, margins, views, halvings, blocks)
 
 
 def _margin(value: Any) -> float:
@@ -174,15 +173,21 @@ def _region(stored: Any, tensors: Tensors, circuit: Graph, last: int) -> Region:
         or reference.size != circuit.nodes[output].size
     ):
         raise Refused(f"node {output} cannot stand for node {stands_for}")
-    inside = frozenset(needed(circuit, [output], reference.arguments)) - frozenset(reference.arguments)
     return Region(
         output,
         stands_for,
         reference.arguments,
-        inside,
+        _inside(circuit, output, reference.arguments),
         None if margin is None else _margin(margin),
         None if ends is None else numbers(tensors, ends, 1),
     )
+
+
+def _inside(circuit: Graph, output: int, arguments: tuple[int, ...]) -> frozenset[int]:
+    """What the output depends on, without the arguments and what is only reached through them; constants of the tokens
+    depend on nothing, and may be read by everybody."""
+    found = set(needed(circuit, [output], arguments)) - {*arguments}
+    return frozenset(number for number in found if circuit.nodes[number].kind != "positional")
 
 
 def refuse_open(proof: Proof, places: Iterable[int]) -> None:

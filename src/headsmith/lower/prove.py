@@ -34,6 +34,7 @@ from headsmith.kernel.graph import read_graph
 from headsmith.kernel.model import Model, check_format, read_model
 from headsmith.kernel.proof import Proof, Region, read_proof
 from headsmith.kernel.ranges import ranges
+from headsmith.kernel.same import Forms
 from headsmith.kernel.walk import Facts
 from headsmith.lower.views import Views
 from headsmith.search.cells import chord_ends, table_cells
@@ -75,10 +76,15 @@ class Draft:
 
 
 def drafted(
-    target: Graph, box: Box, choices: Mapping[int, Choice], fusion: Fusion | Pieces | None, transformer: Transformer
+    target: Graph,
+    box: Box,
+    choices: Mapping[int, Choice],
+    fusion: Fusion | Pieces | None,
+    transformer: Transformer,
+    error: float = 0.0,
 ) -> Draft:
-    """The proof of a model, written down and checked up to what depends on scales. Raises CertificateError where there
-    is none."""
+    """The proof of a model that may be off by `error`, written down and checked up to what depends on scales. Raises
+    CertificateError where there is none."""
     tensors: Tensors = {}
     header: Header = {
         "domain": {"low": box.low.tolist(), "high": box.high.tolist()},
@@ -86,7 +92,7 @@ def drafted(
         "transformer": transformer_data(transformer, tensors),
     }
     with _refusals(), np.errstate(all="ignore"):
-        header["proof"] = prove(header, tensors, target, choices, fusion)
+        header["proof"] = prove(header, tensors, target, choices, fusion, error)
         plain = _plain(header)
         read = read_graph(plain["source"], tensors)
         domain = box_of(plain["domain"], read)
@@ -125,10 +131,15 @@ def _refusals() -> Iterator[None]:
 
 
 def prove(
-    header: Header, tensors: Tensors, target: Graph, choices: Mapping[int, Choice], fusion: Fusion | Pieces | None
+    header: Header,
+    tensors: Tensors,
+    target: Graph,
+    choices: Mapping[int, Choice],
+    fusion: Fusion | Pieces | None,
+    error: float = 0.0,
 ) -> Header:
     """The proof of the model in a file whose header has the target, the model and the domain; adds tensors of its
-    own."""
+    own. `error` is how far the model may be off: what exchanges and attention read may be off by as much."""
     blocks = 0
     if isinstance(fusion, Pieces):
         laid = lay_out(target)
@@ -152,7 +163,7 @@ def prove(
         "blocks": blocks,
         "roles": _roles(header["transformer"], tensors, writer.places),
     }
-    _search(stored, header, tensors)
+    _search(stored, header, tensors, error)
     return stored
 
 
@@ -168,7 +179,7 @@ def add_proof(
         return False
     more, found = dict(tensors), dict(header)
     try:
-        found["proof"] = prove(found, more, target, choices, fusion)
+        found["proof"] = prove(found, more, target, choices, fusion, header["certificate"]["error"])
         certificate = proved(_plain(found), more)
     except (Refused, HeadsmithError, ArithmeticError, AssertionError, LookupError, TypeError, ValueError):
         # A model that no compiler made may have no proof; it is saved all the same.
@@ -351,10 +362,15 @@ def _same_weights(left: Affine, right: Affine) -> bool:
     )
 
 
-def _search(stored: Header, header: Header, tensors: Tensors) -> None:
+def _search(stored: Header, header: Header, tensors: Tensors, error: float) -> None:
     """Find the ends of cells for regions that are compared with functions, and the cells of tables."""
     target = read_graph(_plain(header["source"]), tensors)
     model, proof = _parsed(stored, header, tensors, target)
+    if stored["views"]:
+        # A sum that is too large to be written out is equal to no other.
+        forms = Forms().of(proof.circuit, proof.meanings)
+        stored["views"] = [each for each in stored["views"] if forms[each["node"]] == forms[each["as"]]]
+        model, proof = _parsed(stored, header, tensors, target)
     box = Interval(header["domain"]["low"], header["domain"]["high"])
     regions = {region["output"]: region for region in stored["regions"]}
 
@@ -372,10 +388,10 @@ def _search(stored: Header, header: Header, tensors: Tensors) -> None:
             text = table_cells(head.slopes, head.offsets, head.values, head.programs, head.box)
             cells.update({number: text for members in head.members for number, _ in members})
     for each in stored["exchanges"]:
-        each["margin"] = 1e-3 * float(np.max(found[each["value"]].magnitude.value))
+        each["margin"] = max(error, 1e-3 * float(np.max(found[each["value"]].magnitude.value)))
     for each in stored["margins"]:
         queries = proof.circuit.nodes[each["node"]].arguments[0]
-        each["margin"] = 1e-3 * float(np.max(found[queries].magnitude.value))
+        each["margin"] = max(error, 1e-3 * float(np.max(found[queries].magnitude.value)))
     for table in stored["tables"]:
         table["cells"] = cells[table["node"]]
 

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.source.graph import Affine, Graph, Maximum, Minimum, Relu
+from headsmith.source.graph import Affine, Graph, Input, Maximum, Minimum, Node, Relu
 from headsmith.source.piecewise import Form, Forms
 
 Header = dict[str, Any]
 MOST_TERMS = 32
+MOST_DOUBLES = 4
 
 
 class Views:
@@ -31,6 +32,8 @@ class Views:
     ) -> None:
         self.target, self.places, self.add, self.keep = target, places, add, keep
         self.forms = Forms(target)
+        self.layered = all(isinstance(node, Input | Relu) or _one_term(node) for node in target.nodes)
+        """No sum reads an argument twice: there is nothing that intervals forget."""
         self.mirrored: dict[int, int] = {}
 
     def of(self, number: int) -> list[int]:
@@ -40,7 +43,8 @@ class Views:
             kind = "maximum" if isinstance(node, Maximum) else "minimum"
             arguments = [self.places(argument) for argument in node.arguments]
             return [self.add({"kind": kind, "arguments": arguments, "size": node.size})]
-        if not (isinstance(node, Affine) and self.forms.small(node) and self.forms.expanded(number)):
+        small = isinstance(node, Affine) and self.forms.small(node) and self.forms.expanded(number)
+        if self.layered or not small:
             return []
         rows = [self.forms.of(number, row) for row in range(node.size)]
         if max(len(row.terms) for row in rows) < 2 or max(len(row.terms) for row in rows) > MOST_TERMS:
@@ -55,22 +59,26 @@ class Views:
 
     def _sum(self, rows: list[Form], mirrored: Mapping[tuple[int, int], list[Fraction]]) -> int | None:
         """The rows as one affine node; `mirrored` are further coefficients, of relu(-a) for gates relu(a)."""
-        terms: dict[int, Any] = {}
+        terms: dict[tuple[int, int], Any] = {}
+
+        def put(place: int, size: int, row: int, component: int, coefficient: Fraction) -> bool:
+            """Add a coefficient, as a sum of doubles: as many terms."""
+            parts = _doubles(coefficient)
+            for level, part in enumerate(parts or ()):
+                terms.setdefault((place, level), np.zeros((len(rows), size)))[row, component] = part
+            return parts is not None
+
+        whole = True
         for index, row in enumerate(rows):
             for (atom, component), coefficient in row.terms.items():
-                place = self.places(atom)
-                terms.setdefault(place, np.zeros((len(rows), self.target.nodes[atom].size)))[index, component] = (
-                    coefficient
-                )
-                if Fraction(float(coefficient)) != coefficient:
-                    return None
+                whole &= put(self.places(atom), self.target.nodes[atom].size, index, component, coefficient)
         for (gate, component), coefficients in mirrored.items():
-            place = self._mirrored(gate)
-            weights = terms.setdefault(place, np.zeros((len(rows), self.target.nodes[gate].size)))
-            weights[:, component] = [float(coefficient) for coefficient in coefficients]
-        if any(Fraction(float(row.constant)) != row.constant for row in rows):
+            for index, coefficient in enumerate(coefficients):
+                place, size = self._mirrored(gate), self.target.nodes[gate].size
+                whole &= put(place, size, index, component, coefficient)
+        if not whole or any(Fraction(float(row.constant)) != row.constant for row in rows):
             return None
-        stored = [{"node": place, "weights": self.keep(weights)} for place, weights in terms.items()]
+        stored = [{"node": place, "weights": self.keep(weights)} for (place, _), weights in terms.items()]
         return self.add({"kind": "affine", "terms": stored, "bias": self.keep([float(row.constant) for row in rows])})
 
     def _mirrored(self, gate: int) -> int:
@@ -114,3 +122,16 @@ class Views:
             return None
         kind = "maximum" if isinstance(node, Maximum) == (weight > 0) else "minimum"
         return self.add({"kind": kind, "arguments": sums, "size": 1})
+
+
+def _one_term(node: Node) -> bool:
+    return isinstance(node, Affine) and len(node.terms) <= 1
+
+
+def _doubles(value: Fraction) -> list[float] | None:
+    """Doubles that add up to the value, exactly, the largest first; None where that takes more than a few."""
+    parts: list[float] = []
+    while value and len(parts) < MOST_DOUBLES:
+        parts.append(float(value))
+        value -= Fraction(parts[-1])
+    return None if value else parts
