@@ -4,13 +4,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test quick check bench trusted clean
+.PHONY: demo test quick check browser bench trusted clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py out
 
 # Two workers with one thread each: numpy's own threads would only get into each other's way.
-test: check
+test: check browser
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 # A first answer in about a minute: the foundations, a compile end to end, files.
@@ -24,6 +24,12 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Chromium and its driver, which the tests of pages need: Debian's packages, where they are missing.
+browser:
+	command -v chromium >/dev/null && command -v chromedriver >/dev/null \
+		|| (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver) \
+		|| (echo "make test needs chromium and chromedriver on the PATH: install them" && false)
 
 # What must be trusted for a proof that a file carries: the kernel's modules, and their lines of code.
 trusted: $(READY)

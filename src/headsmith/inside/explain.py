@@ -135,7 +135,7 @@ def _layer(meanings: Meanings, place: int, heads: int) -> str:
     lines = [f"Layer {place + 1}: {count(layer.heads, 'head')}"]
     for bank in layer.banks:
         mine = [next(names) for _ in range(bank.heads)]
-        told = list(_bank(meanings, bank, heads))
+        told = list(bank_sentences(meanings, bank, heads))
         for head, sentences in enumerate(told):
             lines.append(f"  {bank.kind} head {head}: {without_kind(mine[head])}")
             lines += [f"    {sentence}" for sentence in sentences]
@@ -150,8 +150,8 @@ def _layer(meanings: Meanings, place: int, heads: int) -> str:
     return "\n".join(lines)
 
 
-def _bank(meanings: Meanings, bank: Bank, heads: int) -> Iterator[list[str]]:
-    """What each head does, in a few lines."""
+def bank_sentences(meanings: Meanings, bank: Bank, heads: int) -> Iterator[list[str]]:
+    """What each of the first `heads` heads of a bank does, in a few lines."""
     transformer = meanings.model.transformer
 
     def read(row: int) -> str:

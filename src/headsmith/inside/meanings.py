@@ -26,7 +26,7 @@ from headsmith.heads.stream import RESERVED, Link
 from headsmith.heads.table import TableBank
 from headsmith.source.describe import Reading, describe, number
 from headsmith.source.fuse import Fusion, fuse, fused_nodes
-from headsmith.source.graph import Affine, Expression, Graph, Input, Pool
+from headsmith.source.graph import Affine, Expression, Graph, Input, Node, Pool
 from headsmith.source.views import taken_apart
 from headsmith.transformer.bill import Bill
 from headsmith.transformer.ir import Bank, Transformer
@@ -103,6 +103,10 @@ class Meanings:
     def outputs(self, bank: Bank) -> list[str]:
         """What each output of a bank is, exactly: of a product's head, what it returns before the read-out's part."""
         return [self._output(bank, int(n), int(c)) for n, c in zip(bank.node, bank.component, strict=True)]
+
+    def node(self, number: int) -> Node:
+        """The node of the circuit that an output of a bank stands for."""
+        return self._reading.graph.nodes[number]
 
     @cached_property
     def _assembly(self) -> Assembly | None:

@@ -1,0 +1,281 @@
+// The model at work: textbook softmax attention, in the doubles of JavaScript, with every intermediate kept.
+//
+//     X <- X + sum over heads h of softmax(X W_Q (X W_K)^T) X W_V W_O          for each layer; scores are not divided
+//
+// The rows of reference tokens are constants and are not computed: nothing reads what heads write there, but for the
+// sink, which stays zero within the certificate's leak. The numpy runner leaves them out as well. `references: true`
+// computes them all the same.
+//
+// No library and no module system: the same file runs from the studio, inside a saved page and under node.
+(function (root) {
+  "use strict";
+  const headsmith = (root.headsmith = root.headsmith || {});
+
+  // The entries of a matrix that are not zero, as [row, column, value] in typed arrays.
+  function triples(matrix) {
+    const [rows, columns] = matrix.shape,
+      size = matrix.at.length;
+    const found = { row: new Int32Array(size), column: new Int32Array(size), value: Float64Array.from(matrix.values) };
+    let used = 0;
+    for (let i = 0; i < size; i++) {
+      found.row[i] = Math.floor(matrix.at[i] / columns);
+      found.column[i] = matrix.at[i] % columns;
+      used = Math.max(used, found.column[i] + 1);
+    }
+    return Object.assign(found, { rows, columns, used });
+  }
+
+  // into[row0 + r] += from[r] @ matrix for `count` rows; `from` has rows of `wide` numbers, `into` of `width`.
+  function multiply(from, wide, matrix, count, into, width, first = 0) {
+    const { row, column, value } = matrix,
+      size = value.length;
+    for (let r = 0; r < count; r++) {
+      const source = r * wide,
+        target = (first + r) * width;
+      for (let i = 0; i < size; i++) into[target + column[i]] += from[source + row[i]] * value[i];
+    }
+    return into;
+  }
+
+  function dense(matrix) {
+    const filled = new Float64Array(matrix.shape[0] * matrix.shape[1]);
+    matrix.at.forEach((place, i) => {
+      filled[place] = matrix.values[i];
+    });
+    return filled;
+  }
+
+  function prepare(view) {
+    const width = view.width,
+      prefix = view.references.shape[0],
+      references = dense(view.references);
+    const layers = view.layers.map((heads) =>
+      heads.map((head) => {
+        const Q = triples(head.W_Q),
+          K = triples(head.W_K),
+          V = triples(head.W_V),
+          O = triples(head.W_O);
+        const features = Math.max(Q.used, K.used, 1),
+          values = Math.max(V.used, 1);
+        return {
+          Q,
+          K,
+          V,
+          O,
+          features,
+          values,
+          kind: head.kind,
+          exact: head.exact,
+          keys: multiply(references, width, K, prefix, new Float64Array(prefix * features), features),
+          held: multiply(references, width, V, prefix, new Float64Array(prefix * values), values),
+        };
+      }),
+    );
+    const last = view.last && view.last.map(triples);
+    return {
+      view,
+      width,
+      prefix,
+      references,
+      layers,
+      last,
+      outputs: last ? view.last[2].shape[1] : view.b_U.length,
+      embedding: triples(view.W_E),
+      bias: dense(view.b_E),
+      positions: dense(view.W_pos),
+      readout: triples(view.W_U),
+    };
+  }
+
+  // The rows of numbers that tokens get: one token a row; in blocks, the same inputs at every token, in its own block.
+  function tokenRows(view, rows) {
+    if (!view.blocks) return rows;
+    const size = rows[0].length;
+    return Array.from({ length: view.tokens }, (_, token) => {
+      const laid = new Float64Array(view.tokens * size);
+      laid.set(rows[0], token * size);
+      return laid;
+    });
+  }
+
+  function softmax(scores, first, count) {
+    let largest = -Infinity,
+      total = 0;
+    for (let j = first; j < first + count; j++) if (scores[j] > largest) largest = scores[j];
+    for (let j = first; j < first + count; j++) total += scores[j] = Math.exp(scores[j] - largest);
+    for (let j = first; j < first + count; j++) scores[j] /= total;
+  }
+
+  // Runs the model on a sequence of rows of inputs. `off` and `exact` are sets of "layer.head": heads that return
+  // nothing, and heads that return what they stand for. The result has all intermediates of data tokens.
+  function run(model, rows, { off = null, exact = null, references = false } = {}) {
+    const { view, width, prefix } = model,
+      laid = tokenRows(view, rows),
+      count = laid.length;
+    const shift = references ? prefix : 0,
+      active = shift + count,
+      total = prefix + count;
+    let stream = new Float64Array(active * width);
+    if (references) stream.set(model.references);
+    for (let t = 0; t < count; t++) {
+      const start = (shift + t) * width;
+      for (let c = 0; c < width; c++) stream[start + c] = model.bias[c] + model.positions[t * width + c];
+    }
+    for (let t = 0; t < count; t++) multiply(laid[t], 0, model.embedding, 1, stream, width, shift + t);
+    const streams = [stream],
+      layers = [];
+    model.layers.forEach((heads, l) => {
+      const next = stream.slice(),
+        found = [];
+      heads.forEach((head, h) => {
+        const name = `${l}.${h}`;
+        const attention = attend(model, head, stream, { count, shift, active, total });
+        if (exact && exact.has(name)) attention.output = exactOutput(model, head, stream, attention, { count, shift });
+        if (!(off && off.has(name))) multiply(attention.output, head.values, head.O, active, next, width);
+        found.push(attention);
+      });
+      layers.push(found);
+      streams.push((stream = next));
+    });
+    const data = shift ? stream.subarray(shift * width) : stream;
+    return { count, prefix, shift, total, streams, layers, output: readOut(model, data, count) };
+  }
+
+  // One head: scores and weights [query, key], values [token], output [query], over reference tokens, then data tokens.
+  function attend(model, head, stream, { count, shift, active, total }) {
+    const { width, prefix } = model,
+      { features, values } = head,
+      causal = model.view.causal;
+    const queries = multiply(stream, width, head.Q, active, new Float64Array(active * features), features);
+    const keys = new Float64Array(total * features),
+      held = new Float64Array(total * values);
+    if (!shift) {
+      keys.set(head.keys);
+      held.set(head.held);
+    }
+    multiply(stream, width, head.K, active, keys, features, prefix - shift);
+    multiply(stream, width, head.V, active, held, values, prefix - shift);
+    const scores = new Float64Array(active * total),
+      output = new Float64Array(active * values);
+    for (let i = 0; i < active; i++) {
+      const seen = causal ? prefix + i - shift + 1 : total;
+      for (let j = 0; j < total; j++) {
+        let score = 0;
+        if (j >= seen) score = -Infinity;
+        else for (let f = 0; f < features; f++) score += queries[i * features + f] * keys[j * features + f];
+        scores[i * total + j] = score;
+      }
+    }
+    const weights = scores.slice();
+    for (let i = 0; i < active; i++) {
+      softmax(weights, i * total, total);
+      for (let j = 0; j < total; j++) {
+        const weight = weights[i * total + j];
+        if (weight !== 0) for (let v = 0; v < values; v++) output[i * values + v] += weight * held[j * values + v];
+      }
+    }
+    return { scores, weights, held, output, queries, values, features };
+  }
+
+  // What a head stands for, from what it reads: the gate, function, product, maximum or mean without any softness.
+  function exactOutput(model, head, stream, attention, { count, shift }) {
+    const { prefix } = model,
+      { values, features } = head,
+      { held, queries, weights } = attention,
+      total = prefix + count;
+    const output = attention.output.slice(),
+      causal = model.view.causal;
+    for (let t = 0; t < count; t++) {
+      const i = shift + t,
+        seen = causal ? t + 1 : count;
+      const own = (v, token = t) => held[(prefix + token) * values + v];
+      for (let v = 0; v < values; v++) {
+        const place = i * values + v,
+          among = Array.from({ length: seen }, (_, token) => own(v, token));
+        switch (head.kind) {
+          case "sink":
+            output[place] = Math.max(own(v), 0);
+            break;
+          case "gate":
+            output[place] = headsmith.runProgram(head.exact[v], [queries[i * features], own(v)]);
+            break;
+          case "table": {
+            const program = head.exact[v],
+              given = Array.from({ length: program.variables }, (_, a) => queries[i * features + a]);
+            output[place] = headsmith.runProgram(program, given);
+            break;
+          }
+          case "mean":
+            output[place] = among.reduce((sum, value) => sum + value, 0) / seen;
+            break;
+          case "boltzmann": {
+            // Scores rise with the value for a maximum, and fall for a minimum: the sharpest look says which.
+            const row = Array.from(weights.subarray(i * total + prefix, i * total + prefix + seen));
+            const largest = Math.max(...among),
+              smallest = Math.min(...among),
+              looked = among[row.indexOf(Math.max(...row))];
+            output[place] = Math.abs(looked - largest) <= Math.abs(looked - smallest) ? largest : smallest;
+            break;
+          }
+          case "move": {
+            const row = weights.subarray(i * total, (i + 1) * total),
+              best = row.indexOf(Math.max(...row));
+            output[place] = best < prefix ? 0 : own(v, best - prefix);
+            break;
+          }
+          case "attend": {
+            let sum = 0,
+              all = 0;
+            for (let token = 0; token < seen; token++) {
+              sum += weights[i * total + prefix + token] * own(v, token);
+              all += weights[i * total + prefix + token];
+            }
+            output[place] = sum / all;
+            break;
+          }
+        }
+      }
+    }
+    return output;
+  }
+
+  // The outputs of the data tokens: rows of numbers.
+  function readOut(model, stream, count) {
+    const { width, outputs, last } = model;
+    if (!last) {
+      const found = multiply(stream, width, model.readout, count, new Float64Array(count * outputs), outputs);
+      return Array.from({ length: count }, (_, t) =>
+        Array.from({ length: outputs }, (_, o) => found[t * outputs + o] + model.view.b_U[o]),
+      );
+    }
+    const [W, b, V] = last,
+      size = W.columns;
+    return Array.from({ length: count }, (_, t) => {
+      const scores = new Float64Array(size);
+      for (let i = 0; i < b.value.length; i++) scores[b.column[i]] = b.value[i];
+      multiply(stream.subarray(t * width, (t + 1) * width), width, W, 1, scores, size);
+      softmax(scores, 0, size);
+      return Array.from(multiply(scores, size, V, 1, new Float64Array(outputs), outputs));
+    });
+  }
+
+  // The rows that people read: in blocks every token returns the same outputs, and the first is shown.
+  function outputs(model, trace) {
+    return model.view.blocks ? [trace.output[0]] : trace.output;
+  }
+
+  // Which numbers of the input lie outside the domain.
+  function outside(view, rows) {
+    const found = [];
+    rows.forEach((row, token) =>
+      row.forEach((value, input) => {
+        if (!(value >= view.low[input] && value <= view.high[input])) {
+          found.push({ token, input, name: view.names[input], value, low: view.low[input], high: view.high[input] });
+        }
+      }),
+    );
+    return found;
+  }
+
+  Object.assign(headsmith, { prepare, run, outputs, outside, dense });
+})(globalThis);
