@@ -42,7 +42,7 @@ class Forged:
         }
         self.proof: dict[str, Any] = {
             "circuit": {"nodes": self.circuit, "output": 0},
-            **{name: [] for name in ("regions", "tables", "exchanges", "margins", "views", "roles")},
+            **{name: [] for name in ("regions", "tables", "views", "roles")},
             "halvings": 0,
             "blocks": 0,
         }

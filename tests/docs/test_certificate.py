@@ -124,7 +124,7 @@ def certified(path: Path) -> tuple[list[Fraction], dict[str, Fraction], Fraction
     model, nodes = header["transformer"], header["proof"]["circuit"]["nodes"]
     ((bank,),), ((role,),) = model["layers"], header["proof"]["roles"]
     assert (model["tokens"], model["dtype"], bank["kind"]) == (1, "float64", "sink")
-    assert not any(header["proof"][name] for name in ("regions", "exchanges", "tables"))
+    assert not any(header["proof"][name] for name in ("regions", "tables"))
     gate_of = list(zip(tensors[role["node"]].tolist(), tensors[role["component"]].tolist(), strict=True))
 
     # 7 Range, 10.2 Stable and 11 circuit forms, node by node.

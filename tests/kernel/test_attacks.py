@@ -168,11 +168,11 @@ def closed_for_exact_values() -> tuple[Forged, Any]:
     value, moved, falls, rises = values(file.circuit)
     above, below = (file.affine(file.circuit, [], [1.0]) for _ in range(2))
     closed, up, computed = (file.relu(file.circuit, each) for each in (falls, rises, falls))
+    parts = {"value": value, "above": above, "below": below, "targets": [1, 0]}
+    reference = file.add(file.circuit, "exchange", **parts, size=1)
     output = file.scaled(file.circuit, (value, 1.0), (closed, -1.0 - much), (computed, much), (up, 1.0))
     file.outputs(target, output)
-    file.proof["exchanges"] = [
-        {"output": output, "value": value, "moved": moved, "above": above, "below": below, "margin": 3e-3}
-    ]
+    file.proof["regions"] = [{"output": output, "stands_for": reference, "margin": 3e-3}]
     file.embed()
     file.register("v", "m", "g")
     file.register("address", size=2)
@@ -342,12 +342,13 @@ def exchanged_zeros() -> tuple[Forged, Any]:
         moved = file.add(graph, "move", argument=gate, targets=[1, 0], size=1)
         falls = file.scaled(graph, (gate, 1.0), (moved, -1.0), bias=-1.0)
         rises = file.scaled(graph, (moved, 1.0), (gate, -1.0), bias=-1.0)
-        one = file.affine(graph, [], [1.0])
-        output = file.scaled(graph, (gate, 1.0), (file.relu(graph, falls), -1.0), (file.relu(graph, rises), 1.0))
-    file.outputs(output, output)
-    file.proof["exchanges"] = [
-        {"output": output, "value": gate, "moved": moved, "above": one, "below": one, "margin": 3e-3}
-    ]
+        gates = file.relu(graph, falls), file.relu(graph, rises)
+        if graph is file.circuit:
+            one = file.affine(graph, [], [1.0])
+            reference = file.add(graph, "exchange", value=gate, above=one, below=one, targets=[1, 0], size=1)
+        output = file.scaled(graph, (gate, 1.0), (gates[0], -1.0), (gates[1], 1.0))
+    file.outputs(len(file.source) - 1, output)
+    file.proof["regions"] = [{"output": output, "stands_for": reference, "margin": 3e-3}]
     file.gates([file.link("x", [[1.0]])], [file.link("y", [[1.0]])], [gate], [0], 100.0)
     _fetch(file, moved, [[-1.0, 0.0], [1.0, 0.0]])
     return file, sequences

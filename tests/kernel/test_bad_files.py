@@ -253,7 +253,6 @@ def _everything() -> Forged:
     table = file.add(file.circuit, "expression", arguments=[0], size=1, program=program)
     file.proof["tables"] = [{"node": table, "margin": 0.1, "cells": "10100"}]
     file.proof["views"] = [{"node": file.scaled(file.circuit, (line, 1.0)), "as": line}]
-    file.proof["margins"] = [{"node": gate, "margin": 0.0}]
     file.proof["halvings"] = 2
     file.embed()
     file.register("g", "m", "v", "t")
@@ -335,18 +334,23 @@ def test_nodes_without_components() -> None:
 
 
 def test_exchanges_that_do_not_fit() -> None:
-    file = plain(2)
-    moved = file.add(file.circuit, "move", argument=0, targets=[0], size=2)
-    above, output = file.affine(file.circuit, [], [0.0]), file.relu(file.circuit, 0, 2)
-    file.proof["exchanges"] = [{"output": output, "value": 0, "moved": moved, "above": above, "below": above}]
-    refused(file)
-    file = plain(3000)
-    halves = [(np.arange(3000) < 1500).astype(np.float64)[None], (np.arange(3000) >= 1500).astype(np.float64)[None]]
-    value, above = (file.affine(file.circuit, [(0, half)], [0.0]) for half in halves)
-    moved = file.add(file.circuit, "move", argument=value, targets=[0], size=1)
-    output = file.relu(file.circuit, value)
-    file.proof["exchanges"] = [{"output": output, "value": value, "moved": moved, "above": above, "below": above}]
-    refused(file)
+    """Other sizes, no token to fetch from, constants that are none or may be negative, another function."""
+    for above, targets, size, sign in (
+        ([0.0, 0.0], [0], 1, 1.0),
+        ([0.0], [0], 1, 1.0),
+        ([0.0], [5], 2, 1.0),
+        ([0.0, 0.0], [-1], 2, 1.0),
+        ([0.0, -1.0], [0], 2, 1.0),
+        ([0.0, 0.0], [0], 2, 2.0),
+        (None, [0], 2, 1.0),
+    ):
+        file = plain(2)
+        constant = 0 if above is None else file.affine(file.circuit, [], above)
+        parts = {"value": 0, "above": constant, "below": constant, "targets": targets, "size": size}
+        reference = file.add(file.circuit, "exchange", **parts)
+        output = file.affine(file.circuit, [(0, sign * np.eye(2))], [0.0, 0.0])
+        file.proof["regions"] = [{"output": output, "stands_for": reference, "margin": 1.0}]
+        refused(file)
 
 
 def test_a_gate_that_is_closed_and_stands_for_a_function() -> None:

@@ -244,7 +244,7 @@ class Interval:
     def widened(self, margin: Any) -> Interval:
         """Every interval with `margin` more on both sides."""
         more = bound(margin)
-        return self + Interval(-more, more)
+        return self + Interval(-more, more) if more.any() else self
 
     def meet(self, other: Interval) -> Interval:
         """What both allow, of two enclosures of the same numbers; nan is no bound."""
@@ -253,6 +253,10 @@ class Interval:
     def hull(self, other: Interval) -> Interval:
         """The smallest interval round both."""
         return Interval(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
+
+    def over(self, axis: int, keepdims: bool = False) -> Interval:
+        """The hull of all intervals along an axis."""
+        return Interval(self.low.min(axis=axis, keepdims=keepdims), self.high.max(axis=axis, keepdims=keepdims))
 
     def finite(self) -> bool:
         """Whether all ends are numbers, in order."""

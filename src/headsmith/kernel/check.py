@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from .arithmetic import EXP_ULPS, Interval
 from .compare import check_region
 from .errors import Refused
 from .expressions import computed, headed
-from .graph import Graph, masks_of, read_graph, tokens_of
+from .graph import Graph, read_graph
 from .model import Model, check_format, read_model
 from .proof import Proof, read_proof, refuse_open
 from .ranges import ranges, refuse_undefined
@@ -35,6 +36,7 @@ from .walk import Facts, carried, refuse_overflow, walk_through
 
 DAMAGE = (ArithmeticError, AssertionError, LookupError, MemoryError, RecursionError, TooLarge, TypeError, ValueError)
 """What a file that nobody's compiler wrote may lead to, where no rule has refused it by name."""
+ABOUT_TOKENS = ("positional", "move", "exchange")
 PARTS = ("approximation", "softmax", "leak", "rounding")
 
 
@@ -161,47 +163,38 @@ def _masks(target: Graph, model: Model, proof: Proof) -> tuple[str, ...]:
     sizes = target.nodes[0].size * max(proof.blocks, 1), target.nodes[target.output].size
     if (model.inputs, model.outputs) != sizes or proof.blocks not in (0, model.tokens):
         raise Refused("the model's inputs, outputs or tokens are not the target's")
-    if proof.blocks and (proof.regions or proof.exchanges or proof.tables or proof.views or tokens_of(target)):
+    nodes = [*target.nodes, *proof.circuit.nodes]
+    if proof.blocks and (
+        proof.regions or proof.tables or proof.views or any(node.kind in ABOUT_TOKENS for node in target.nodes)
+    ):
         raise Refused("a model in blocks computes affine maps, maxima and minima of one token's inputs alone")
-    for graph in (target, proof.circuit):
-        if not tokens_of(graph) <= {model.tokens}:
-            raise Refused(f"a graph is about another number of tokens than {model.tokens}")
-    wanted = masks_of(target) | masks_of(proof.circuit)
-    moves = [node.targets for graph in (target, proof.circuit) for node in graph.nodes]
-    if any(fetched > place for targets in moves for place, fetched in enumerate(targets)):
-        wanted = wanted | {False}
+    lengths = {
+        len(node.constants if node.kind == "positional" else node.targets)
+        for node in nodes
+        if node.kind in ABOUT_TOKENS
+    }
+    if not lengths <= {model.tokens}:
+        raise Refused(f"a graph is about another number of tokens than {model.tokens}")
+    wanted = {node.causal for node in nodes if node.kind in ("pool", "attend")}
+    if any(fetched > place for node in nodes for place, fetched in enumerate(node.targets)):
+        wanted.add(False)
     if len(wanted) > 1:
         raise Refused("the target looks at all tokens and at those so far: no mask computes both")
-    names = {frozenset(): ("full", "causal"), frozenset({False}): ("full",), frozenset({True}): ("causal",)}
-    return names[frozenset(wanted)]
+    return tuple(name for name, causal in (("full", False), ("causal", True)) if wanted <= {causal})
 
 
 def _refuse_other_function(target: Graph, proof: Proof) -> None:
     """Rule Same: the circuit, with what its regions stand for, is the target; regions and views are what they say."""
-    forms = Forms()
-    wanted = forms.of(target, {})[target.output]
-    if proof.blocks:
-        try:
-            every = forms.in_blocks(proof.circuit, proof.blocks)
-        except TooLarge:
-            raise Refused("the circuit is too large to be compared with the target, token by token") from None
-        if any(found != wanted for found in every):
-            raise Refused("the circuit of the proof does not compute the target at every token")
-        return
-    found = forms.of(proof.circuit, proof.meanings)
-    if found[proof.circuit.output] != wanted:
+    forms, meant = Forms(), proof.meant
+    viewed = [(number, view) for number, views in proof.views.items() for view in views]
+    ((wanted,),) = forms.of(target, [target.output])
+    found, *others = forms.of(meant, [meant.output, *chain(*viewed)], blocks=proof.blocks)
+    if any(row != wanted for row in found):
         raise Refused("the circuit of the proof does not compute the target")
+    if others[::2] != others[1::2]:
+        raise Refused("a node is not what it is viewed as")
     for region in (region for region in proof.regions.values() if region.ends is None):
         # What a region reads may be off: it must stand for its reference whatever its arguments are.
-        pair = [region.output, region.stands_for]
-        output, reference = forms.free(proof.circuit, proof.meanings, pair, region.arguments)
+        output, reference = forms.of(meant, [region.output, region.stands_for], region.arguments)
         if output != reference:
             raise Refused(f"node {region.output} does not stand for node {region.stands_for}")
-    for number, exchange in proof.exchanges.items():
-        names = [number, exchange.value, exchange.moved, exchange.above, exchange.below]
-        output, *parts = forms.free(proof.circuit, proof.meanings, names, (exchange.value,))
-        if output != forms.exchanged(*parts):
-            raise Refused(f"node {number} is no exchange")
-    for number, views in proof.views.items():
-        if any(found[view] != found[number] for view in views):
-            raise Refused(f"node {number} is not what it is viewed as")

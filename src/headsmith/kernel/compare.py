@@ -22,7 +22,7 @@ import numpy as np
 from .arithmetic import Interval
 from .chord import check_chord
 from .errors import Refused
-from .functions import Program, named, run
+from .functions import Program, run
 from .graph import dense
 from .proof import Proof, Region
 
@@ -54,11 +54,10 @@ def circuit_of(proof: Proof, region: Region) -> list[tuple[Any, ...]]:
         constants = [
             dense(weights) for read, weights in zip(node.arguments, node.weights, strict=False) if read in scale
         ]
-        assert node.constants is not None or node.kind == "relu"
         bias = node.constants
         if scale:
             if (
-                bias is None
+                node.kind == "relu"
                 or bias.any()
                 or len(constants) > 1
                 or any(np.any((c != 0.0).sum(axis=1) > 1) for c in constants)
@@ -73,12 +72,11 @@ def circuit_of(proof: Proof, region: Region) -> list[tuple[Any, ...]]:
 
 def function_of(proof: Proof, region: Region) -> Program:
     """What the circuit of a region is compared with, as a program of one variable."""
-    reference = proof.circuit.nodes[region.stands_for]
-    if reference.kind == "function":
-        return named(reference.name, reference.parameter)
-    program = reference.program
-    if reference.kind != "expression" or program is None or program.variables != 2 or _degree(program) != 1.0:
-        raise Refused(f"node {region.output} is compared with a {reference.kind}")
+    program = proof.circuit.nodes[region.stands_for].program
+    if program.variables == 1:
+        return program
+    if program.variables != 2 or _degree(program) != 1:
+        raise Refused(f"node {region.output} is compared with what is no function of one variable, or of a quotient")
     # f(t, 1): variable 1 becomes a first step that is the constant 1.
     return Program(1, (("linear", (), Fraction(1)), *program.steps))
 

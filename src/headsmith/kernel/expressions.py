@@ -154,7 +154,6 @@ def _enter(
     ranges: Sequence[Interval],
 ) -> None:
     table, program = proof.tables[number], node.program
-    assert program is not None
     if bank.kind == "gate":
         # The weight g(x) of a gate is a table of x: the token itself scores 0 and holds 1, the grid holds nothing.
         grid = bank.arrays["offset"].shape[1]
@@ -190,7 +189,6 @@ def _gated(proof: Proof, number: int, weight: Computed, ranges: Sequence[Interva
     """Of y g(x): |y| times what g is off, and the slopes y g' by x and g by y, g = a + b x + what it is off."""
     node, margin = proof.circuit.nodes[number], proof.tables[number].margin
     x, y = (ranges[argument].widened(margin) for argument in node.arguments)
-    assert node.program is not None
     ((_, ((incline, _),), constant), _) = node.program.steps
     affine = x * rational(incline) + rational(constant)
     g = affine + weight.error

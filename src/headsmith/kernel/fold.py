@@ -154,7 +154,7 @@ def _slopes_of(circuit: Graph, readers: Readers, gate: int) -> Interval:
 def _thresholds(circuit: Graph, gate: int, gates: Any, read: Array) -> list[int] | None:
     """The order in which gates that read one number alone switch, from the left; None for any others."""
     argument = circuit.nodes[circuit.nodes[gate].arguments[0]]
-    if len(gates) == 1 or argument.kind != "affine" or len(argument.weights) != 1 or argument.constants is None:
+    if len(gates) == 1 or argument.kind != "affine" or len(argument.weights) != 1:
         return None
     if dense(argument.weights[0]).shape[1] != 1:
         return None

@@ -4,59 +4,64 @@
            | affine      sum of weights @ node + bias
            | relu        max(node, 0)
            | maximum, minimum                        of several nodes
-           | product, quotient, hypotenuse           x y, x / y, sqrt(x^2 + y^2)
-           | function    a named function of one variable (functions.py)
-           | expression  a program of one or two variables (functions.py), in a circuit
+           | expression  a program of one or two variables (functions.py)
            | positional  constants of the token: its row of a table
            | pool        mean, max or min over the tokens (causal: over those so far)
            | move        a node's value at another token, or zero (-1)
+           | exchange    x - relu(x - m - c) + relu(m - x - d), m the value x of another token, c and d not negative
            | attend      the mean of values over the tokens, weighted by exp(query . key)
 
-A node's number is its place, and it reads nodes with smaller numbers. All but affine and attend act component by
-component. The semantics is exact real arithmetic on the stored doubles.
+Products, quotients, hypotenuses and named functions of a file are expressions. A node's number is its place, and it
+reads nodes with smaller numbers. All but affine and attend act component by component. The semantics is exact real
+arithmetic on the stored doubles.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, replace
+from dataclasses import field as default
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from .arithmetic import Array
 from .errors import Refused
-from .functions import Program, read_program
+from .functions import Program, named, read_program
 from .reading import Tensors, field, flag, items, mapping, numbers, real, text, whole
 
+MOVES = ("move", "exchange")
 MOST_NODES, MOST_DIAGONAL = 1 << 14, 1 << 13
 
 READS = {
-    "relu": ("argument",),
-    "function": ("argument",),
-    "pool": ("argument",),
-    "move": ("argument",),
-    "product": ("left", "right"),
-    "hypotenuse": ("left", "right"),
+    **dict.fromkeys(("relu", "function", "pool", "move"), ("argument",)),
+    **dict.fromkeys(("product", "hypotenuse"), ("left", "right")),
     "quotient": ("numerator", "denominator"),
     "attend": ("queries", "keys", "values"),
+    "exchange": ("value", "above", "below"),
 }
+SUM = ("linear", ((Fraction(1), 2), (Fraction(1), 3)), Fraction(0))
+PRODUCT, QUOTIENT = Program(2, (("times", 0, 1),)), Program(2, (("over", 0, 1),))
+HYPOTENUSE = Program(2, (("times", 0, 0), ("times", 1, 1), SUM, ("call", "sqrt", 4, None)))
+NOTHING = Program(0, ())
+PROGRAMS = {"product": PRODUCT, "quotient": QUOTIENT, "hypotenuse": HYPOTENUSE}
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
     """One node. `weights` belong to the arguments of an affine node (a vector stands for a diagonal matrix);
-    `constants` are its bias, or the table of a positional node; `name` is a function's, or the kind of a pool."""
+    `constants` are its bias, or the table of a positional node; `name` is the kind of a pool."""
 
     kind: str
     size: int
     arguments: tuple[int, ...] = ()
     weights: tuple[Array, ...] = ()
-    constants: Array | None = None
+    constants: Array = default(default_factory=lambda: np.zeros(0))
     name: str = ""
-    parameter: float | None = None
     causal: bool = False
     targets: tuple[int, ...] = ()
-    program: Program | None = None
+    program: Program = NOTHING
     names: tuple[str, ...] = ()
 
 
@@ -74,22 +79,20 @@ def read_graph(stored: Any, tensors: Tensors, target: Graph | None = None) -> Gr
     nodes: list[Node] = []
     for number, each in enumerate(items(field(stored, "nodes"), MOST_NODES)):
         try:
-            nodes.append(_node(each, tensors, nodes, target))
+            node = _node(each, tensors, len(nodes) - 1, target)
+            _refuse_misfit(node, [nodes[argument].size for argument in node.arguments])
         except Refused as problem:
             raise Refused(f"node {number}: {problem}") from None
+        nodes.append(node)
     if not nodes or nodes[0].kind != "input" or any(node.kind == "input" for node in nodes[1:]):
         raise Refused("a graph starts with its input node, and has no other")
     return Graph(tuple(nodes), whole(field(stored, "output"), 0, len(nodes) - 1))
 
 
-def _node(stored: Any, tensors: Tensors, before: list[Node], target: Graph | None) -> Node:
-    kind, last = text(field(stored, "kind")), len(before) - 1
-    if kind == "copy" and target is not None:
-        original = target.nodes[whole(field(stored, "node"), 0, len(target.nodes) - 1)]
-        arguments = tuple(whole(each, 0, last) for each in items(field(stored, "arguments")))
-        if len(arguments) != len(original.arguments):
-            raise Refused(f"a copy has {len(arguments)} arguments, and what it copies {len(original.arguments)}")
-        return _checked(Node(**{**vars(original), "arguments": arguments}), before)
+def _node(stored: Any, tensors: Tensors, last: int, target: Graph | None) -> Node:
+    kind = text(field(stored, "kind"))
+    if target is None and kind in ("copy", "exchange"):
+        raise Refused(f"a target has no {kind}")
     if kind == "input":
         names = tuple(text(name) for name in items(field(stored, "names")))
         return Node(kind, len(names), names=names)
@@ -97,79 +100,73 @@ def _node(stored: Any, tensors: Tensors, before: list[Node], target: Graph | Non
         table = numbers(tensors, field(stored, "values"), 2)
         return Node(kind, table.shape[1], constants=table)
     if kind == "affine":
-        terms = items(field(stored, "terms"))
-        bias = numbers(tensors, field(stored, "bias"), 1)
+        terms, bias = items(field(stored, "terms")), numbers(tensors, field(stored, "bias"), 1)
         weights = tuple(numbers(tensors, field(term, "weights"), 1, 2) for term in terms)
-        arguments = tuple(whole(field(term, "node"), 0, last) for term in terms)
-        return _checked(Node(kind, len(bias), arguments, weights, bias), before)
-    if kind in ("maximum", "minimum", "expression"):
-        arguments = tuple(whole(each, 0, last) for each in items(field(stored, "arguments")))
+        return Node(kind, len(bias), tuple(whole(field(term, "node"), 0, last) for term in terms), weights, bias)
+    if kind in ("maximum", "minimum", "expression", "copy"):
+        read = items(field(stored, "arguments"))
     elif kind in READS:
-        arguments = tuple(whole(field(stored, name), 0, last) for name in READS[kind])
+        read = [field(stored, name) for name in READS[kind]]
     else:
         raise Refused(f"there is no kind of node named {kind!r}")
-    parameter = mapping(stored).get("parameter")
-    node = Node(
-        kind,
-        whole(field(stored, "size")),
+    arguments = tuple(whole(each, 0, last) for each in read)
+    if target is not None and kind == "copy":
+        original = target.nodes[whole(field(stored, "node"), 0, len(target.nodes) - 1)]
+        if len(arguments) != len(original.arguments):
+            raise Refused(f"a copy has {len(arguments)} arguments, and what it copies {len(original.arguments)}")
+        return replace(original, arguments=arguments)
+    program = PROGRAMS.get(kind, NOTHING)
+    if kind == "function":
+        parameter = mapping(stored).get("parameter")
+        program = named(text(field(stored, "name")), None if parameter is None else real(parameter))
+    elif kind == "expression":
+        program = read_program(field(stored, "program"))
+    elif kind == "product" and arguments[0] == arguments[1]:
+        arguments, program = arguments[:1], named("square")
+    return Node(
+        "expression" if program.steps else kind,
+        whole(field(stored, "size"), 1),
         arguments,
-        name=text(field(stored, "name" if kind == "function" else "of")) if kind in ("function", "pool") else "",
-        parameter=None if parameter is None else real(parameter),
+        name=text(field(stored, "of")) if kind == "pool" else "",
         causal=flag(field(stored, "causal")) if kind in ("pool", "attend") else False,
-        targets=tuple(whole(each, -1) for each in items(field(stored, "targets"))) if kind == "move" else (),
-        program=read_program(field(stored, "program")) if kind == "expression" else None,
+        targets=tuple(whole(each, -1) for each in items(field(stored, "targets"))) if kind in MOVES else (),
+        program=program,
     )
-    return _checked(node, before)
 
 
-def _checked(node: Node, before: list[Node]) -> Node:
-    """The node, if shapes fit."""
-    sizes = [before[argument].size for argument in node.arguments]
-    if node.kind in ("input", "positional"):
-        fits = not sizes
-    elif node.kind == "affine":
-        shapes = [weights.shape for weights in node.weights]
-        fits = len(shapes) == len(sizes) and all(
-            shape == (node.size, size) or shape == (size,) == (node.size,)
-            for shape, size in zip(shapes, sizes, strict=True)
-        )
-    elif node.kind == "attend":
-        fits = sizes[0] == sizes[1] and sizes[2] == node.size
-    else:
-        fits = bool(sizes) and all(size == node.size for size in sizes)
-    if node.kind == "expression":
-        fits = fits and node.program is not None and len(sizes) == node.program.variables
-    if node.kind == "move":
-        fits = fits and all(target < len(node.targets) for target in node.targets)
-    if node.kind == "pool" and node.name not in ("mean", "max", "min"):
-        raise Refused(f"there is no pool {node.name!r}")
-    if not fits or not node.size:
+def _refuse_misfit(node: Node, sizes: list[int]) -> None:
+    """Raise Refused unless shapes fit."""
+    fits = node.size > 0 and all(target < len(node.targets) for target in node.targets)
+    match node.kind:
+        case "affine":
+            shapes = [weights.shape for weights in node.weights]
+            fits &= all(
+                shape == (node.size, size) or shape == (size,) == (node.size,)
+                for shape, size in zip(shapes, sizes, strict=True)
+            )
+        case "attend":
+            fits &= sizes[0] == sizes[1] and sizes[2] == node.size
+        case "expression":
+            fits &= sizes == [node.size] * node.program.variables
+        case "pool" if node.name not in ("mean", "max", "min"):
+            raise Refused(f"there is no pool {node.name!r}")
+        case "input" | "positional":
+            pass
+        case _:
+            fits &= bool(sizes) and set(sizes) == {node.size}
+    if not fits:
         raise Refused(f"{node.kind} of width {node.size} on {sizes}: the shapes do not fit")
-    return node
 
 
-def needed(graph: Graph, numbers: Any, stops: Any = ()) -> list[int]:
+def needed(graph: Graph, numbers: Iterable[int], stops: Container[int] = ()) -> list[int]:
     """These nodes and all that they depend on, in order; what a node in `stops` reads does not count."""
-    found: set[int] = set()
-    stack = list(numbers)
+    found, stack = set[int](), list(numbers)
     while stack:
         current = stack.pop()
         if current not in found:
             found.add(current)
-            if current not in stops:
-                stack.extend(graph.nodes[current].arguments)
+            stack.extend(graph.nodes[current].arguments if current not in stops else ())
     return sorted(found)
-
-
-def tokens_of(graph: Graph) -> set[int]:
-    """All numbers of tokens that nodes of the graph are about."""
-    tables = {len(node.constants) for node in graph.nodes if node.kind == "positional" and node.constants is not None}
-    return tables | {len(node.targets) for node in graph.nodes if node.kind == "move"}
-
-
-def masks_of(graph: Graph) -> set[bool]:
-    """Which masks the graph's pools and attention are about: causal or not."""
-    return {node.causal for node in graph.nodes if node.kind in ("pool", "attend")}
 
 
 def dense(weights: Array) -> Array:

@@ -14,12 +14,12 @@ ends of the cells on which they are compared.
 A **table** is an expression that a table or gate head computes: `cells` are the cells on which it is compared with its
 program (table.py), and what it reads may be off by its margin.
 
-An **exchange** is a region that compares a value x with the one m that it moves from another token: its output is
+An **exchange** is a region that stands for an exchange of a value x with the one m that is moved from another token:
 x - relu(x - m - c) + relu(m - x - d) with constants c, d of the tokens that are not negative. At most one of the gates
 is open, so the output lies between x and m, whatever c and d are; and if x is off by at most D at every token, so is
 the output, up to what is committed inside: it is off by (1 - s) D_i + s D_p with s in [0, 1].
 
-A **margin** of an attend node says how far its queries may be off.
+The margin of an attend node, which is kept as that of a table without cells, says how far its queries may be off.
 
 In **blocks**, the model has one token for each affine piece: it takes the inputs x of the target at every token, in a
 block of its own; token j holds x in block j and zeros in the others. Every token then returns the target.
@@ -29,9 +29,11 @@ A **view** says that a node equals a reference node, by normal forms, whose rang
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise, product
 from typing import Any
 
 from .arithmetic import Array
@@ -55,19 +57,6 @@ class Region:
 
 
 @dataclass(frozen=True, eq=False)
-class Exchange:
-    """Nodes of an exchange: its output and inside, x, m, c and d; x may be off by the margin."""
-
-    output: int
-    inside: frozenset[int]
-    margin: float
-    value: int
-    moved: int
-    above: int
-    below: int
-
-
-@dataclass(frozen=True, eq=False)
 class Table:
     """How one expression is compared with the table or gate heads that compute it."""
 
@@ -82,28 +71,27 @@ class Proof:
 
     circuit: Graph
     regions: dict[int, Region]
-    exchanges: dict[int, Exchange]
     tables: dict[int, Table]
-    margins: dict[int, float]
-    views: dict[int, tuple[int, ...]]
+    views: dict[int, list[int]]
     halvings: int
     blocks: int
 
     @property
-    def meanings(self) -> dict[int, int]:
-        """What the outputs of regions stand for, where that is no matter of normal forms."""
-        return {number: region.stands_for for number, region in self.regions.items() if region.ends is not None}
+    def meant(self) -> Graph:
+        """The circuit, in which the outputs of regions that are compared cell by cell are what they stand for."""
+        nodes = list(self.circuit.nodes)
+        for region in (region for region in self.regions.values() if region.ends is not None):
+            nodes[region.output] = nodes[region.stands_for]
+        return Graph(tuple(nodes), self.circuit.output)
 
     @cached_property
     def margins_of_reads(self) -> dict[tuple[int, int], float]:
         """For pairs (reader, argument) through which nothing arrives, because a region compares itself anew: how much
         wider the reader sees the argument."""
         found: dict[tuple[int, int], float] = {}
-        anew = [(each.inside, each.arguments, each.margin) for each in self.regions.values() if each.margin is not None]
-        anew += [(each.inside, (each.value,), each.margin) for each in self.exchanges.values()]
-        for inside, arguments, margin in anew:
-            for pair in ((reader, argument) for reader in inside for argument in arguments):
-                found[pair] = max(found.get(pair, 0.0), margin)
+        for region in self.regions.values():
+            for pair in product(region.inside, region.arguments) if region.margin is not None else ():
+                found[pair] = max(found.get(pair, 0.0), region.margin or 0.0)
         return found
 
 
@@ -113,45 +101,28 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
     last = len(circuit.nodes) - 1
     regions = {}
     for each in items(field(stored, "regions"), MOST_REGIONS):
-        region = _region(each, tensors, circuit, last)
+        region = _region(each, tensors, circuit)
         if region.output in regions:
             raise Refused(f"node {region.output} is the output of two regions")
         regions[region.output] = region
-    exchanges = {}
-    for each in items(field(stored, "exchanges"), MOST_REGIONS):
-        names = ("output", "value", "moved", "above", "below")
-        output, *others = (whole(field(each, name), 0, last) for name in names)
-        inside = _inside(circuit, output, (others[0], *others[2:]))
-        exchanges[output] = Exchange(output, inside, _margin(field(each, "margin")), *others)
-        if (
-            circuit.nodes[others[1]].kind != "move"
-            or circuit.nodes[others[1]].arguments != (others[0],)
-            or output in regions
-            or len({circuit.nodes[each].size for each in (output, *others)}) > 1
-            or circuit.nodes[output].kind != "affine"
-        ):
-            raise Refused(f"node {output} is no exchange of node {others[0]}")
-    margins = {
-        whole(field(each, "node"), 0, last): _margin(field(each, "margin")) for each in items(field(stored, "margins"))
-    }
     tables = {}
     for each in items(field(stored, "tables"), MOST_REGIONS):
         number = whole(field(each, "node"), 0, last)
-        if circuit.nodes[number].kind != "expression":
-            raise Refused(f"node {number} has cells, but is no expression")
+        if circuit.nodes[number].kind not in ("expression", "attend"):
+            raise Refused(f"node {number} has a margin, but is neither expression nor attention")
         tables[number] = Table(_margin(field(each, "margin")), text(field(each, "cells")))
-    views: dict[int, tuple[int, ...]] = {}
+    views: dict[int, list[int]] = {}
     for each in items(field(stored, "views"), 4 * MOST_REGIONS):
-        number, other = (whole(field(each, name), 0, last) for name in ("node", "as"))
-        if not other < number:
-            raise Refused(f"node {number} is viewed as node {other}, which does not come before it")
-        views[number] = (*views.get(number, ()), other)
+        number = whole(field(each, "node"), 0, last)
+        views.setdefault(number, []).append(whole(field(each, "as"), 0, number - 1))
     compared = sum(len(region.ends) for region in regions.values() if region.ends is not None)
     if compared + sum(len(table.cells) for table in tables.values()) > MOST_ENDS:
         raise Refused("the cells of all regions and tables are more than this kernel looks at")
-    halvings = whole(field(stored, "halvings"), 0, MOST_HALVINGS)
-    blocks = whole(field(stored, "blocks"), 0, MOST_BLOCKS)
-    return Proof(circuit, regions, exchanges, tables, margins, views, halvings, blocks)
+    halvings, blocks = (
+        whole(field(stored, "halvings"), 0, MOST_HALVINGS),
+        whole(field(stored, "blocks"), 0, MOST_BLOCKS),
+    )
+    return Proof(circuit, regions, tables, views, halvings, blocks)
 
 
 def _margin(value: Any) -> float:
@@ -161,22 +132,24 @@ def _margin(value: Any) -> float:
     return margin
 
 
-def _region(stored: Any, tensors: Tensors, circuit: Graph, last: int) -> Region:
-    output, stands_for = (whole(field(stored, name), 0, last) for name in ("output", "stands_for"))
+def _region(stored: Any, tensors: Tensors, circuit: Graph) -> Region:
+    output, stands_for = (whole(field(stored, name), 0, len(circuit.nodes) - 1) for name in ("output", "stands_for"))
     ends, margin = mapping(stored).get("ends"), mapping(stored).get("margin")
-    reference = circuit.nodes[stands_for]
-    if circuit.nodes[output].kind != "affine" or len({*reference.arguments}) < len(reference.arguments):
-        raise Refused(f"node {output} is no sum, or stands for a node that reads another one twice")
-    if (
-        not stands_for < output
-        or reference.kind in ("input", "positional")
-        or reference.size != circuit.nodes[output].size
-    ):
-        raise Refused(f"node {output} cannot stand for node {stands_for}")
+    node, reference = circuit.nodes[output], circuit.nodes[stands_for]
+    arguments = reference.arguments
+    if not stands_for < output or node.kind != "affine" or node.size != reference.size:
+        raise Refused(f"node {output} is no sum, or comes before node {stands_for} that it stands for, or is larger")
+    if reference.kind == "exchange":
+        arguments, constants = arguments[:1], needed(circuit, arguments[1:])
+        kinds = {circuit.nodes[number].kind for number in constants}
+        if arguments[0] in constants or not kinds <= {"positional", "affine"}:
+            raise Refused(f"the exchange at node {output} has constants that are none")
+    if reference.kind in ("input", "positional") or len({*arguments}) < len(arguments):
+        raise Refused(f"node {output} stands for node {stands_for}, which reads nothing, or another one twice")
     return Region(
         output,
         stands_for,
-        reference.arguments,
+        arguments,
         _inside(circuit, output, reference.arguments),
         None if margin is None else _margin(margin),
         None if ends is None else numbers(tensors, ends, 1),
@@ -194,33 +167,23 @@ def refuse_open(proof: Proof, places: Iterable[int]) -> None:
     """Nothing inside of a region is read from outside, its output aside, by what the output and heads (at `places`)
     need. Of two regions that meet, one lies inside of the other with its arguments, and the other is not compared cell
     by cell. Nothing that depends on an inside, but through the output of the region, has a view."""
-    readers: dict[int, set[int]] = {}
+    nodes, readers = proof.circuit.nodes, defaultdict[int, set[int]](set)
     for number in needed(proof.circuit, [proof.circuit.output, *places]):
-        for argument in proof.circuit.nodes[number].arguments:
-            readers.setdefault(argument, set()).add(number)
-    stretches = [(each.output, each.inside, {*each.arguments}) for each in proof.regions.values()]
-    stretches += [(each.output, each.inside, {each.value}) for each in proof.exchanges.values()]
-    owners: dict[int, list[int]] = {}
-    for place, (output, inside, _) in enumerate(stretches):
-        for number in inside:
-            owners.setdefault(number, []).append(place)
-        for number in inside - {output}:
-            if readers.get(number, set()) - inside or number == proof.circuit.output:
-                raise Refused(f"node {number} lies inside of the region of node {output}, and is read from outside")
-    anew = {number for _, inside, _ in stretches for number in inside}
-    outer = {output for output, _, _ in stretches if len(owners[output]) == 1}
-    deep = anew - outer
-    for number, node in enumerate(proof.circuit.nodes):
+        for argument in nodes[number].arguments:
+            readers[argument].add(number)
+    owners = defaultdict[int, list[Region]](list)
+    for region in sorted(proof.regions.values(), key=lambda each: len(each.inside)):
+        for number in region.inside:
+            owners[number].append(region)
+            if number != region.output and (number == proof.circuit.output or not readers[number] <= region.inside):
+                raise Refused(f"node {number} lies inside of the region of node {region.output}, and is read outside")
+    outer = {output for output in proof.regions if len(owners[output]) == 1}
+    deep = owners.keys() - outer
+    for number, node in enumerate(nodes):
         if number not in outer and not deep.isdisjoint(node.arguments):
             deep.add(number)
-    if any(number in anew or number in deep for number in proof.views):
+    if any(number in owners or number in deep for number in proof.views):
         raise Refused("a node inside of a region has a view, which does not know of the margin")
-    for first, second in {(a, b) for mine in owners.values() for a in mine for b in mine if a < b}:
-        (_, small, theirs), (output, large, ours) = sorted((stretches[first], stretches[second]), key=_width)
-        compared = output in proof.regions and proof.regions[output].ends is not None
-        if not small < large or not theirs <= large or theirs & ours or compared:
-            raise Refused(f"the region of node {output} meets another one that does not lie inside of it")
-
-
-def _width(stretch: tuple[int, frozenset[int], set[int]]) -> int:
-    return len(stretch[1])
+    for small, large in {pair for mine in owners.values() for pair in pairwise(mine)}:
+        if not {*small.inside, *small.arguments} < large.inside or large.ends is not None:
+            raise Refused(f"the region of node {large.output} meets another one that does not lie inside of it")

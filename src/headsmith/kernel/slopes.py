@@ -17,7 +17,7 @@ from .errors import Refused
 from .expressions import Computed
 from .flow import Edge, Slope
 from .functions import enclose
-from .graph import Graph, Node, dense, needed
+from .graph import HYPOTENUSE, PRODUCT, QUOTIENT, Graph, Node, dense, needed
 from .proof import Proof
 
 
@@ -34,81 +34,77 @@ def edges_of(
     proof: Proof, found: Sequence[Interval], places: Mapping[int, Any], tables: Mapping[int, Computed]
 ) -> Edges:
     """For every node, through which arguments errors arrive, and with which slopes."""
-    edges: dict[int, list[Edge]] = {number: [] for number in range(len(proof.circuit.nodes))}
+    nodes = proof.circuit.nodes
+    edges: dict[int, list[Edge]] = {number: [] for number in range(len(nodes))}
     cut, gates = proof.margins_of_reads, dict[int, Interval]()
-
-    def seen(number: int, argument: int) -> Interval:
-        return found[argument].widened(cut.get((number, argument), 0.0))
-
     # What a gate reads that is zero everywhere, and has no head, does not matter.
-    relus = [number for number, node in enumerate(proof.circuit.nodes) if node.kind == "relu" and number not in places]
-    dead = {number for number in relus if np.all(found[proof.circuit.nodes[number].arguments[0]].high <= 0.0)}
+    relus = [number for number, node in enumerate(nodes) if node.kind == "relu" and number not in places]
+    dead = {number for number in relus if np.all(found[nodes[number].arguments[0]].high <= 0.0)}
     for number in needed(proof.circuit, [proof.circuit.output, *places], dead):
-        node, slopes = proof.circuit.nodes[number], tuple[Slope, ...]()
+        node, slopes = nodes[number], tuple[Slope, ...]()
+        seen = [found[argument].widened(cut.get((number, argument), 0.0)) for argument in node.arguments]
         if node.kind == "affine":
             slopes = node.weights
         elif node.kind == "relu":
-            gates[number] = _gate_slopes(number, node.size, seen(number, node.arguments[0]), places.get(number))
+            gates[number] = _gate_slopes(number, seen[0], places.get(number, ()))
             slopes = (gates[number],) if gates[number].high.any() else ()
         elif node.kind == "expression" and number in tables:
             slopes = tables[number].slopes
         elif node.kind in ("pool", "move"):
-            slopes = (Interval(np.zeros(node.size), np.ones(node.size)),)
+            slopes = (_unit(node.size),)
         elif node.kind == "attend":
-            off = proof.margins.get(number, 0.0)
-            queries, keys, values = (seen(number, argument) for argument in node.arguments)
-            slopes = _attend_slopes(queries, keys, values, off)
+            slopes = _attend_slopes(proof.tables[number].margin if number in proof.tables else 0.0, *seen)
         elsewhere = node.kind in ("pool", "move", "attend")
         pairs = zip(node.arguments, slopes, strict=False)
         edges[number] = [(argument, slope, elsewhere) for argument, slope in pairs if (number, argument) not in cut]
         region = proof.regions.get(number)
         if region is not None and region.margin is not None:
-            reference = proof.circuit.nodes[region.stands_for]
+            reference = nodes[region.stands_for]
             wide = [found[argument].widened(region.margin) for argument in region.arguments]
-            slopes = _reference_slopes(reference, wide)
-            edges[number] += [
-                (argument, slope, False) for argument, slope in zip(region.arguments, slopes, strict=True)
-            ]
-        if number in proof.exchanges:
-            unit = Interval(np.zeros(node.size), np.ones(node.size))
-            edges[number].append((proof.exchanges[number].value, unit, True))
+            pairs = zip(region.arguments, _reference_slopes(reference, wide), strict=True)
+            edges[number] += [(argument, slope, reference.kind == "exchange") for argument, slope in pairs]
     return Edges(edges, gates, _join_blocks(proof.circuit, edges))
+
+
+def _unit(size: int) -> Interval:
+    return Interval(np.zeros(size), np.ones(size))
 
 
 def _join_blocks(circuit: Graph, edges: dict[int, list[Edge]]) -> set[int]:
     """Moves that fetch from the token itself or nothing, at different tokens: at every token a sum reads one of them.
 
     If z = sum_j W_j B_j and B_j is y at some tokens, no two of them at the same one, and 0 elsewhere, then an error of
-    y at a token arrives at z there with the weights W_j of one j: between the least and the largest of them and 0.
+    y at a token arrives at z there with the weights W_j of one j: at most with the largest of their sizes.
     """
-    blocks = {number for number, found in edges.items() if found and _keeps(circuit.nodes[number].targets)}
-    blocks.discard(circuit.output)
+    kept = {
+        number: np.array(circuit.nodes[number].targets) >= 0
+        for number, found in edges.items()
+        if found and number != circuit.output and _keeps(circuit.nodes[number].targets)
+    }
     for number, found in edges.items():
-        plain = circuit.nodes[number].kind == "affine"
-        blocks -= {argument for argument, slope, _ in found if not plain or isinstance(slope, Interval)}
-    for number, found in list(edges.items()):
-        mine = [(move, dense(slope)) for move, slope, _ in found if move in blocks and not isinstance(slope, Interval)]
-        for source in {circuit.nodes[move].arguments[0] for move, _ in mine}:
-            group = [(move, weights) for move, weights in mine if circuit.nodes[move].arguments[0] == source]
-            kept = np.array([np.array(circuit.nodes[move].targets) >= 0 for move, _ in group])
-            weights = np.stack([np.zeros_like(group[0][1]), *(weights for _, weights in group)])
-            hull = Interval(weights.min(axis=0), weights.max(axis=0))
-            if np.any(kept.sum(axis=0) > 1):
-                size = Upper(np.abs(weights)).sum(axis=0).value
-                hull = Interval(-size, size)
-            edges[number].append((source, hull, False))
-    for number in blocks:
+        for argument, slope, _ in found:
+            if circuit.nodes[number].kind != "affine" or isinstance(slope, Interval):
+                kept.pop(argument, None)
+    for found in list(edges.values()):
+        moves = [(move, slope) for move, slope, _ in found if move in kept and not isinstance(slope, Interval)]
+        for source in {circuit.nodes[move].arguments[0] for move, _ in moves}:
+            group = [(move, slope) for move, slope in moves if circuit.nodes[move].arguments[0] == source]
+            sizes = Upper([np.abs(dense(slope)) for _, slope in group])
+            once = np.sum([kept[move] for move, _ in group], axis=0).max() <= 1
+            size = (sizes.max(axis=0) if once else sizes.sum(axis=0)).value
+            found.append((source, Interval(-size, size), False))
+    for number in kept:
         edges[number] = []
-    return blocks
+    return {*kept}
 
 
 def _keeps(targets: tuple[int, ...]) -> bool:
     return bool(targets) and all(target in (-1, place) for place, target in enumerate(targets))
 
 
-def _gate_slopes(number: int, size: int, argument: Interval, components: Any) -> Interval:
+def _gate_slopes(number: int, argument: Interval, components: Any) -> Interval:
     """Rule Stable: a gate with a head has slopes in [0, 1]; one without must be active or dead on the whole domain."""
-    has_head = np.isin(np.arange(size), () if components is None else components)
+    has_head = np.isin(np.arange(len(argument.low)), components)
     dead = ~has_head & (argument.high <= 0.0)
     active = ~has_head & ~dead & (argument.low >= 0.0)
     if not (has_head | active | dead).all():
@@ -120,7 +116,7 @@ def _gate_slopes(number: int, size: int, argument: Interval, components: Any) ->
     return Interval(active.astype(np.float64), (active | has_head).astype(np.float64))
 
 
-def _attend_slopes(queries: Interval, keys: Interval, values: Interval, off: float) -> tuple[Interval, ...]:
+def _attend_slopes(off: float, queries: Interval, keys: Interval, values: Interval) -> tuple[Interval, ...]:
     """How attention m = sum_j w_j v_j, w = softmax(q . k_j), moves with queries, keys and values.
 
     Values off by D move m by at most D. Let queries be off by e, |e_c| <= E_c, and keys by f_j, |f_jc| <= F_c. A score
@@ -129,28 +125,26 @@ def _attend_slopes(queries: Interval, keys: Interval, values: Interval, off: flo
     spread of the values. So the slopes are R rad(k_c) / 2 by q_c and R (|q_c| + E_c) / 2 by k_c, with E_c <= off.
     """
     spread, radius, size = values.width * 0.5, keys.width * 0.5, queries.magnitude + off
-    by_query, by_key = (Upper(spread.value[:, None]) * each.value for each in (radius, size))
-    one = np.ones(len(values.low))
+    by_query, by_key = (spread[:, None] * each for each in (radius, size))
     symmetric = [Interval(-each.value, each.value) for each in (by_query, by_key)]
-    return *symmetric, Interval(0.0 * one, one)
+    return *symmetric, _unit(len(values.low))
 
 
 def _reference_slopes(node: Node, wide: Sequence[Interval]) -> tuple[Interval, ...]:
     """The slopes of a reference node by its arguments, over their ranges."""
     one = np.ones(node.size)
-    match node.kind:
-        case "function":
-            return (enclose(node.name, node.parameter, wide[0].low, wide[0].high, 1),)
-        case "product":
-            return wide[1], wide[0]
-        case "quotient":
-            inverse = Interval(one, one) / wide[1]
-            return inverse, -(wide[0] * inverse * inverse)
-        case "expression":
-            # Only inside of another region, where nothing arrives: any slopes will do.
-            return tuple(Interval(-np.inf * one, np.inf * one) for _ in wide)
-        case "hypotenuse":
-            return Interval(-one, one), Interval(-one, one)
-        case "maximum" | "minimum":
-            return tuple(Interval(0.0 * one, one) for _ in wide)
+    if node.kind in ("maximum", "minimum", "exchange"):
+        return tuple(_unit(node.size) for _ in wide)
+    if node.program.variables == 1:
+        return (enclose(node.program, None, wide[0].low, wide[0].high, 1),)
+    if node.program == PRODUCT:
+        return wide[1], wide[0]
+    if node.program == QUOTIENT:
+        inverse = Interval(one, one) / wide[1]
+        return inverse, -(wide[0] * inverse * inverse)
+    if node.program == HYPOTENUSE:
+        return Interval(-one, one), Interval(-one, one)
+    if node.kind == "expression":
+        # Only inside of another region, where nothing arrives: any slopes will do.
+        return tuple(Interval(-np.inf * one, np.inf * one) for _ in wide)
     raise Refused(f"a region cannot stand for a {node.kind}")

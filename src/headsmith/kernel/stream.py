@@ -173,7 +173,7 @@ def start(model: Model, circuit: Graph, inputs: Upper) -> dict[str, Register]:
 def _positional(circuit: Graph, table: Array) -> Form:
     """The first circuit node with these constants, up to the rounding of a format; else the hull of what it holds."""
     for number, node in enumerate(circuit.nodes):
-        if node.kind == "positional" and node.constants is not None and node.constants.shape == table.shape:
+        if node.kind == "positional" and node.constants.shape == table.shape:
             off = (interval(table) - node.constants).magnitude.value.max(axis=0)
             if np.all(off <= 1e-6 * np.abs(node.constants).max(axis=0)):
                 return Form(basis(number, node.size).parts, Interval(-off, off))

@@ -111,7 +111,7 @@ def _first(facts: Facts) -> Walk:
     own[0] = size * 0.0 if exact else size * precision.unit_roundoff + precision.smallest_normal
     magnitudes = {0: size + own[0]}
     for number, node in enumerate(circuit.nodes):
-        if node.kind == "positional" and node.constants is not None:
+        if node.kind == "positional":
             magnitudes[number] = Upper(np.abs(node.constants).max(axis=0))
     stream = start(facts.model, circuit, magnitudes[0])
     return Walk(stream, _forms(facts), magnitudes, own, {}, [])
@@ -172,7 +172,7 @@ def _forms(facts: Facts) -> dict[int, Form]:
     """Every node that is computed, as a form of the input, of constants and of what has heads."""
     forms: dict[int, Form] = {}
     for number, node in enumerate(facts.circuit.nodes):
-        if node.kind == "affine" and node.constants is not None:
+        if node.kind == "affine":
             if all(argument in forms for argument in node.arguments):
                 forms[number] = constant(node.constants)
                 for argument, weights in zip(node.arguments, node.weights, strict=True):
@@ -235,8 +235,8 @@ def _refuse_thin_margins(facts: Facts, walk: Walk) -> None:
     regions, nodes = facts.proof.regions.values(), facts.circuit.nodes
     limits = [(argument, each.margin) for each in regions for argument in each.arguments if each.margin is not None]
     attends = [number for number, node in enumerate(nodes) if node.kind == "attend"]
-    limits += [(nodes[number].arguments[0], facts.proof.margins.get(number, 0.0)) for number in attends]
-    limits += [(exchange.value, exchange.margin) for exchange in facts.proof.exchanges.values()]
+    tables = facts.proof.tables
+    limits += [(nodes[each].arguments[0], tables[each].margin if each in tables else 0.0) for each in attends]
     off = _arriving(facts, walk, {argument for argument, _ in limits})
     for argument, margin in limits:
         _refuse_beyond(argument, float(np.max(off[argument].value)), margin)

@@ -42,6 +42,7 @@ from headsmith.source.exchange import exchange
 from headsmith.source.fuse import Fusion, fuse
 from headsmith.source.graph import (
     Affine,
+    Attend,
     Expression,
     Function,
     Graph,
@@ -154,10 +155,6 @@ def prove(
         "circuit": {"nodes": writer.nodes, "output": writer.places[assembly.circuit.output]},
         "regions": writer.regions,
         "tables": writer.tables,
-        "exchanges": writer.exchanges,
-        "margins": [
-            {"node": number, "margin": 0.0} for number, each in enumerate(writer.nodes) if each["kind"] == "attend"
-        ],
         "views": [view for view in writer.viewed if view["node"] not in {writer.places[each] for each in writer.anew}],
         "halvings": HALVINGS if assembly.regions else 0,
         "blocks": blocks,
@@ -231,7 +228,6 @@ class _Writer:
         self.places: dict[int, int] = {}
         self.regions: list[Header] = []
         self.tables: list[Header] = []
-        self.exchanges: list[Header] = []
         self.viewed: list[Header] = []
         self.anew: set[int] = set()
         """Nodes inside of exchanges, which must have no views."""
@@ -256,7 +252,7 @@ class _Writer:
             self.places[number] = self._add(self._stored(node, self._seen(number)))
             self.viewed += [{"node": self.places[number], "as": view} for view in views]
             if exchanged is not None:
-                self.exchanges.append({"output": self.places[number], **exchanged})
+                self.regions.append({"output": self.places[number], "stands_for": exchanged, "margin": 0.0})
             for reference, ends in references:
                 owner = self.fragments[number].target if ends else self.outputs[number]
                 # Halves of a product lie inside of its region: what they read is not off.
@@ -267,17 +263,19 @@ class _Writer:
             if isinstance(node, Expression):
                 owner = next(each for each, region in self.assembly.regions.items() if number in region)
                 self.tables.append({"node": self.places[number], "margin": self.choices[owner].margin, "cells": ""})
+            if isinstance(node, Attend):
+                self.tables.append({"node": self.places[number], "margin": 0.0, "cells": ""})
 
-    def _exchange(self, number: int) -> Header | None:
-        """The parts of an exchange, with reference nodes for its constants."""
+    def _exchange(self, number: int) -> int | None:
+        """The reference node of an exchange, with others for its constants."""
         found = exchange(self.assembly.circuit, number)
         node = self.assembly.circuit.nodes[number]
         if found is None or not isinstance(node, Affine):
             return None
         value, nodes = found[0], self.assembly.circuit.nodes
         self.anew |= found[1]
-        (moved,) = (each for each in found[1] if isinstance(nodes[each], Move))
-        parts = {"value": self.places[value], "moved": self.places[moved], "margin": 0.0}
+        (moved,) = (each for each in (nodes[inner] for inner in found[1]) if isinstance(each, Move))
+        parts = {"value": self.places[value], "targets": list(moved.targets), "size": node.size}
         for term in node.terms:
             gate = nodes[term.node]
             if isinstance(gate, Relu) and isinstance(argument := nodes[gate.argument], Affine):
@@ -286,7 +284,7 @@ class _Writer:
                 tables = [each for each in argument.terms if isinstance(nodes[each.node], Positional)]
                 terms = [{"node": self.places[each.node], "weights": self._keep(-each.weights)} for each in tables]
                 parts[name] = self._add({"kind": "affine", "terms": terms, "bias": self._keep(-argument.bias)})
-        return parts
+        return self._add({"kind": "exchange", **parts})
 
     def _add(self, stored: Header) -> int:
         self.nodes.append(stored)
@@ -387,13 +385,19 @@ def _search(stored: Header, header: Header, tensors: Tensors, error: float) -> N
         for head in table_heads(proof, model, found):
             text = table_cells(head.slopes, head.offsets, head.values, head.programs, head.box)
             cells.update({number: text for members in head.members for number, _ in members})
-    for each in stored["exchanges"]:
-        each["margin"] = max(error, 1e-3 * float(np.max(found[each["value"]].magnitude.value)))
-    for each in stored["margins"]:
-        queries = proof.circuit.nodes[each["node"]].arguments[0]
-        each["margin"] = max(error, 1e-3 * float(np.max(found[queries].magnitude.value)))
+    nodes = proof.circuit.nodes
+    for region in stored["regions"]:
+        if nodes[region["stands_for"]].kind == "exchange":
+            region["margin"] = _share(error, found[nodes[region["stands_for"]].arguments[0]])
     for table in stored["tables"]:
         table["cells"] = cells[table["node"]]
+        if nodes[table["node"]].kind == "attend":
+            table["margin"] = _share(error, found[nodes[table["node"]].arguments[0]])
+
+
+def _share(error: float, range_: Interval) -> float:
+    """How far values may be off that have no choice of their own: the error, or a thousandth of the largest."""
+    return max(error, 1e-3 * float(np.max(range_.magnitude.value)))
 
 
 def _parsed(stored: Header, header: Header, tensors: Tensors, target: Any) -> tuple[Model, Proof]:
