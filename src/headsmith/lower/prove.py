@@ -366,7 +366,7 @@ def _search(stored: Header, header: Header, tensors: Tensors, error: float) -> N
     model, proof = _parsed(stored, header, tensors, target)
     if stored["views"]:
         # A sum that is too large to be written out is equal to no other.
-        forms = Forms().of(proof.circuit, proof.meanings)
+        forms = Forms().of(proof.meant, range(len(proof.meant.nodes)))
         stored["views"] = [each for each in stored["views"] if forms[each["node"]] == forms[each["as"]]]
         model, proof = _parsed(stored, header, tensors, target)
     box = Interval(header["domain"]["low"], header["domain"]["high"])
