@@ -18,7 +18,7 @@ WIDTHS = (784, 1024, 1024, 10)
 BATCH = 1024
 
 
-def shortest(calls: Mapping[str, Callable[[], Any]], repeats: int = 7) -> dict[str, float]:
+def shortest(calls: Mapping[str, Callable[[], Any]], repeats: int = 5) -> dict[str, float]:
     """The shortest time of each call in seconds; the calls take turns."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(repeats):
@@ -29,21 +29,50 @@ def shortest(calls: Mapping[str, Callable[[], Any]], repeats: int = 7) -> dict[s
     return {name: min(found) for name, found in times.items()}
 
 
+def in_numpy(network: hs.Network, model: hs.Compiled, inputs: np.ndarray) -> None:
+    layers = list(network.layers)
+    calls = {
+        "the network": lambda: forward(layers, inputs),
+        "model(x)": lambda: model(inputs),
+        "model(x, fused=True)": lambda: model(inputs, fused=True),
+    }
+    show("numpy, float64", calls)
+
+
+def in_torch(network: hs.Network, model: hs.Compiled, inputs: np.ndarray) -> None:
+    """In single precision, as networks are run; a textbook's matrices are mostly zeros, and it multiplies them all."""
+    import torch
+
+    linear = []
+    for weights, bias in network.layers:
+        layer = torch.nn.Linear(weights.shape[1], weights.shape[0])
+        layer.load_state_dict({"weight": torch.tensor(weights), "bias": torch.tensor(bias)})
+        linear += [layer, torch.nn.ReLU()]
+    source, given = torch.nn.Sequential(*linear[:-1]), torch.tensor(inputs, dtype=torch.float32)
+    fused, textbook = (model.to_torch(fused=each, dtype="float32") for each in (True, False))
+    calls = {
+        "the network": lambda: source(given),
+        "to_torch(fused=True)": lambda: fused(given),
+        "to_torch()": lambda: textbook(given),
+    }
+    with torch.no_grad():
+        show("torch, float32", calls)
+
+
+def show(title: str, calls: Mapping[str, Callable[[], Any]]) -> None:
+    found = shortest(calls)
+    own = found["the network"]
+    print(f"\n{title}: {'-'.join(map(str, WIDTHS))}, a batch of {BATCH}")
+    for name, seconds in found.items():
+        print(f"  {name:26s} {1e3 * seconds:8.1f} ms   {seconds / own:8.2f} times the network")
+
+
 def main() -> None:
     network = random_network(*WIDTHS)
     model = hs.compile(network, (0.0, 1.0), 1e-3)
     inputs = np.random.default_rng(1).random((BATCH, WIDTHS[0]))
-    layers = list(network.layers)
-    found = shortest(
-        {
-            "the network in numpy": lambda: forward(layers, inputs),
-            "model(x)": lambda: model(inputs),
-            "model(x, fused=True)": lambda: model(inputs, fused=True),
-        }
-    )
-    own = found["the network in numpy"]
-    for name, seconds in found.items():
-        print(f"{name:24s} {1e3 * seconds:8.1f} ms   {seconds / own:6.2f} times the network")
+    in_numpy(network, model, inputs)
+    in_torch(network, model, inputs)
 
 
 if __name__ == "__main__":

@@ -31,10 +31,11 @@ from headsmith.core.errors import CertificateError, DomainError, TargetError, Un
 from headsmith.core.intervals import Box, Interval, as_box
 from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.export.file import Contents, Form, write_file
+from headsmith.export.plain import Plain, Takes, called, plain
 from headsmith.inside import notebook
 from headsmith.inside.explain import HEADS, explain
 from headsmith.inside.meanings import Meanings
-from headsmith.intermediates import run_with_cache
+from headsmith.intermediates import head_names, run_with_cache
 from headsmith.lower.meet import Met, Request
 from headsmith.lower.recipes import as_cost, meet
 from headsmith.progress import Report, Shown, shown
@@ -261,6 +262,40 @@ class Compiled:
         W_E, b_E and W_pos that make data tokens, W_Q, W_K, W_V and W_O of every head of every layer, W_U and b_U that
         read the output (see transformer/dense.py). For small models: a matrix is d_model wide."""
         return dense(self.transformer)
+
+    def plain(self, *, causal: bool = False) -> Plain:
+        """The model's weights as tensors by name, with a configuration, for other tools (export/plain.py). The mask is
+        the one that the model is to run with."""
+        return plain(self.dense(), self.called(causal=causal), self.head_names())
+
+    def head_names(self) -> list[list[str]]:
+        """What the heads of each layer are called, and what they compute: "sink head 0: relu(x - y)"."""
+        texts = Meanings(self).heads
+        layers = enumerate(self.transformer.layers)
+        named = [head_names(layer, number + 1, texts[number]) for number, layer in layers]
+        return [[name.partition(" / ")[2] for name in layer] for layer in named]
+
+    def called(self, *, causal: bool = False) -> dict[str, Any]:
+        """How the model is called, for other tools (export/plain.py)."""
+        self._refuse_mask(causal)
+        model = self.transformer
+        takes: Takes = "points" if model.tokens == 1 else "sequences"
+        takes = "blocks" if isinstance(self.fusion, Pieces) else takes
+        return called(model.inputs, model.outputs, model.tokens, takes, causal, model.dtype)
+
+    def to_torch(self, *, fused: bool = False, causal: bool = False, dtype: Dtype | None = None) -> Any:
+        """The model as a torch.nn.Module: linear maps and scaled_dot_product_attention, layer by layer, with a place
+        for forward hooks at every head (run/torch_model.py); `fused`, through closed forms of the heads
+        (run/torch_fused.py). It takes what the model takes, and does not refuse inputs outside the domain.
+
+        The certificate covers both in the model's own dtype (docs/runtimes.md); another `dtype` rounds the weights, and
+        nothing is proven of that.
+        """
+        from headsmith.run.torch_runtime import fused_module, textbook_module
+
+        if fused:
+            return fused_module(self.transformer, self.called(causal=causal), dtype)
+        return textbook_module(self.plain(causal=causal), dtype)
 
     def _form(self) -> Form | None:
         """How a file says what kind of model this is."""

@@ -24,6 +24,7 @@ from headsmith.core.errors import DomainError, HeadsmithError, TargetError
 from headsmith.core.intervals import as_box
 from headsmith.core.rounding import Dtype
 from headsmith.export.file import Form
+from headsmith.export.plain import Plain, called, plain
 from headsmith.progress import Shown
 from headsmith.sequence.recorder import SequenceRecorder
 from headsmith.sequence.sampled import HINT, sampled
@@ -71,8 +72,7 @@ class CompiledSequence(Compiled):
                 f"a sequence model takes one array (..., m, {self.box.size}), not {what}. There is no padding and no "
                 f"mask: run sequences of different lengths one by one"
             )
-        if causal not in (None, self.causal):
-            raise DomainError(f"this program was compiled with causal={self.causal}: another mask computes another one")
+        self._refuse_other_mask(causal)
         inputs = self.table(arrays[0])
         return super().__call__(inputs, outside=outside, causal=self.causal, hardmax=hardmax, fused=fused)
 
@@ -82,6 +82,25 @@ class CompiledSequence(Compiled):
         if not cache:
             return self(array, causal=causal)
         return super().run(self.table(array), cache=True, causal=self.causal)
+
+    def plain(self, *, causal: bool | None = None) -> Plain:
+        """The model's weights as tensors by name, with a configuration, for other tools (export/plain.py)."""
+        return plain(self.dense(), self.called(causal=causal), self.head_names())
+
+    def called(self, *, causal: bool | None = None) -> dict[str, Any]:
+        """How the model is called, for other tools (export/plain.py)."""
+        self._refuse_other_mask(causal)
+        model = self.transformer
+        return called(model.inputs, model.outputs, model.tokens, "sequences", self.causal, model.dtype, self.lengths)
+
+    def to_torch(self, *, fused: bool = False, causal: bool | None = None, dtype: Dtype | None = None) -> Any:
+        """The model as a torch.nn.Module, under the program's own mask (see Compiled.to_torch)."""
+        self._refuse_other_mask(causal)
+        return super().to_torch(fused=fused, causal=self.causal, dtype=dtype)
+
+    def _refuse_other_mask(self, causal: bool | None) -> None:
+        if causal not in (None, self.causal):
+            raise DomainError(f"this program was compiled with causal={self.causal}: another mask computes another one")
 
     def _form(self) -> Form | None:
         return Form("sequence", self.causal)

@@ -28,6 +28,8 @@ from headsmith.core.errors import CertificateError, DomainError, TargetError, Un
 from headsmith.core.figures import bound, count
 from headsmith.core.html import card, table
 from headsmith.core.intervals import Box
+from headsmith.core.rounding import Dtype
+from headsmith.export.plain import Plain, called, plain
 from headsmith.heads.ramp import WIDTH
 from headsmith.inside.notebook import bill_text, box_text
 from headsmith.sequence.gaussian_grid import BEYOND, NARROWEST, WIDEST, fewest_cells
@@ -56,6 +58,8 @@ SHARE = 0.999
 
 MAX_NODES = 100_000
 """How many nodes a grid may have, unless told."""
+
+UNFUSED = "a model of a sampled callable has no closed forms: its heads are looked up on a grid; run it without fused"
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,9 +182,11 @@ class Universal:
             f"the callable's is what check(function) samples again"
         )
 
-    def __call__(self, array: Any, *, outside: Literal["refuse", "allow"] = "refuse") -> Array:
+    def __call__(self, array: Any, *, outside: Literal["refuse", "allow"] = "refuse", fused: bool = False) -> Array:
         """(..., tokens, features) -> (..., tokens, outputs); DomainError outside the domain (outside="allow" runs it
         without any promise), or for another number of tokens. For one feature, (tokens,) will do as well."""
+        if fused:
+            raise TargetError(UNFUSED)
         return run_inside(self.model, self.box, array, outside)
 
     def run(self, array: Any, *, cache: bool = False) -> Any:
@@ -194,6 +200,23 @@ class Universal:
         """The model's matrices by name: W_Q, W_K, W_V and W_O of every head, and the others (see
         transformer/dense.py)."""
         return dense(self.model, self.architecture)
+
+    def called(self) -> dict[str, Any]:
+        """How the model is called, for other tools (export/plain.py)."""
+        model = self.model
+        return called(model.features, model.outputs, model.tokens, "sequences", False, "float64", [model.tokens])
+
+    def plain(self) -> Plain:
+        """The model's weights as tensors by name, with a configuration, for other tools (export/plain.py)."""
+        return plain(self.dense(), self.called())
+
+    def to_torch(self, *, fused: bool = False, dtype: Dtype | None = None) -> Any:
+        """The model as a torch.nn.Module (see Compiled.to_torch)."""
+        from headsmith.run.torch_runtime import textbook_module
+
+        if fused:
+            raise TargetError(UNFUSED)
+        return textbook_module(self.plain(), dtype)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything but the callable to one safetensors file, completely or not at all."""

@@ -1,0 +1,167 @@
+"""A compiled transformer in PyTorch through the closed forms of its heads (run/closed_forms.py), bank by bank: nearly
+as fast as the network that was compiled, differentiable, and under the same certificate.
+
+    module.layers[0].sink               all sink heads of the first layer: a place for forward hooks; its output is what
+                                        the heads return, (batch, tokens, heads)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from headsmith.heads.attend import AttendBank
+from headsmith.heads.stream import Link
+from headsmith.heads.table import TableBank
+from headsmith.run.closed_forms import TARGETS, constants, first_rows
+from headsmith.run.torch_model import laid_out, refuse
+from headsmith.transformer.ir import Bank, Layer, Transformer
+
+Stream = dict[str, torch.Tensor]
+
+
+class Linear(nn.Module):
+    """Links between the stream and a bank, an input or an output."""
+
+    def __init__(self, links: tuple[Link, ...], dtype: torch.dtype) -> None:
+        super().__init__()
+        self.places = tuple((link.register, link.first, link.rows, link.columns) for link in links)
+        self.weights = nn.ParameterList(nn.Parameter(_tensor(link.weights, dtype)) for link in links)
+
+    def read(self, stream: Stream, size: int) -> torch.Tensor:
+        """The linear forms of the stream, side by side."""
+        parts = []
+        for (register, first, rows, _), weights in zip(self.places, self.weights, strict=True):
+            if register in stream:
+                part = _times(stream[register], weights)
+                whole = first == 0 and rows == size
+                parts.append(part if whole else functional.pad(part, (first, size - first - rows)))
+        return sum(parts[1:], parts[0])
+
+    def write(self, values: torch.Tensor, stream: Stream) -> None:
+        """Add what is made of `values` to the stream."""
+        for (register, first, _, columns), weights in zip(self.places, self.weights, strict=True):
+            whole = first == 0 and columns == values.shape[-1]
+            part = _times(values if whole else values[..., first : first + columns], weights)
+            stream[register] = stream[register] + part if register in stream else part
+
+
+class Heads(nn.Module):
+    """All heads of one kind in one layer."""
+
+    def __init__(self, transformer: Transformer, bank: Bank, causal: bool, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.kind, self.count, self.readers, self.causal = bank.kind, bank.heads, bank.readers, causal
+        self.arguments = bank.arguments if isinstance(bank, TableBank) else 1
+        self.parts = bank.parts if isinstance(bank, AttendBank) else ()
+        self.read, self.write = Linear(bank.read, dtype), Linear(bank.write, dtype)
+        for name, value in constants(transformer, bank).items():
+            if name == TARGETS:
+                self.register_buffer(name, torch.tensor(value))
+            else:
+                self.register_parameter(name, nn.Parameter(_tensor(value, dtype)))
+
+    def extra_repr(self) -> str:
+        return f"{self.count} {self.kind} heads"
+
+    def forward(self, reads: torch.Tensor) -> torch.Tensor:
+        match self.kind:
+            case "sink":
+                return reads * torch.sigmoid(reads * self.scale)
+            case "table":
+                scores = self.offset
+                for place in range(self.arguments):
+                    scores = reads[..., place :: self.arguments, None] * self.slope[place] + scores
+                return torch.einsum("bthk,hkm->bthm", scores.softmax(-1), self.values).flatten(2)
+            case "gate":
+                scores = reads[..., 0::2, None] * self.slope + self.offset
+                return scores.softmax(-1)[..., 0] * reads[..., 1::2]
+            case "mean":
+                if self.causal:
+                    return reads.cumsum(1) * self.share[: reads.shape[1]]
+                return reads.mean(1, keepdim=True).expand_as(reads)
+            case "boltzmann":
+                return _softmax_mean(reads, reads * self.scale, self.causal)
+            case "move":
+                return reads[:, self.targets[: reads.shape[1]]] * self.there[: reads.shape[1]]
+            case "attend":
+                query, key, value = (reads[..., part] for part in self.parts)
+                return _masked(query @ key.transpose(1, 2), self.causal).softmax(-1) @ value
+        raise NotImplementedError(f"a bank of {self.kind} heads has no closed form here")
+
+
+class FusedLayer(nn.Module):
+    """One layer: banks side by side, by the names of their kinds."""
+
+    def __init__(self, transformer: Transformer, layer: Layer, causal: bool, dtype: torch.dtype) -> None:
+        super().__init__()
+        for bank in layer.banks:
+            name = bank.kind if not hasattr(self, bank.kind) else f"{bank.kind}_{len(self._modules)}"
+            self.add_module(name, Heads(transformer, bank, causal, dtype))
+
+    def forward(self, stream: Stream) -> Stream:
+        found = [(each, each(each.read.read(stream, each.readers))) for each in self.children()]
+        stream = dict(stream)
+        for each, outputs in found:
+            each.write.write(outputs, stream)
+        return stream
+
+
+class Fused(nn.Module):
+    """The whole model. It takes what the compiled model takes."""
+
+    def __init__(self, transformer: Transformer, config: Mapping[str, Any], dtype: torch.dtype) -> None:
+        super().__init__()
+        self.config = dict(config)
+        rows = first_rows(transformer)
+        self.registers = tuple(rows)
+        self.rows = nn.ParameterList(nn.Parameter(_tensor(value, dtype)) for value in rows.values())
+        self.embedding = Linear(transformer.embedding, dtype)
+        causal = config["causal"]
+        self.layers = nn.ModuleList(FusedLayer(transformer, layer, causal, dtype) for layer in transformer.layers)
+        self.readout = Linear(transformer.readout, dtype)
+        self.bias = nn.Parameter(_tensor(transformer.readout_bias, dtype))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        refuse(self.config, x.shape)
+        inputs = laid_out(self.config, x.to(self.bias.dtype))
+        tokens = inputs.shape[1]
+        stream: Stream = {name: rows[:tokens] for name, rows in zip(self.registers, self.rows, strict=True)}
+        self.embedding.write(inputs, stream)
+        for layer in self.layers:
+            stream = layer(stream)
+        outputs = self.readout.read(stream, len(self.bias)) + self.bias
+        outputs = outputs.expand(len(inputs), tokens, -1)
+        outputs = outputs if self.config["takes"] == "sequences" else outputs[:, 0]
+        return outputs.reshape(*x.shape[:-1], len(self.bias))
+
+
+def _softmax_mean(values: torch.Tensor, scores: torch.Tensor, causal: bool) -> torch.Tensor:
+    """The mean of values (batch, token, head) over tokens, weighed by their own scores."""
+    if not causal:
+        return (scores.softmax(1) * values).sum(1, keepdim=True).expand_as(values)
+    tokens = values.shape[1]
+    scores = scores.transpose(1, 2)[:, :, None].expand(-1, -1, tokens, -1)
+    return (_masked(scores, True).softmax(-1) @ values.transpose(1, 2)[..., None])[..., 0].transpose(1, 2)
+
+
+def _masked(scores: torch.Tensor, causal: bool) -> torch.Tensor:
+    """Scores (..., query token, key token) without those of keys that lie ahead."""
+    if not causal:
+        return scores
+    ahead = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+    return scores.masked_fill(ahead, float("-inf"))
+
+
+def _times(values: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Weights (to, from), or those of a diagonal, times values (..., from)."""
+    return values * weights if weights.ndim == 1 else functional.linear(values, weights)
+
+
+def _tensor(values: Any, dtype: torch.dtype) -> torch.Tensor:
+    return torch.tensor(np.ascontiguousarray(values), dtype=dtype)

@@ -1,0 +1,139 @@
+"""A compiled transformer in PyTorch, as textbooks write it: linear maps, scaled_dot_product_attention, nothing else.
+
+This file stands alone: it needs torch, a configuration and weights. Folders that Headsmith exports hold a copy of it.
+The residual stream has reference tokens first, which are constants, then data tokens. There is no normalisation and no
+MLP, and scores are not divided by anything.
+
+    model(x)                            x is (..., inputs), or (..., m, inputs) for a model of sequences of m tokens
+    model.layers[0].heads[3]            the place for forward hooks at one head: its output is the head's mean of
+                                        values, (batch, tokens, d_value), and what a hook returns takes its place
+    model.layers[0].pattern(stream)     where every head looks: (batch, heads, query token, key token)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+
+class Head(nn.Module):
+    """What one head returns passes through here as it is; `name` says what it computes."""
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__()
+        self.name = name
+
+    def forward(self, mean: torch.Tensor) -> torch.Tensor:
+        return mean
+
+    def extra_repr(self) -> str:
+        return self.name
+
+
+class Attention(nn.Module):
+    """One layer: heads side by side, which add what they return to the stream."""
+
+    def __init__(self, d_model: int, layer: Mapping[str, Any], causal: bool, dtype: torch.dtype) -> None:
+        super().__init__()
+        heads, d_head, d_value = layer["heads"], layer["d_head"], layer["d_value"]
+        self.count, self.causal = heads, causal
+        self.query = nn.Linear(d_model, heads * d_head, bias=False, dtype=dtype)
+        self.key = nn.Linear(d_model, heads * d_head, bias=False, dtype=dtype)
+        self.value = nn.Linear(d_model, heads * d_value, bias=False, dtype=dtype)
+        self.output = nn.Linear(heads * d_value, d_model, bias=False, dtype=dtype)
+        self.heads = nn.ModuleList(Head(name) for name in layer["names"])
+
+    def forward(self, stream: torch.Tensor) -> torch.Tensor:
+        query, key, value = (self.apart(part(stream)) for part in (self.query, self.key, self.value))
+        with sdpa_kernel(SDPBackend.MATH):
+            means = functional.scaled_dot_product_attention(query, key, value, is_causal=self.causal, scale=1.0)
+        if any(head._forward_hooks or head._forward_pre_hooks for head in self.heads):
+            means = torch.stack([head(mean) for head, mean in zip(self.heads, means.unbind(1), strict=True)], dim=1)
+        return stream + self.output(means.transpose(1, 2).flatten(2))
+
+    def pattern(self, stream: torch.Tensor) -> torch.Tensor:
+        """Where every head looks: (batch, heads, query token, key token)."""
+        scores = self.apart(self.query(stream)) @ self.apart(self.key(stream)).transpose(2, 3)
+        if self.causal:
+            ahead = torch.ones(scores.shape[2:], dtype=torch.bool, device=scores.device).triu(1)
+            scores = scores.masked_fill(ahead, float("-inf"))
+        return scores.softmax(-1)
+
+    def apart(self, values: torch.Tensor) -> torch.Tensor:
+        """(batch, tokens, heads * width) as (batch, heads, tokens, width)."""
+        return values.unflatten(2, (self.count, -1)).transpose(1, 2)
+
+
+class Transformer(nn.Module):
+    """The whole model, from a configuration; its weights come by `load_state_dict`."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.config = dict(config)
+        dtype, d_model = getattr(torch, config["dtype"]), config["d_model"]
+        tokens, laid = config["tokens"], config["tokens"] if config["takes"] == "blocks" else 1
+        self.embed = nn.Linear(config["inputs"] * laid, d_model, dtype=dtype)
+        self.positions = nn.Parameter(torch.zeros(tokens, d_model, dtype=dtype))
+        self.references = nn.Parameter(torch.zeros(config["reference_tokens"], d_model, dtype=dtype))
+        self.layers = nn.ModuleList(Attention(d_model, layer, config["causal"], dtype) for layer in config["layers"])
+        if config["answers"] is None:
+            self.unembed = nn.Linear(d_model, config["outputs"], dtype=dtype)
+        else:
+            self.last = nn.Linear(d_model, config["answers"], dtype=dtype)
+            self.answers = nn.Linear(config["answers"], config["outputs"], bias=False, dtype=dtype)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        refuse(self.config, x.shape)
+        stream = self.stream(x)
+        for layer in self.layers:
+            stream = layer(stream)
+        outputs = self.read(stream[:, len(self.references) :])
+        outputs = outputs if self.config["takes"] == "sequences" else outputs[:, 0]
+        return outputs.reshape(*x.shape[:-1], self.config["outputs"])
+
+    def stream(self, x: torch.Tensor) -> torch.Tensor:
+        """The residual stream (batch, tokens, d_model) before the first layer."""
+        x = laid_out(self.config, x.to(self.references.dtype))
+        data = self.embed(x) + self.positions[: x.shape[1]]
+        return torch.cat([self.references.expand(len(x), -1, -1), data], dim=1)
+
+    def read(self, stream: torch.Tensor) -> torch.Tensor:
+        """The outputs at data tokens."""
+        if self.config["answers"] is None:
+            return self.unembed(stream)
+        return self.answers(self.last(stream).softmax(-1))
+
+
+def build(config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Transformer:
+    """A model with its weights; every tensor must be there, and no other."""
+    model = Transformer(config)
+    model.load_state_dict(dict(tensors))
+    return model
+
+
+def refuse(config: Mapping[str, Any], shape: torch.Size) -> None:
+    """Raise ValueError for what is no input of a model."""
+    inputs, runs, sequences = config["inputs"], config["lengths"], config["takes"] == "sequences"
+    if len(shape) < 1 + sequences or shape[-1] != inputs:
+        wanted = f"(..., m, {inputs}) of m tokens" if sequences else f"(..., {inputs})"
+        raise ValueError(f"expected a tensor {wanted}; got shape {tuple(shape)}")
+    if sequences and not any(first <= shape[-2] <= last for first, last in runs):
+        allowed = " or ".join(f"{first} to {last}" if first < last else f"{first}" for first, last in runs)
+        raise ValueError(f"a sequence of {shape[-2]} tokens; this model takes {allowed}")
+
+
+def laid_out(config: Mapping[str, Any], x: torch.Tensor) -> torch.Tensor:
+    """Inputs as sequences (batch, token, inputs): one token, several, or one for each block of the same inputs."""
+    match config["takes"]:
+        case "points":
+            return x.reshape(-1, 1, config["inputs"])
+        case "blocks":
+            places = torch.eye(config["tokens"], dtype=x.dtype, device=x.device)
+            return (x.reshape(-1, 1, 1, config["inputs"]) * places[:, :, None]).flatten(2)
+        case _:
+            return x.reshape(-1, x.shape[-2], config["inputs"])
