@@ -185,7 +185,7 @@ def _masks(target: Graph, model: Model, proof: Proof) -> tuple[str, ...]:
 
 def _refuse_other_function(target: Graph, proof: Proof) -> None:
     """Rule Same: the circuit, with what its regions stand for, is the target; regions and views are what they say."""
-    forms, meant = Forms(), proof.meant
+    forms, meant = Forms(), proof.meant()
     viewed = [(number, view) for number, views in proof.views.items() for view in views]
     ((wanted,),) = forms.of(target, [target.output])
     found, *others = forms.of(meant, [meant.output, *chain(*viewed)], blocks=proof.blocks)
@@ -195,6 +195,7 @@ def _refuse_other_function(target: Graph, proof: Proof) -> None:
         raise Refused("a node is not what it is viewed as")
     for region in (region for region in proof.regions.values() if region.ends is None):
         # What a region reads may be off: it must stand for its reference whatever its arguments are.
-        output, reference = forms.of(meant, [region.output, region.stands_for], region.arguments)
+        alone = proof.meant(but=region.output)
+        output, reference = forms.of(alone, [region.output, region.stands_for], region.arguments)
         if output != reference:
             raise Refused(f"node {region.output} does not stand for node {region.stands_for}")

@@ -21,13 +21,14 @@ two must not be added up before they meet the errors. Of the g_j three sums are 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from .arithmetic import Array, Interval, Upper, interval, largest, smallest
 from .fold import collect
 from .graph import Graph
+from .steps import Steps, norm
 
 Slope = Array | Interval
 Edge = tuple[int, Slope, bool]
@@ -77,10 +78,12 @@ class Far:
 
 @dataclass(frozen=True, eq=False)
 class Gain:
-    """How a node's errors move the outputs: at its own token (an interval matrix), and from any tokens."""
+    """How a node's errors move the outputs: at its own token (an interval matrix), and from any tokens; and, of a mean
+    over all tokens, how an error that is the same at all of them does, of 2-norm 1."""
 
     here: Interval
     far: Far | None = None
+    common: Upper | None = None
 
     @property
     def anywhere(self) -> Far:
@@ -100,9 +103,20 @@ class Gain:
             up = up + smallest(self.far.rising * above + self.far.falling * below, most)
         return down.sum(axis=0), up.sum(axis=0)
 
-    def carried(self, size: Upper) -> Upper:
-        """How far errors of at most `size`, of either sign, move the outputs."""
-        return self.anywhere.size.value.T @ size
+    @property
+    def alike(self) -> Far:
+        """The same for errors that are the same at all tokens."""
+        far = self.anywhere
+        if self.common is None:
+            return far
+        return Far(*(smallest(each, self.common) for each in (far.rising, far.falling, far.size)))
+
+    def carried(self, size: Upper, alike: Upper | None = None) -> Upper:
+        """How far errors of at most `size`, of either sign, move the outputs; a part of them may be the same at all
+        tokens."""
+        if self.common is None or alike is None:
+            return self.anywhere.size.value.T @ size
+        return self.anywhere.size.value.T @ (size - alike.value) + self.alike.size.value.T @ alike
 
 
 def within(circuit: Graph, edges: Edges, output: int) -> dict[int, Interval]:
@@ -134,24 +148,64 @@ def _pulled(slope: Slope, gain: Interval) -> Interval:
     return Interval(-size, size)
 
 
-def gains(circuit: Graph, edges: Edges, output: int) -> dict[int, Gain]:
+def gains(circuit: Graph, edges: Edges, output: int, steps: Steps) -> dict[int, Gain]:
     """For every node that matters, how its errors move the output."""
+    edges = _through_thresholds(edges, steps, output)
     here = within(circuit, edges, output)
-    parts, far, found = {output: here}, dict[int, Far](), dict[int, Gain]()
-    outputs = circuit.nodes[output].size
+    parts, far, found, common = {output: here}, dict[int, Far](), dict[int, Gain](), dict[int, Upper]()
+    outputs, readers = circuit.nodes[output].size, dict[int, list[tuple[int, Slope, bool]]]()
     for number in range(output, -1, -1):
         if number not in here and number not in far:
             continue
         zero = interval(np.zeros((circuit.nodes[number].size, outputs)))
         found[number] = Gain(here.get(number, zero), far.get(number))
+        if steps.of:
+            common[number] = _common(number, readers.get(number, ()), found, common, steps)
+            if circuit.nodes[number].name == "mean" and not circuit.nodes[number].causal:
+                found[number] = replace(found[number], common=common[number])
         for argument, slope, elsewhere in edges.get(number, ()):
+            readers.setdefault(argument, []).append((number, slope, elsewhere))
             if not elsewhere:
                 continue
             assert isinstance(slope, Interval)
-            turned = Interval(slope.low.T, slope.high.T)
-            moved = found[number].anywhere.through(turned)
+            moved = found[number].alike.through(Interval(slope.low.T, slope.high.T))
             if argument not in parts:
                 parts[argument] = within(circuit, edges, argument)
             for inner, slopes in parts[argument].items():
                 far[inner] = moved.through(slopes).plus(far.get(inner))
     return found
+
+
+def _through_thresholds(edges: Edges, steps: Steps, output: int) -> Edges:
+    """The same, but what arrives at a soft threshold passes it as a whole. Its own gates are not asked for."""
+    changed = dict(edges)
+    for number, slopes in steps.slopes.items():
+        if number <= output and edges[number]:
+            for inner, _ in steps.of[number].closed[:2]:
+                changed[inner] = ()
+            changed[number] = [*edges[number], (steps.of[number].source, slopes, False)]
+    return changed
+
+
+def _common(
+    number: int, readers: Sequence[Edge], found: Mapping[int, Gain], common: Mapping[int, Upper], steps: Steps
+) -> Upper:
+    """How far an error that is the same at all tokens, of 2-norm 1, moves the outputs.
+
+    Through a descent it becomes another one, of at most `factor` times its norm, and through weights or slopes that are
+    the same for all tokens, too; what becomes of it elsewhere is known component by component.
+    """
+    own = norm(found[number].anywhere.size)
+    total, rest = own * 0.0, found[number].anywhere.size * 0.0
+    skipped: set[int] = set()
+    for step in steps.of.values():
+        if step.source == number and step.output in steps.factors and step.output in found:
+            total = total + steps.factors[step.output] * common[step.output]
+            skipped |= {step.output, step.inner}
+    for reader, slope, elsewhere in (each for each in readers if each[0] not in skipped):
+        sizes = slope.magnitude.value if isinstance(slope, Interval) else np.abs(slope)
+        if sizes.ndim == 1 and not elsewhere and (not isinstance(slope, Interval) or reader in steps.shared):
+            total = total + common[reader] * float(sizes.max())
+        else:
+            rest = rest + sizes.T @ found[reader].anywhere.size
+    return smallest(own, total + norm(rest))

@@ -338,7 +338,8 @@ def mean_errors(model: Model, bank: Bank, reads: Reads) -> Local:
     silent = outside_weight(model.references, gain, model.precision.gamma(6) * abs(gain) + alike)
     moved = moved_mean(reads.spread, alike) + reads.wrong
     exact, size, drift = reads.exact.magnitude, reads.size, reads.drift
-    return local(model, exact, size, drift, silent, moved, spilled(model, size, drift, keep), (abs(gain), keep))
+    found = local(model, exact, size, drift, silent, moved, spilled(model, size, drift, keep), (abs(gain), keep))
+    return replace(found, alike=reads.wrong)
 
 
 def boltzmann_errors(model: Model, bank: Bank, reads: Reads) -> Local:

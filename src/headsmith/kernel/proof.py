@@ -24,6 +24,8 @@ The margin of an attend node, which is kept as that of a table without cells, sa
 In **blocks**, the model has one token for each affine piece: it takes the inputs x of the target at every token, in a
 block of its own; token j holds x in block j and zeros in the others. Every token then returns the target.
 
+A **step** is a node that is known to be one of gradient descent, or a soft threshold, of another node (steps.py).
+
 A **view** says that a node equals a reference node, by normal forms, whose range is easier to see.
 """
 
@@ -40,6 +42,7 @@ from .arithmetic import Array
 from .errors import Refused
 from .graph import Graph, needed, read_graph
 from .reading import Tensors, field, items, mapping, numbers, real, text, whole
+from .steps import Step, step_of
 
 MOST_HALVINGS, MOST_BLOCKS, MOST_REGIONS, MOST_ENDS = 16, 1 << 10, 1 << 10, 1 << 19
 
@@ -73,14 +76,14 @@ class Proof:
     regions: dict[int, Region]
     tables: dict[int, Table]
     views: dict[int, list[int]]
+    steps: dict[int, Step]
     halvings: int
     blocks: int
 
-    @property
-    def meant(self) -> Graph:
-        """The circuit, in which the outputs of regions that are compared cell by cell are what they stand for."""
+    def meant(self, but: int = -1) -> Graph:
+        """The circuit, in which the outputs of regions, `but` for one of them, are what they stand for."""
         nodes = list(self.circuit.nodes)
-        for region in (region for region in self.regions.values() if region.ends is not None):
+        for region in (region for region in self.regions.values() if region.output != but):
             nodes[region.output] = nodes[region.stands_for]
         return Graph(tuple(nodes), self.circuit.output)
 
@@ -122,7 +125,11 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
         whole(field(stored, "halvings"), 0, MOST_HALVINGS),
         whole(field(stored, "blocks"), 0, MOST_BLOCKS),
     )
-    return Proof(circuit, regions, tables, views, halvings, blocks)
+    named = [whole(each, 0, last) for each in items(field(stored, "steps"), MOST_REGIONS)]
+    steps = {number: step_of(circuit, regions, number) for number in named}
+    if any(number in region.inside for number in steps for region in regions.values()):
+        raise Refused("a step lies inside of a region")
+    return Proof(circuit, regions, tables, views, steps, halvings, blocks)
 
 
 def _margin(value: Any) -> float:

@@ -13,11 +13,12 @@ from functools import reduce
 
 import numpy as np
 
-from .arithmetic import Array, Interval, interval, rational
+from .arithmetic import Array, Interval, Upper, interval, rational, smallest
 from .errors import Refused
 from .functions import Program, enclose, run
 from .graph import Graph, Node
 from .proof import Proof, Region
+from .steps import length, norm
 
 MOST_ENTRIES = 1 << 24
 
@@ -105,7 +106,7 @@ def ranges(proof: Proof, box: Interval, compare: Comparison) -> tuple[list[Inter
     cell by cell, the difference of the two, which `compare` finds with the ranges of the inside."""
     if sum(node.size for node in proof.circuit.nodes) << proof.halvings > MOST_ENTRIES:
         raise Refused("the ranges of all nodes on all cells of the domain are more than this kernel looks at")
-    errors: dict[int, Interval] = {}
+    errors, lengths = dict[int, Interval](), dict[int, Upper]()
     found = [cells_of(box.low, box.high, proof.halvings)]
     if proof.blocks:
         # Token j, in column j, holds the inputs in block j, and zeros in the others.
@@ -126,6 +127,12 @@ def ranges(proof: Proof, box: Interval, compare: Comparison) -> tuple[list[Inter
         found.append(node_range(node, seen, proof.blocks))
         for view in proof.views.get(number, ()):
             found[-1] = found[-1].meet(found[view])
+        if number in proof.steps:
+            step, hulls = proof.steps[number], [each.over(1) for each in found]
+            before = lengths.get(step.source, norm(hulls[step.source].magnitude))
+            lengths[number] = smallest(length(step, proof.circuit, hulls, before), norm(hulls[-1].magnitude))
+            most = lengths[number].value
+            found[-1] = found[-1].meet(Interval(-most, most))
     for number, each in enumerate(found):
         if not each.finite():
             raise Refused(f"the range of node {number}, {proof.circuit.nodes[number].kind}, is not known to be bounded")

@@ -19,15 +19,17 @@ from .flow import Edge, Slope
 from .functions import enclose
 from .graph import HYPOTENUSE, PRODUCT, QUOTIENT, Graph, Node, dense, needed
 from .proof import Proof
+from .steps import Steps, steps_of
 
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """For every node its edges; the slopes of gates; and the moves that are joined, which have no edges."""
+    """For every node its edges; the slopes of gates; the moves that are joined, which have no edges; the steps."""
 
     of: dict[int, list[Edge]]
     gates: dict[int, Interval]
     joined: set[int]
+    steps: Steps
 
 
 def edges_of(
@@ -63,7 +65,8 @@ def edges_of(
             wide = [found[argument].widened(region.margin) for argument in region.arguments]
             pairs = zip(region.arguments, _reference_slopes(reference, wide), strict=True)
             edges[number] += [(argument, slope, reference.kind == "exchange") for argument, slope in pairs]
-    return Edges(edges, gates, _join_blocks(proof.circuit, edges))
+    joined = _join_blocks(proof.circuit, edges)
+    return Edges(edges, gates, joined, steps_of(proof, found, edges, gates))
 
 
 def _unit(size: int) -> Interval:

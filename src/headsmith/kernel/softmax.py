@@ -92,6 +92,7 @@ class Local:
     reach: Upper  # bound of what is computed on data tokens
     spilled: Upper  # bound of what is computed on reference tokens
     max_score: float
+    alike: Upper | None = None  # the part of `rounding` that is the same whoever reads: of means, what is read
 
     @property
     def committed(self) -> Upper:

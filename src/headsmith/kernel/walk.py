@@ -60,12 +60,14 @@ class Facts:
 @dataclass(eq=False)
 class Walk:
     """What is known so far: the registers, how large the nodes are that heads have computed, what every node commits
-    itself, how far nodes are off whose errors are all known, and what every bank has committed."""
+    itself, and of means the part of that which is the same at all tokens; how far nodes are off whose errors are all
+    known, and what every bank has committed."""
 
     stream: dict[str, Register]
     forms: Mapping[int, Form]
     magnitudes: dict[int, Upper]
     own: dict[int, Upper]
+    alike: dict[int, Upper]
     final: dict[int, Upper]
     locals_: list[tuple[Bank, Local]]
 
@@ -83,6 +85,8 @@ def walk_through(facts: Facts) -> Walk:
                 committed = _spread(local.committed[mine], components, circuit.nodes[number].size)
                 more = facts.approximations[number].magnitude if number in facts.approximations else 0.0
                 walk.own[number] = committed + more
+                if local.alike is not None:
+                    walk.alike[number] = _spread(local.alike[mine], components, circuit.nodes[number].size)
         off = _arriving(facts, walk, claimed)
         for bank, local in done:
             outputs = np.zeros(bank.outputs)
@@ -114,7 +118,7 @@ def _first(facts: Facts) -> Walk:
         if node.kind == "positional":
             magnitudes[number] = Upper(np.abs(node.constants).max(axis=0))
     stream = start(facts.model, circuit, magnitudes[0])
-    return Walk(stream, _forms(facts), magnitudes, own, {}, [])
+    return Walk(stream, _forms(facts), magnitudes, own, {}, {}, [])
 
 
 def _claims(bank: Bank) -> list[tuple[int, Any, Any]]:
@@ -138,11 +142,12 @@ def _arriving(facts: Facts, walk: Walk, wanted: Set[int]) -> dict[int, Upper]:
         if number not in before:
             before.add(number)
             stack.extend(argument for argument, _, _ in edges[number] if argument not in walk.final)
-    off = dict(walk.final)
+    off, steps = dict(walk.final), facts.slopes.steps.of
     for number in sorted(before - walk.final.keys()):
         off[number] = arrive(edges, number, facts.circuit.nodes[number].size, off) + walk.own.get(number, 0.0)
         if (
             number in wanted
+            and (number in steps or not steps)
             and len(facts.circuit.nodes) <= MOST_NODES
             and _explodes(off[number], [walk.own[each] for each in before if each in walk.own])
         ):
@@ -162,9 +167,9 @@ def _explodes(off: Upper, own: Sequence[Upper]) -> bool:
 def _by_gains(facts: Facts, walk: Walk, number: int) -> Upper:
     """How far a node can be off, by the gains of all that was committed before it."""
     total = Upper(np.zeros(facts.circuit.nodes[number].size))
-    for each, gain in gains(facts.circuit, facts.edges, number).items():
+    for each, gain in gains(facts.circuit, facts.edges, number, facts.slopes.steps).items():
         if each in walk.own:
-            total = total + gain.carried(walk.own[each])
+            total = total + gain.carried(walk.own[each], walk.alike.get(each))
     return total
 
 
@@ -252,7 +257,7 @@ def _refuse_beyond(number: int, off: float, margin: float) -> None:
 def carried(facts: Facts, walk: Walk) -> dict[str, Upper]:
     """Rule Sum: all errors, carried to the outputs, part by part."""
     circuit = facts.circuit
-    every = gains(circuit, facts.edges, circuit.output)
+    every = gains(circuit, facts.edges, circuit.output, facts.slopes.steps)
     zero = Upper(np.zeros(circuit.nodes[circuit.output].size))
     sides = {"approximation": [zero, zero], "softmax": [zero, zero]}
     sums = {"leak": zero, "rounding": _readout(facts, walk)}
@@ -268,8 +273,9 @@ def carried(facts: Facts, walk: Walk) -> dict[str, Upper]:
                 size = circuit.nodes[number].size
                 below, above = (_spread(each[mine], components, size).value for each in (local.below, local.above))
                 push("softmax", number, Interval(-below, above))
-                for part, error in (("leak", local.leak), ("rounding", local.rounding)):
-                    sums[part] = sums[part] + every[number].carried(_spread(error[mine], components, size))
+                sums["leak"] = sums["leak"] + every[number].carried(_spread(local.leak[mine], components, size))
+                rounding = _spread(local.rounding[mine], components, size)
+                sums["rounding"] = sums["rounding"] + every[number].carried(rounding, walk.alike.get(number))
     if 0 in every:
         sums["rounding"] = sums["rounding"] + every[0].carried(walk.own[0])
     return {name: largest(*both) for name, both in sides.items()} | sums

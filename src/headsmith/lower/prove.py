@@ -38,6 +38,7 @@ from headsmith.kernel.same import Forms
 from headsmith.kernel.walk import Facts
 from headsmith.lower.views import Views
 from headsmith.search.cells import chord_ends, table_cells
+from headsmith.search.steps import find_steps
 from headsmith.source.exchange import exchange
 from headsmith.source.fuse import Fusion, fuse
 from headsmith.source.graph import (
@@ -156,6 +157,7 @@ def prove(
         "regions": writer.regions,
         "tables": writer.tables,
         "views": [view for view in writer.viewed if view["node"] not in {writer.places[each] for each in writer.anew}],
+        "steps": [],
         "halvings": HALVINGS if assembly.regions else 0,
         "blocks": blocks,
         "roles": _roles(header["transformer"], tensors, writer.places),
@@ -366,9 +368,11 @@ def _search(stored: Header, header: Header, tensors: Tensors, error: float) -> N
     model, proof = _parsed(stored, header, tensors, target)
     if stored["views"]:
         # A sum that is too large to be written out is equal to no other.
-        forms = Forms().of(proof.meant, range(len(proof.meant.nodes)))
+        forms = Forms().of(proof.meant(), range(len(proof.circuit.nodes)))
         stored["views"] = [each for each in stored["views"] if forms[each["node"]] == forms[each["as"]]]
         model, proof = _parsed(stored, header, tensors, target)
+    proof = replace(proof, steps=find_steps(proof))
+    stored["steps"] = list(proof.steps)
     box = Interval(header["domain"]["low"], header["domain"]["high"])
     regions = {region["output"]: region for region in stored["regions"]}
 
