@@ -125,7 +125,7 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
         whole(field(stored, "halvings"), 0, MOST_HALVINGS),
         whole(field(stored, "blocks"), 0, MOST_BLOCKS),
     )
-    named = [whole(each, 0, last) for each in items(field(stored, "steps"), MOST_REGIONS)]
+    named = [whole(each, 0, last) for each in items(mapping(stored).get("steps", []), MOST_REGIONS)]
     steps = {number: step_of(circuit, regions, number) for number in named}
     if any(number in region.inside for number in steps for region in regions.values()):
         raise Refused("a step lies inside of a region")
