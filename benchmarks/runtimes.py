@@ -59,6 +59,20 @@ def in_torch(network: hs.Network, model: hs.Compiled, inputs: np.ndarray) -> Non
         show("torch, float32", calls)
 
 
+def in_onnx_runtime(network: hs.Network, model: hs.Compiled, inputs: np.ndarray) -> None:
+    """In the model's own double precision, on one thread; the network beside it is numpy's."""
+    import onnxruntime
+
+    quiet, layers = onnxruntime.SessionOptions(), list(network.layers)
+    quiet.log_severity_level, quiet.intra_op_num_threads = 3, 1
+    session = onnxruntime.InferenceSession(model.to_onnx(fused=True).SerializeToString(), quiet)
+    calls = {
+        "the network": lambda: forward(layers, inputs),
+        "to_onnx(fused=True)": lambda: session.run(None, {"x": inputs}),
+    }
+    show("ONNX Runtime, float64", calls)
+
+
 def show(title: str, calls: Mapping[str, Callable[[], Any]]) -> None:
     found = shortest(calls)
     own = found["the network"]
@@ -73,6 +87,7 @@ def main() -> None:
     inputs = np.random.default_rng(1).random((BATCH, WIDTHS[0]))
     in_numpy(network, model, inputs)
     in_torch(network, model, inputs)
+    in_onnx_runtime(network, model, inputs)
 
 
 if __name__ == "__main__":

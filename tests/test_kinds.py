@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
+import torch
 
 import headsmith as hs
 from headsmith.circuits.pieces import Pieces
@@ -19,6 +21,8 @@ from headsmith.intermediates import without_meaning
 from headsmith.sequence.in_context import Learner
 
 T = hs.tokens
+QUIET = onnxruntime.SessionOptions()
+QUIET.log_severity_level, QUIET.intra_op_num_threads = 3, 1
 
 
 def sequence(program: Callable[[Any], Any], tokens: int = 5, error: float = 1e-4, **options: Any) -> Any:
@@ -141,6 +145,32 @@ def test_every_call(name: str, saved: Any) -> None:
     if isinstance(loaded, hs.CompiledSequence):
         assert loaded.causal is model.causal
         assert loaded.lengths == model.lengths
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_runtime(name: str, saved: Any) -> None:
+    """numpy, torch and ONNX Runtime agree within the certificate's rounding part, attention written out or fused."""
+    model = hs.load(saved(name)[1])
+    x = inputs_of(model)
+    wanted, parts = model(x), model.certificate.parts
+    for fused in (False, True):
+        if fused and isinstance(model, hs.Universal):
+            for call in (
+                lambda: model(x, fused=True),
+                lambda: model.to_torch(fused=True),
+                lambda: model.to_onnx(fused=True),
+            ):
+                with pytest.raises(hs.TargetError, match="has no closed forms"):
+                    call()
+            continue
+        with torch.no_grad():
+            in_torch = model.to_torch(fused=fused)(torch.tensor(x)).numpy()
+        session = onnxruntime.InferenceSession(model.to_onnx(fused=fused).SerializeToString(), QUIET)
+        (in_onnx,) = session.run(None, {"x": x[None].astype(wanted.dtype)})
+        for found in (model(x, fused=fused), in_torch, in_onnx[0]):
+            assert found.shape == wanted.shape
+            assert found.dtype == wanted.dtype
+            assert np.abs(found - wanted).max() <= 2 * parts["rounding"] + parts["leak"]
 
 
 @pytest.mark.parametrize("name", ["native", "relu", "pieces", "max", "causal", "ridge", "universal"])

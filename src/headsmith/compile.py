@@ -31,6 +31,7 @@ from headsmith.core.errors import CertificateError, DomainError, TargetError, Un
 from headsmith.core.intervals import Box, Interval, as_box
 from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.export.file import Contents, Form, write_file
+from headsmith.export.onnx_model import fused_onnx, textbook_onnx
 from headsmith.export.plain import Plain, Takes, called, plain
 from headsmith.inside import notebook
 from headsmith.inside.explain import HEADS, explain
@@ -296,6 +297,13 @@ class Compiled:
         if fused:
             return fused_module(self.transformer, self.called(causal=causal), dtype)
         return textbook_module(self.plain(causal=causal), dtype)
+
+    def to_onnx(self, *, fused: bool = False, causal: bool = False) -> Any:
+        """The model as an onnx.ModelProto of opset 17 (export/onnx_model.py), which ONNX Runtime runs in the model's
+        dtype; `fused`, through closed forms. Its input x is (batch, inputs), or (batch, m, inputs) for sequences."""
+        if fused:
+            return fused_onnx(self.transformer, self.called(causal=causal))
+        return textbook_onnx(self.plain(causal=causal))
 
     def _form(self) -> Form | None:
         """How a file says what kind of model this is."""

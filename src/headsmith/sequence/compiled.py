@@ -98,6 +98,11 @@ class CompiledSequence(Compiled):
         self._refuse_other_mask(causal)
         return super().to_torch(fused=fused, causal=self.causal, dtype=dtype)
 
+    def to_onnx(self, *, fused: bool = False, causal: bool | None = None) -> Any:
+        """The model as an onnx.ModelProto, under the program's own mask (see Compiled.to_onnx)."""
+        self._refuse_other_mask(causal)
+        return super().to_onnx(fused=fused, causal=self.causal)
+
     def _refuse_other_mask(self, causal: bool | None) -> None:
         if causal not in (None, self.causal):
             raise DomainError(f"this program was compiled with causal={self.causal}: another mask computes another one")

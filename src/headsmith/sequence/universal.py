@@ -29,6 +29,7 @@ from headsmith.core.figures import bound, count
 from headsmith.core.html import card, table
 from headsmith.core.intervals import Box
 from headsmith.core.rounding import Dtype
+from headsmith.export.onnx_model import textbook_onnx
 from headsmith.export.plain import Plain, called, plain
 from headsmith.heads.ramp import WIDTH
 from headsmith.inside.notebook import bill_text, box_text
@@ -217,6 +218,12 @@ class Universal:
         if fused:
             raise TargetError(UNFUSED)
         return textbook_module(self.plain(), dtype)
+
+    def to_onnx(self, *, fused: bool = False) -> Any:
+        """The model as an onnx.ModelProto (see Compiled.to_onnx)."""
+        if fused:
+            raise TargetError(UNFUSED)
+        return textbook_onnx(self.plain())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything but the callable to one safetensors file, completely or not at all."""
