@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from headsmith.sequence.compiled import CompiledSequence, compile_sequence
     from headsmith.sequence.universal import Universal, universal
     from headsmith.source.cpwl import difference_of_max_affine, max_min
+    from headsmith.source.imported import Imported
     from headsmith.source.lattice import from_regions
     from headsmith.source.library import (
         abs,
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from headsmith.source.network import Network
     from headsmith.source.own import function
     from headsmith.source.sklearn_models import from_sklearn
+    from headsmith.source.torch_modules import from_torch
 
 __version__ = "0.1.0"
 
@@ -92,6 +94,7 @@ __all__ = [
     "DomainError",
     "FileFormatError",
     "HeadsmithError",
+    "Imported",
     "MaxoutNetwork",
     "Network",
     "Reasoner",
@@ -119,6 +122,7 @@ __all__ = [
     "falsify",
     "from_regions",
     "from_sklearn",
+    "from_torch",
     "function",
     "gaussian",
     "gelu",
@@ -172,6 +176,7 @@ _HOME = {
     "DomainError": "core.errors",
     "FileFormatError": "core.errors",
     "HeadsmithError": "core.errors",
+    "Imported": "source.imported",
     "MaxoutNetwork": "source.maxout",
     "Network": "source.network",
     "Reasoner": "iprm.model",
@@ -199,6 +204,7 @@ _HOME = {
     "falsify": "report.falsify",
     "from_regions": "source.lattice",
     "from_sklearn": "source.sklearn_models",
+    "from_torch": "source.torch_modules",
     "function": "source.own",
     "gaussian": "source.library",
     "gelu": "source.library",

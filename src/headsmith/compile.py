@@ -47,6 +47,7 @@ from headsmith.source.foreign import advice
 from headsmith.source.formula import formula_graph
 from headsmith.source.fuse import Fusion, fuse
 from headsmith.source.graph import Approximated, Graph, arguments
+from headsmith.source.imported import Imported
 from headsmith.source.layers import in_layers
 from headsmith.source.maxout import MaxoutNetwork
 from headsmith.source.network import Network
@@ -57,7 +58,7 @@ from headsmith.transformer.bill import Bill, bill
 from headsmith.transformer.dense import DenseTransformer, dense
 from headsmith.transformer.ir import Transformer
 
-Target = Network | MaxoutNetwork | Graph | str | Sequence[str] | Callable[..., Any]
+Target = Network | MaxoutNetwork | Imported | Graph | str | Sequence[str] | Callable[..., Any]
 RECIPES = ("auto", "native", "relu", "ramp", "maxout")
 
 LARGEST = 1e100
@@ -354,7 +355,7 @@ def as_graph(target: Target, domain: Any = None) -> Graph:
     """The target as a source graph. The names of a formula's variables are the domain's, where it has names."""
     names = list(domain) if isinstance(domain, Mapping) else None
     match target:
-        case Network() | MaxoutNetwork():
+        case Network() | MaxoutNetwork() | Imported():
             return target.graph
         case Graph():
             return target

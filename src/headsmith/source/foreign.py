@@ -9,10 +9,7 @@ def advice(thing: Any) -> str | None:
     """What to do with a model of another library; None for anything else."""
     family, kind = family_of(thing), type(thing).__name__
     if family == "torch" and hasattr(thing, "state_dict"):
-        return (
-            f"this is a torch module ({kind}): a chain of Linear layers with ReLUs between them is "
-            f"hs.Network([(layer.weight, layer.bias) for layer in module if isinstance(layer, torch.nn.Linear)])"
-        )
+        return f"this is a torch module ({kind}): give hs.from_torch(module, example), with a batch of inputs"
     if family == "torch":
         return f"this is a torch {kind}: give weights as pairs, hs.Network([(W, b), ...]), W of shape (out, in)"
     if family == "sklearn":
