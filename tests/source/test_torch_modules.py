@@ -258,6 +258,6 @@ def test_trained_networks_predict_the_same_wherever_the_certificate_says_so(kind
     model = hs.compile(network, (0, 1), 1e-3)
     with torch.no_grad():
         theirs = module(torch.as_tensor(images[FIRST_UNSEEN:])).double().numpy()
-    assert (theirs.argmax(axis=1) == labels[FIRST_UNSEEN:]).mean() > 0.8
+    assert (theirs.argmax(axis=1) == labels[FIRST_UNSEEN:]).mean() > 0.7
     assert network.difference is not None
     check_predictions(model, network.difference.largest, theirs, images[FIRST_UNSEEN:], labels[FIRST_UNSEEN:])
