@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from math import comb, factorial, inf, nextafter, prod
+from math import copysign, comb, factorial, inf, nextafter, prod, sqrt
 from operator import methodcaller
 from typing import Any
 
@@ -282,7 +282,7 @@ def _range(program: Program, order: int, left: Point, right: Point, halvings: in
     least, most = min(left[1], right[1]), max(left[2], right[2])
     if halvings < 0 or left[0] == right[0]:
         return least, most
-    whole, middle = arb(left[0]).union(arb(right[0])), left[0] + (right[0] - left[0]) / 2
+    whole, middle = arb(left[0]).union(arb(right[0])), _middle(left[0], right[0])
     value, slope = _derivatives(program, order, whole)
     if value.is_finite() and (slope >= 0 or slope <= 0):
         return least, most
@@ -295,6 +295,13 @@ def _range(program: Program, order: int, left: Point, right: Point, halvings: in
         halves = [_range(program, order, *pair, halvings - 1) for pair in ((left, inner), (inner, right))]
         low, high = max(low, min(half[0] for half in halves)), min(high, max(half[1] for half in halves))
     return low, high
+
+
+def _middle(low: float, high: float) -> float:
+    """A number between two others; the geometric mean, where one is more than four times the other."""
+    if low * high > 0.0 and not 0.25 <= low / high <= 4.0:
+        return min(max(copysign(sqrt(low * high), low), low), high)
+    return low + (high - low) / 2
 
 
 def _known(program: Program, order: int) -> tuple[bool, tuple[float, float]]:
