@@ -124,10 +124,10 @@ def facts_of(target: Graph, model: Model, proof: Proof, box: Interval) -> Facts:
     if not float(box.magnitude.max().value) < model.precision.largest / 16.0:
         raise Refused(f"inputs may be beyond {model.precision.name}")
     _refuse_other_function(target, proof)
-    refuse_undefined(target, box, proof.halvings)
     places = headed(proof.circuit, model)
     refuse_open(proof, places)
     found, chords = ranges(proof, box, check_region)
+    refuse_undefined(target, box, proof, found)
     tables = computed(proof, model, found)
     approximations = {**chords, **{number: each.error for number, each in tables.items()}}
     return Facts(model, proof, found, places, tables, approximations, edges_of(proof, found, places, tables))
@@ -165,7 +165,11 @@ def _masks(target: Graph, model: Model, proof: Proof) -> tuple[str, ...]:
         raise Refused("the model's inputs, outputs or tokens are not the target's")
     nodes = [*target.nodes, *proof.circuit.nodes]
     if proof.blocks and (
-        proof.regions or proof.tables or proof.views or any(node.kind in ABOUT_TOKENS for node in target.nodes)
+        proof.regions
+        or proof.tables
+        or proof.views
+        or proof.alike
+        or any(node.kind in ABOUT_TOKENS for node in target.nodes)
     ):
         raise Refused("a model in blocks computes affine maps, maxima and minima of one token's inputs alone")
     lengths = {
@@ -193,6 +197,8 @@ def _refuse_other_function(target: Graph, proof: Proof) -> None:
         raise Refused("the circuit of the proof does not compute the target")
     if others[::2] != others[1::2]:
         raise Refused("a node is not what it is viewed as")
+    if proof.alike and forms.of(target, [*proof.alike]) != forms.of(meant, [*proof.alike.values()]):
+        raise Refused("a node of the target is not alike a node of the circuit")
     for region in (region for region in proof.regions.values() if region.ends is None):
         # What a region reads may be off: it must stand for its reference whatever its arguments are.
         alone = proof.meant(but=region.output)

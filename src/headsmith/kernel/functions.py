@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from math import copysign, comb, factorial, inf, nextafter, prod, sqrt
+from math import comb, copysign, factorial, inf, nextafter, prod, sqrt
 from operator import methodcaller
 from typing import Any
 

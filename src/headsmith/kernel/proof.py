@@ -26,7 +26,9 @@ block of its own; token j holds x in block j and zeros in the others. Every toke
 
 A **step** is a node that is known to be one of gradient descent, or a soft threshold, of another node (steps.py).
 
-A **view** says that a node equals a reference node, by normal forms, whose range is easier to see.
+A **view** says that a node equals a reference node, by normal forms, whose range is easier to see; `alike` says the
+same of a node of the target and one of the circuit. A **bend** says that a node is a piecewise linear function of
+another one, with the places where its slope may change.
 """
 
 from __future__ import annotations
@@ -77,6 +79,8 @@ class Proof:
     tables: dict[int, Table]
     views: dict[int, list[int]]
     steps: dict[int, Step]
+    alike: dict[int, int]
+    bends: dict[int, tuple[int, Array]]
     halvings: int
     blocks: int
 
@@ -118,7 +122,16 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
     for each in items(field(stored, "views"), 4 * MOST_REGIONS):
         number = whole(field(each, "node"), 0, last)
         views.setdefault(number, []).append(whole(field(each, "as"), 0, number - 1))
+    alike = {
+        whole(field(each, "node"), 0, len(target.nodes) - 1): whole(field(each, "as"), 0, last)
+        for each in items(mapping(stored).get("alike", []), 4 * MOST_REGIONS)
+    }
+    bends = {}
+    for each in items(mapping(stored).get("bends", []), 4 * MOST_REGIONS):
+        number = whole(field(each, "node"), 1, last)
+        bends[number] = whole(field(each, "argument"), 0, number - 1), numbers(tensors, field(each, "kinks"), 1)
     compared = sum(len(region.ends) for region in regions.values() if region.ends is not None)
+    compared += sum(len(kinks) for _, kinks in bends.values())
     if compared + sum(len(table.cells) for table in tables.values()) > MOST_ENDS:
         raise Refused("the cells of all regions and tables are more than this kernel looks at")
     halvings, blocks = (
@@ -129,7 +142,7 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
     steps = {number: step_of(circuit, regions, number) for number in named}
     if any(number in region.inside for number in steps for region in regions.values()):
         raise Refused("a step lies inside of a region")
-    return Proof(circuit, regions, tables, views, steps, halvings, blocks)
+    return Proof(circuit, regions, tables, views, steps, alike, bends, halvings, blocks)
 
 
 def _margin(value: Any) -> float:
@@ -189,8 +202,8 @@ def refuse_open(proof: Proof, places: Iterable[int]) -> None:
     for number, node in enumerate(nodes):
         if number not in outer and not deep.isdisjoint(node.arguments):
             deep.add(number)
-    if any(number in owners or number in deep for number in proof.views):
-        raise Refused("a node inside of a region has a view, which does not know of the margin")
+    if any(number in owners or number in deep for number in (*proof.views, *proof.bends)):
+        raise Refused("a node inside of a region has a view or bends, which do not know of the margin")
     for small, large in {pair for mine in owners.values() for pair in pairwise(mine)}:
         if not {*small.inside, *small.arguments} < large.inside or large.ends is not None:
             raise Refused(f"the region of node {large.output} meets another one that does not lie inside of it")

@@ -8,7 +8,7 @@ the margin, and where its circuit was compared with a function cell by cell, ran
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from .arithmetic import Array, Interval, Upper, interval, rational, smallest
 from .errors import Refused
 from .functions import Program, enclose, run
-from .graph import Graph, Node
+from .graph import Graph, Node, needed
 from .proof import Proof, Region
 from .steps import length, norm
 
@@ -87,15 +87,41 @@ def program_range(program: Program, arguments: list[Interval]) -> Interval:
     return found
 
 
-def refuse_undefined(target: Graph, box: Interval, halvings: int) -> None:
-    """Raise Refused unless every function and quotient of the target is defined, and bounded, on the whole domain."""
+def refuse_undefined(target: Graph, box: Interval, proof: Proof, known: Sequence[Interval]) -> None:
+    """Raise Refused unless every function and quotient of the target is defined, and bounded, on the whole domain;
+    `known` are the ranges of the circuit."""
     if not any(node.kind == "expression" for node in target.nodes):
         return
-    found = [cells_of(box.low, box.high, halvings)]
+    found = [cells_of(box.low, box.high, proof.halvings)]
     for number, node in enumerate(target.nodes[1:], start=1):
         found.append(node_range(node, [found[argument] for argument in node.arguments]))
+        if number in proof.alike:
+            found[-1] = found[-1].meet(known[proof.alike[number]][:, None])
         if node.kind == "expression" and not found[-1].finite():
             raise Refused(f"node {number} of the target, {node.program.steps[-1][:2]}, may not be defined everywhere")
+
+
+def _bent(proof: Proof, number: int, around: Interval) -> Interval:
+    """The range of a node that is a piecewise linear function of another one, a single number. Between two places
+    in a row at which no gate has values of both signs it is linear, and so between its values there."""
+    nodes, (argument, kinks) = proof.circuit.nodes, proof.bends[number]
+    places = [place for place in needed(proof.circuit, [number], [argument]) if place != argument]
+    kinds = {"region" if place in proof.regions else nodes[place].kind for place in places}
+    if nodes[argument].size > 1 or not kinds <= {"affine", "relu"}:
+        raise Refused(f"node {number} is no piecewise linear function of node {argument}")
+    ends = np.sort(np.clip([*around.low, *kinks, *around.high], around.low, around.high))
+    points, cells = {argument: interval(ends[None])}, {argument: Interval(ends[None, :-1], ends[None, 1:])}
+    straight = np.ones(len(ends) - 1, dtype=bool)
+    for place in places:
+        read = nodes[place].arguments
+        for each in (points, cells):
+            each[place] = node_range(nodes[place], [each[node] for node in read])
+        if nodes[place].kind == "relu":
+            both = points[read[0]][:, :-1].hull(points[read[0]][:, 1:])
+            straight = straight & ((both.low >= 0.0) | (both.high <= 0.0)).all(axis=0)
+    chord, wide = points[number][:, :-1].hull(points[number][:, 1:]), cells[number]
+    found = Interval(np.where(straight, chord.low, wide.low), np.where(straight, chord.high, wide.high))
+    return found.over(1, keepdims=True)
 
 
 Comparison = Callable[[Proof, Region, list[Interval]], tuple[Interval, Mapping[int, Interval]]]
@@ -133,6 +159,8 @@ def ranges(proof: Proof, box: Interval, compare: Comparison) -> tuple[list[Inter
             lengths[number] = smallest(length(step, proof.circuit, hulls, before), norm(hulls[-1].magnitude))
             most = lengths[number].value
             found[-1] = found[-1].meet(Interval(-most, most))
+        if number in proof.bends:
+            found[-1] = found[-1].meet(_bent(proof, number, found[proof.bends[number][0]].over(1)))
     for number, each in enumerate(found):
         if not each.finite():
             raise Refused(f"the range of node {number}, {proof.circuit.nodes[number].kind}, is not known to be bounded")

@@ -33,7 +33,7 @@ from headsmith.kernel.graph import Graph as KernelGraph
 from headsmith.kernel.graph import read_graph
 from headsmith.kernel.model import Model, check_format, read_model
 from headsmith.kernel.proof import Proof, Region, read_proof
-from headsmith.kernel.ranges import ranges
+from headsmith.kernel.ranges import ranges, refuse_undefined
 from headsmith.kernel.same import Forms
 from headsmith.kernel.walk import Facts
 from headsmith.lower.views import Views
@@ -152,12 +152,16 @@ def prove(
         assembly = assemble(fused, choices)
     writer = _Writer(target, fused, assembly, choices, tensors)
     writer.write()
+    if assembly.regions and not _plainly_defined(header, tensors):
+        writer.copy_target()
     stored: Header = {
         "circuit": {"nodes": writer.nodes, "output": writer.places[assembly.circuit.output]},
         "regions": writer.regions,
         "tables": writer.tables,
-        "views": [view for view in writer.viewed if view["node"] not in {writer.places[each] for each in writer.anew}],
+        "views": writer.viewed,
         "steps": [],
+        "bends": [*writer.views.bends, *writer.bends],
+        "alike": writer.alike,
         "halvings": HALVINGS if assembly.regions else 0,
         "blocks": blocks,
         "roles": _roles(header["transformer"], tensors, writer.places),
@@ -231,8 +235,11 @@ class _Writer:
         self.regions: list[Header] = []
         self.tables: list[Header] = []
         self.viewed: list[Header] = []
-        self.anew: set[int] = set()
+        exchanges = (exchange(assembly.circuit, number) for number in range(len(assembly.circuit.nodes)))
+        self.anew = {number for found in exchanges if found is not None for number in found[1]}
         """Nodes inside of exchanges, which must have no views."""
+        self.alike: list[Header] = []
+        self.bends: list[Header] = []
         self.scales: dict[tuple[int, str], int] = {}
         self.names = {place: number for number, place in assembly.places.items()}
         self.views = Views(fused, lambda number: self.places[assembly.places[number]], self._add, self._keep)
@@ -249,7 +256,8 @@ class _Writer:
             self._enter_perspective(number)
             references = self._references(number)
             viewed = self.names.get(number)
-            views = self.views.of(viewed) if viewed is not None and not references else []
+            plain = viewed is not None and not references and number not in self.anew
+            views = self.views.of(viewed) if viewed is not None and plain else []
             exchanged = self._exchange(number)
             self.places[number] = self._add(self._stored(node, self._seen(number)))
             self.viewed += [{"node": self.places[number], "as": view} for view in views]
@@ -268,6 +276,18 @@ class _Writer:
             if isinstance(node, Attend):
                 self.tables.append({"node": self.places[number], "margin": 0.0, "cells": ""})
 
+    def copy_target(self) -> None:
+        """The whole target as reference nodes, with views: where that shows that its functions are defined, and adding
+        up intervals does not."""
+        places = {0: 0}
+        views = Views(self.target, places.__getitem__, self._add, self._keep)
+        for number, node in list(enumerate(self.target.nodes))[1:]:
+            found = views.of(number)
+            places[number] = self._add(self._stored(node, places))
+            self.viewed += [{"node": places[number], "as": view} for view in found]
+            self.alike.append({"node": number, "as": places[number]})
+        self.bends += views.bends
+
     def _exchange(self, number: int) -> int | None:
         """The reference node of an exchange, with others for its constants."""
         found = exchange(self.assembly.circuit, number)
@@ -275,7 +295,6 @@ class _Writer:
         if found is None or not isinstance(node, Affine):
             return None
         value, nodes = found[0], self.assembly.circuit.nodes
-        self.anew |= found[1]
         (moved,) = (each for each in (nodes[inner] for inner in found[1]) if isinstance(each, Move))
         parts = {"value": self.places[value], "targets": list(moved.targets), "size": node.size}
         for term in node.terms:
@@ -354,6 +373,17 @@ class _Writer:
         return name
 
 
+def _plainly_defined(header: Header, tensors: Tensors) -> bool:
+    """Whether intervals alone show that every function of the target is defined on the whole domain."""
+    target = read_graph(_plain(header["source"]), tensors)
+    bare = Proof(target, {}, {}, {}, {}, {}, {}, HALVINGS, 0)
+    try:
+        refuse_undefined(target, Interval(header["domain"]["low"], header["domain"]["high"]), bare, ())
+    except Refused:
+        return False
+    return True
+
+
 def _same_weights(left: Affine, right: Affine) -> bool:
     return (
         len(left.terms) == len(right.terms)
@@ -387,7 +417,8 @@ def _search(stored: Header, header: Header, tensors: Tensors, error: float) -> N
         found, _ = ranges(proof, box, compare)
         cells = dict.fromkeys(proof.tables, "")
         for head in table_heads(proof, model, found):
-            text = table_cells(head.slopes, head.offsets, head.values, head.programs, head.box)
+            margin = max(proof.tables[number].margin for members in head.members for number, _ in members)
+            text = table_cells(head.slopes, head.offsets, head.values, head.programs, head.box, margin=margin)
             cells.update({number: text for members in head.members for number, _ in members})
     nodes = proof.circuit.nodes
     for region in stored["regions"]:

@@ -33,6 +33,7 @@ from headsmith.kernel.table import (
 TIGHTNESS = 1.05
 FLOOR = 1e-25
 SLOPE_FLOOR = 1e-9
+SLOPE_SHARE = 0.01
 UNIT_ROUNDOFF = 2.0**-53
 
 Tree = dict[Cell, int]
@@ -48,11 +49,13 @@ def table_cells(
     *,
     tightness: float = TIGHTNESS,
     floor: float | None = None,
+    margin: float = np.inf,
 ) -> str:
     """The cells of a table head for kernel.table.check_table, as a tree in pre-order.
 
     Bounds of errors and slopes will be within `tightness` of what is attained, or below `floor`: by default a
-    thousandth of what rounding the values costs, since errors below need no proof of their own.
+    thousandth of what rounding the values costs, since errors below need no proof of their own. What the head reads is
+    off by at most `margin`: slopes that are wrong by less than a small part of the error over it do not matter.
     """
     variables = slopes.shape[1]
     sizes = np.max(np.abs(values), axis=0)
@@ -62,10 +65,10 @@ def table_cells(
     lowest[:, 1:] += SLOPE_FLOOR * sizes[:, None] * np.max(np.abs(slopes), axis=0)
 
     table = Table(slopes, offsets, values, programs, box)
-    return written(_refined(table, lowest, tightness), variables)
+    return written(_refined(table, lowest, tightness, margin), variables)
 
 
-def _refined(table: Table, floor: Array, tightness: float) -> Tree:
+def _refined(table: Table, floor: Array, tightness: float, margin: float) -> Tree:
     tree: Tree = {}
     level: list[Cell] = [((0, 0),) * len(table.box)]
     seen_low, seen_high = np.full_like(floor, np.inf), np.full_like(floor, -np.inf)
@@ -81,6 +84,8 @@ def _refined(table: Table, floor: Array, tightness: float) -> Tree:
         seen_low, seen_high = np.minimum(seen_low, low), np.maximum(seen_high, high)
         slack = 0.98 * (tightness - 1.0) * np.maximum(np.maximum(-seen_low, seen_high), 0.0)
         low, high = np.minimum(seen_low - slack, -floor), np.maximum(seen_high + slack, floor)
+        room = SLOPE_SHARE * np.maximum(-low, high)[:, :1] / margin if margin > 0.0 else np.inf
+        low[:, 1:], high[:, 1:] = low[:, 1:] - room, high[:, 1:] + room
         wide = np.maximum(found.high - high, low - found.low)
         axes = np.where(np.all(wide <= 0.0, axis=(1, 2)), 0, 1 + _axis(table, known, found, wide, high - low))
         tree.update(zip(level, axes.tolist(), strict=True))
@@ -149,6 +154,8 @@ def _axis(table: Table, known: Expansion, found: Interval, wide: Array, allowed:
         ]
         by_slope = np.argmax(np.nan_to_num(np.stack(moves)[worst, np.arange(len(worst))]), axis=-1)
     by_error = np.argmin(np.nan_to_num(excess, nan=1e100, posinf=1e100), axis=0)
+    # Where nothing is known of either half: the wider of the two.
+    by_error = np.where(np.isfinite(excess).any(axis=0), by_error, np.argmax(known.radius.high, axis=1))
     return np.where(np.any(wide[..., 0] > 0.0, axis=1), by_error, by_slope)
 
 
