@@ -15,9 +15,9 @@ from mpmath import mp, mpf
 
 from headsmith.kernel.arithmetic import FLOAT32, FLOAT64, Interval, Precision, Upper
 from headsmith.kernel.errors import Refused
-from headsmith.kernel.heads import Local, Reads, address_targets, local_errors, lowest_top, moved_sigmoid, ramp_sides
+from headsmith.kernel.heads import addresses, local_errors, lowest_top, ramp_sides
 from headsmith.kernel.model import Bank, Link, Model
-from headsmith.kernel.softmax import crowd_weight, moved_mean, outside_weight, softmax_maximum, spilled, sums
+from headsmith.kernel.softmax import Local, Reads, committed, moved_mean, outside_weight, softmax_maximum
 
 ATTAINED = 1e-9
 FORMATS = pytest.mark.parametrize("precision", [FLOAT64, FLOAT32])
@@ -54,9 +54,7 @@ def bank(kind: str, heads: int = 1, forms: int = 1, *, weight: float = 1.0, widt
 def model(only: Bank, tokens: int = 1, grid: int = 0, precision: Precision = FLOAT64, nothing: bool = False) -> Model:
     """A model of one bank; `nothing` makes its last address fetch nothing."""
     bits = (tokens - 1).bit_length()
-    codes = np.hstack([1.0 - 2.0 * (np.arange(tokens)[:, None] >> np.arange(bits) & 1), np.zeros((tokens, 1))])
-    if nothing:
-        codes[-1] = np.eye(bits + 1)[-1]
+    codes = addresses((*range(tokens - 1), -1 if nothing else tokens - 1), bits)
     sizes = {"x": only.forms, "address": bits + 1, **({"grid": grid} if grid else {})}
     return Model(1, 1, tokens, precision, sizes, (), {}, {"address": codes}, ((only,),), (), np.zeros(1))
 
@@ -85,7 +83,7 @@ def gate(slope: Any, offset: Any, position_gain: float = 40.0, keep_gain: float 
     return bank("gate", forms=2, slope=[slope], offset=[offset], **gains)
 
 
-ONE, TWO = (Upper(np.ones((1, 1))), Upper(np.ones(1))), (Upper(np.ones((1, 2))), Upper(np.ones(1)))
+ONE, TWO = (Upper(np.ones((1, 1))),), (Upper(np.ones((1, 2))),)
 
 
 # The lemmas of softmax ------------------------------------------------------------------------------------------------
@@ -104,10 +102,7 @@ def test_a_moved_mean_is_attained_by_two_tokens() -> None:
 def test_weights_of_silent_tokens_are_attained() -> None:
     weight = mean([0, *[mpf("0.2") - 30] * 3], [0, 1, 1, 1])
     attained(outside_weight(3, 30.0, Upper(0.1)), weight)
-    hops = [bin(pattern).count("1") for pattern in range(64)]
-    crowd = mean([-30 * h for h in hops], [float(h > 0) for h in hops])
-    attained(crowd_weight(6, 30.0, NO_WEIGHT), crowd)
-    assert outside_weight(0, 30.0, Upper(0.1)).value == crowd_weight(0, 30.0, Upper(0.1)).value == 0.0
+    assert outside_weight(0, 30.0, Upper(0.1)).value == 0.0
     assert np.isnan(outside_weight(1, np.nan, NO_WEIGHT).value)
 
 
@@ -126,21 +121,25 @@ def test_the_softmax_maximum_is_attained(others: int) -> None:
     assert np.isinf(softmax_maximum(np.array(8.0), others, Upper(np.inf)).value)
 
 
+def sums(within: Model, active: int, margin: float) -> float:
+    """What rounding adds to the mean of values within +-1, nothing else being off."""
+    none = Upper(np.zeros(1))
+    return float(committed(within, Upper(np.ones(1)), none, none, active, margin, none, (), 0.0).rounding.value[0])
+
+
 @FORMATS
 def test_sums_count_two_roundings_a_token(precision: Precision) -> None:
     # All roundings upwards: (1 + u)^(2T); the slack is four roundings.
     tokens, u = 64, mpf(precision.unit_roundoff)
     plain = model(bank("mean", gain=0.0, keep_gain=0.0), tokens, precision=precision)
-    attained(sums(plain, Upper(1.0), tokens, NO_WEIGHT), (1 + u) ** (2 * tokens) - 1, 4 / (2 * tokens) + 1e-4)
+    attained(sums(plain, tokens, 0.0), (1 + u) ** (2 * tokens) - 1, 4 / (2 * tokens) + 1e-4)
     # One active token, which leaves e^-30 to 63 others: six roundings are counted.
-    few = sums(plain, Upper(1.0), 1, outside_weight(63, 30.0, NO_WEIGHT))
-    assert few.value <= 6.01 * precision.unit_roundoff + 9 * 63 * np.exp(-30)
+    assert sums(plain, 1, 30.0) <= 6.01 * precision.unit_roundoff + 9 * 63 * np.exp(-30)
     # Too much weight, or more tokens than the format can count: no lemma.
-    much = sums(plain, Upper(1.0), 1, Upper(0.1)).value
-    assert much == sums(plain, Upper(1.0), tokens, NO_WEIGHT).value == sums(plain, Upper(1.0), 1, Upper(np.nan)).value
+    assert sums(plain, 1, 1.0) == sums(plain, tokens, 0.0) == sums(plain, 1, np.nan)
     many = model(bank("mean", gain=0.0, keep_gain=0.0), precision=precision)
     object.__setattr__(many, "tokens", 1 << 60)
-    assert np.isinf(sums(many, Upper(1.0), 1, NO_WEIGHT).value)
+    assert np.isinf(sums(many, 1, 1e3))
 
 
 def test_silent_terms_cost_no_more_than_their_size() -> None:
@@ -165,12 +164,18 @@ def test_silent_terms_cost_no_more_than_their_size() -> None:
         assert abs(mpf(float(heap[0])) - exact) <= allowed
 
 
+def spilled(within: Model, size: float, drift: float, pulled: float) -> float:
+    """What comes to a reference token whose query scores 30 on the sink."""
+    held, drifted, none = (Upper(np.array([each])) for each in (size, drift, 0.0))
+    found = committed(within, held, drifted, none, 1, 30.0, none, (), 30.0, Upper(np.array([pulled])))
+    return float(found.spilled.value[0])
+
+
 def test_what_spills_is_attained() -> None:
-    plain = model(sink(), 64)
-    written = mean([30, *[1] * 64], [0, *[2] * 64])
-    attained(spilled(plain, Upper(2.0), NO_WEIGHT, 30.0, Upper(1.0)), written)
-    assert spilled(plain, Upper(2.0), Upper(0.5), 30.0, Upper(np.inf)).value >= 2.5  # whatever draws it
-    assert spilled(model(bank("mean", gain=1.0, keep_gain=1.0)), Upper(2.0), NO_WEIGHT, 30.0).value == 0.0
+    # The sink itself counts as one more token that holds something: the slack is 1/64.
+    attained(spilled(model(sink(), 64), 2.0, 0.0, 1.0), mean([30, *[1] * 64], [0, *[2] * 64]), 1 / 64 + 1e-9)
+    assert spilled(model(sink(), 64), 2.0, 0.5, 100.0) >= 2.5  # whatever draws it
+    assert spilled(model(bank("mean", gain=1.0, keep_gain=1.0)), 2.0, 0.0, 0.0) == 0.0
 
 
 # Sink -----------------------------------------------------------------------------------------------------------------
@@ -199,32 +204,35 @@ def test_a_gate_that_misreads_is_off_by_two_reads() -> None:
     attained(float(found.rounding.value[0] - inside[0]), -returned, 1e-7)
 
 
-@pytest.mark.parametrize(("relative", "absolute", "root"), [(2.0**-40, 0.0, 2), (0.0, 2.0**-40, 1)])
-def test_a_moved_sigmoid_is_bounded_within_three_percent(relative: float, absolute: float, root: int) -> None:
-    y = mpmath.findroot(lambda y: y * mpmath.tanh(y / 2) - root, 2)
-    sigmoid = lambda t: 1 / (1 + mpmath.exp(-t))  # noqa: E731
-    change = y * (sigmoid(y * (1 + mpf(relative)) + mpf(absolute)) - sigmoid(y)) / 1000
-    scale = Interval(1000.0, 1000.0)
-    attained(moved_sigmoid(Upper(relative), Upper(absolute), scale, Upper(1.0)), change, 0.024)
-    # For small arguments the other bound takes over: a quarter.
-    near = mpf(1e-13) * (sigmoid(mpf(1e-10) * (1 + mpf(relative)) + mpf(absolute)) - sigmoid(mpf(1e-10)))
-    attained(moved_sigmoid(Upper(relative), Upper(absolute), scale, Upper(1e-13)), near)
-    # At the largest disturbances that it allows, everywhere.
-    wide = moved_sigmoid(Upper(2.0**-8), Upper(2.0**-8), scale, Upper(1.0)).value
-    for t in mpmath.linspace(0, 30, 301):
-        assert t * (sigmoid(t) - sigmoid(t - (t + 1) / 256)) / 1000 <= wide
-        assert t * (sigmoid(t + (t + 1) / 256) - sigmoid(t)) / 1000 <= wide
+@pytest.mark.parametrize("sign", [1, -1])
+def test_scores_that_are_off_make_a_gate_no_worse_than_its_lemma(sign: int) -> None:
+    """With |m| <= r |t| + a, z sigmoid(t + m) is below relu(z) by at most W(e^(a - 1)) / (b (1 - r)): attained."""
+    for relative, absolute in (
+        (mpf(1) / 64, mpf(0)),
+        (mpf(0), mpf(1) / 8),
+        (mpf(1) / 64, mpf(1) / 8),
+        (mpf(0), mpf(3)),
+    ):
+        bound = mpmath.lambertw(mpmath.exp(absolute - 1)).real / (8 * (1 - relative))
+        worst = sign * (1 + mpmath.lambertw(mpmath.exp(absolute - 1)).real) / (1 - relative)
+        for t in (worst, *mpmath.linspace(-30, 30, 121)):
+            moved = t - mpmath.sign(t) * (relative * abs(t) + absolute)
+            off = max(t / 8, mpf(0)) - t / 8 / (1 + mpmath.exp(-moved))
+            assert off <= bound * (1 + mpf(10) ** -40)
+            assert t != worst or off >= bound * (1 - mpf(10) ** -40)
+        attained(softmax_maximum(np.array(8.0 * (1.0 - float(relative))), 1, Upper(float(absolute) / 2.0)), bound)
 
 
-def test_the_leaks_of_a_gate_are_attained() -> None:
+def test_the_leaks_of_a_gate_are_nearly_attained() -> None:
+    # Every other token counts as one whose position differs in one bit: 63 instead of 6.
     only, hops = sink(1.0), [bin(pattern).count("1") for pattern in range(1, 64)]
     alone, others = mpf(30), [30 - 40 * h for h in hops]
     low = mean([alone, *others], [1, *[-1] * 63])
-    attained(local_errors(model(only, 64), only, reads(-1.0, 1.0)).leak, 1 - low, 1e-4)
+    attained(local_errors(model(only, 64), only, reads(-1.0, 1.0)).leak, 1 - low, 63 / 6 - 1 + 1e-4)
     # The grid's tokens weigh e^-40 each beside a sink that weighs next to nothing, and what drifted counts in full.
     grid = local_errors(model(only, grid=8), only, reads(-1.0, 1.0, drift=1e-3)).leak.value
-    assert grid <= 1e-3 + 8.1 * float(mpmath.exp(-40))
-    assert grid >= 1e-3 + 8.0 * float(mpmath.exp(-40))
+    assert grid <= 1e-3 + 2 * 8.1 * float(mpmath.exp(-40))
+    assert grid >= 1e-3 + 2 * 8.0 * float(mpmath.exp(-40))
 
 
 # Table, ramp, gate ----------------------------------------------------------------------------------------------------
@@ -235,7 +243,7 @@ def test_the_leak_of_a_table_is_attained() -> None:
     only = table([-1.0], [0.0], [5.0])
     exact = 5 - mean([-2, *[-40] * 64], [5, *[0] * 64])
     found = local_errors(model(only, 64, grid=1), only, reads(-2.0, 2.0), *ONE)
-    attained(found.leak, exact)
+    attained(found.leak, exact, 1.0 + 1e-6)  # values may lie on both sides of zero: twice
     attained(found.spilled, mpf(5), 1e-12)  # without a sink a reference token gets some mean of values
 
 
@@ -263,7 +271,8 @@ def test_the_leaks_of_a_product_are_attained() -> None:
     only = gate([0.0], [-300.0])
     hops = [bin(pattern).count("1") for pattern in range(1, 64)]
     exact = 1 - mean([0, -40, *[-40 * h for h in hops]], [1, 0, *[-1] * 63])
-    attained(local_errors(model(only, 64, grid=1), only, reads([-1.0, -1.0], [1.0, 1.0]), *TWO).leak, exact)
+    found = local_errors(model(only, 64, grid=1), only, reads([-1.0, -1.0], [1.0, 1.0]), *TWO)
+    attained(found.leak, exact, 2 * 64 / 13 - 1 + 1e-6)  # 64 silent tokens, one bit away each
 
 
 def test_position_codes_that_are_no_whole_numbers_count_as_scores() -> None:
@@ -281,14 +290,15 @@ def test_position_codes_that_are_no_whole_numbers_count_as_scores() -> None:
 def test_the_leak_of_a_mean_is_attained() -> None:
     only = bank("mean", gain=30.0, keep_gain=30.0)
     exact = 1 - mean([30, *[0] * 9], [1, *[-0.5] * 9])
-    attained(local_errors(model(only, 4, grid=8), only, reads(-1.0, 1.0, drift=0.5)).leak, exact)
+    found = local_errors(model(only, 4, grid=8), only, reads(-1.0, 1.0, drift=0.5)).leak - 0.5
+    attained(found, exact, 1 / 3 + 1e-3)  # as if reference tokens held as much as data tokens
 
 
 def test_the_leak_of_a_maximum_is_attained() -> None:
     only = bank("boltzmann", query_scale=[4.0], key_scale=[1.0], gain=40.0, keep_gain=30.0)
     exact = -mean([40 - 8, *[4 * 0.5] * 9], [-2, *[0.5] * 9]) - 2
     found = local_errors(model(only, 4, grid=8), only, reads(-2.0, 2.0, drift=0.5))
-    attained(found.leak, -exact)
+    attained(found.leak - 0.5, -exact, 0.6 + 1e-3)
     assert found.max_score >= 48.0
 
 
@@ -296,21 +306,14 @@ def test_the_leaks_of_a_move_are_attained() -> None:
     only = bank("move", gain=15.0, keep_gain=30.0)
     hops = [bin(pattern).count("1") for pattern in range(1, 64)]
     exact = 1 - mean([90, *[90 - 30 * h for h in hops]], [1, *[-1] * 63])
-    attained(local_errors(model(only, 64), only, reads(-1.0, 1.0)).leak, exact)
+    attained(local_errors(model(only, 64), only, reads(-1.0, 1.0)).leak, exact, 63 / 6 - 1 + 1e-4)
     nothing = local_errors(model(only, 4, nothing=True), only, reads(-1.0, 1.0, drift=1e-6)).leak
-    attained(nothing, mean([30, *[0] * 4], [mpf(1e-6), *[1] * 4]))
+    attained(nothing, mean([30, *[0] * 4], [mpf(1e-6), *[1] * 4]), 1e-5)
 
 
 def test_addresses_name_tokens_or_nothing() -> None:
-    only = bank("move", gain=15.0, keep_gain=30.0)
-    found = model(only, 6, nothing=True)
-    assert address_targets(found, only) == (0, 1, 2, 3, 4, -1)
-    found.positional["address"][2] = [-1.0, -1.0, -1.0, 0.0]  # token 7 of 6
-    with pytest.raises(Refused, match="row 2 of the register address"):
-        address_targets(found, only)
-    found.positional["address"][2] = [1.0, 1.0, 0.5, 0.0]
-    with pytest.raises(Refused, match="is not an address"):
-        address_targets(found, only)
+    found = addresses((0, 5, -1), 3)
+    assert found.tolist() == [[1.0, 1.0, 1.0, 0.0], [-1.0, 1.0, -1.0, 0.0], [0.0, 0.0, 0.0, 1.0]]
 
 
 def test_what_queries_are_off_by_counts_with_half_the_spread_of_keys() -> None:
@@ -326,9 +329,9 @@ def test_what_queries_are_off_by_counts_with_half_the_spread_of_keys() -> None:
 
 def test_the_leak_of_attention_is_attained() -> None:
     only = bank("attend", forms=3, width=1, gain=60.0, keep_gain=60.0)
-    arguments = reads([-2.0, -3.0, -1.0], [2.0, 3.0, 1.0], drift=[0.0, 0.5, 0.25])
-    exact = 1 - mean([-6, *[-60 + 1] * 9], [1, *[-0.25] * 9])
-    attained(local_errors(model(only, 4, grid=8), only, arguments).leak, exact)
+    arguments = reads([-2.0, -3.0, -1.0], [2.0, 3.0, 1.0], drift=[0.0, 0.5, 0.0])
+    exact = 1 - mean([-6, *[-60 + 1] * 9], [1, *[0] * 9])
+    attained(local_errors(model(only, 4, grid=8), only, arguments).leak, exact, 1.0 + 1e-6)  # as for a table
 
 
 # Refusals -------------------------------------------------------------------------------------------------------------
@@ -338,31 +341,25 @@ ATTEND = {"forms": 3, "width": 1}
 
 REFUSALS: dict[str, tuple[str, Bank, dict[str, Any], dict[str, Any]]] = {
     "scale": ("not positive", sink(-1.0), {}, {}),
-    "reference gain": ("gains of a sink", sink(reference_gain=0.0), {}, {}),
-    "position gain": ("gains of a sink", sink(position_gain=0.0), {"tokens": 2}, {}),
+    "gain": ("gain of a sink bank is negative", sink(reference_gain=-1.0), {}, {}),
     "weight times scale": ("beyond float32", sink(1e10, weight=1e30), {"precision": FLOAT32}, {}),
     "tiny weight": ("beyond float32", sink(1e-20, weight=1e-20), {"precision": FLOAT32}, {}),
     "large read": ("what a head reads may reach", sink(), {}, HUGE),
     "not a number": ("what a head reads may reach nan", sink(), {}, {"magnitude": np.nan}),
-    "large query": ("a query may reach", sink(1e200), {}, {"magnitude": 1e200}),
-    "drift": ("drifts into a reference token may reach", sink(1e200), {}, {"drift": 1e200}),
-    "table gain": ("gains of a table", table([0.0], [0.0], [1.0], gain=0.0), {"grid": 1}, {}),
+    "large query": ("a query or key may reach", sink(1e200), {}, {"magnitude": 1e200}),
+    "drift": ("drifts into a reference token may reach", sink(), {}, {"drift": 1e308}),
+    "drift of a query": ("a query or key may reach", sink(1e200), {}, {"drift": 1e200}),
     "table value": ("a value of a table", table([0.0], [0.0], [1e308]), {"grid": 1}, {}),
-    "table drift": ("reference token's scores", table([1e200], [0.0], [1.0]), {"grid": 1}, {"drift": 1e200}),
-    "gate gain": ("gains of a gate", gate([0.0], [0.0], keep_gain=0.0), {"grid": 1}, {}),
-    "gate drift": ("reference token's scores", gate([1e200], [0.0]), {"grid": 1}, {"drift": 1e200}),
-    "mean gain": ("gains of a mean", bank("mean", gain=0.0, keep_gain=1.0), {"grid": 1}, {}),
-    "attend gain": ("gains of a attend", bank("attend", gain=1.0, keep_gain=0.0, **ATTEND), {"grid": 1}, {}),
-    "move gain": ("several tokens and positive", bank("move", gain=0.0, keep_gain=0.0), {"tokens": 2}, {}),
-    "move alone": ("several tokens and positive", bank("move", gain=1.0, keep_gain=0.0), {}, {}),
+    "table drift": ("a score may reach", table([1e200], [0.0], [1.0]), {"grid": 1}, {"drift": 1e200}),
+    "gate drift": ("a score may reach", gate([1e200], [0.0]), {"grid": 1}, {"drift": 1e200}),
     "maximum of a minimum": (
-        "scales of a maximum",
+        "scale of a boltzmann bank is not positive",
         bank("boltzmann", query_scale=[-1.0], key_scale=[1.0], gain=1.0, keep_gain=1.0),
         {},
         {},
     ),
     "large key": (
-        "a key may reach",
+        "a query or key may reach",
         bank("boltzmann", query_scale=[1.0], key_scale=[1e200], gain=1.0, keep_gain=1.0),
         {},
         {"magnitude": 1e200},
@@ -380,10 +377,18 @@ def test_refusals(name: str) -> None:
         local_errors(model(only, **setting), only, arguments, *proven)
 
 
-def test_queries_that_underflow_are_refused() -> None:
-    only = bank("sink", query_scale=[2.0**-66], key_scale=[2.0**66], reference_gain=40.0, position_gain=40.0)
-    with pytest.raises(Refused, match="queries may underflow"):
-        local_errors(model(only, precision=FLOAT32), only, reads(-1.0, 1.0))
+def test_queries_that_underflow_cost_what_they_cost() -> None:
+    only = bank("sink", query_scale=[2.0**-100], key_scale=[2.0**100], reference_gain=40.0, position_gain=40.0)
+    fine = bank("sink", query_scale=[1.0], key_scale=[1.0], reference_gain=40.0, position_gain=40.0)
+    found = [
+        local_errors(model(each, precision=FLOAT32), each, reads(-1.0, 1.0)).below.value[0] for each in (only, fine)
+    ]
+    assert found[0] > (1.0 + 2.0**-30) * found[1]
+
+
+def test_a_gain_of_zero_bounds_nothing() -> None:
+    for only in (sink(position_gain=0.0), bank("move", gain=0.0, keep_gain=1.0)):
+        assert local_errors(model(only, 4), only, reads(-1.0, 1.0)).leak.value[0] >= 2.0
 
 
 def test_ramps_are_refused_that_fall_or_have_no_range() -> None:

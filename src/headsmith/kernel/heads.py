@@ -1,12 +1,13 @@
 """Heads, one rule a kind: what a bank's heads commit, given what they read and how well that is known.
 
-Each rule says which tokens are active, what they score, and which lemma of softmax.py bounds what. The features of
-queries and keys are those of model.py. Sink, table, ramp and gate look at their own token and at reference tokens;
-mean, boltzmann, move and attend look at other data tokens. Bounds of what is read hold for every data token of a
-sequence of any length up to the model's, so a mean of errors, the error of a maximum (which is 1-Lipschitz) and an
-error that was moved are all within the largest error of a token. A causal mask only takes tokens out of sight: no lemma
-needs a token but itself, the addressed one, and the sink, which comes first. Products of zero are exact, so a reference
-token's query scores keep_gain on the sink and zero elsewhere, unless a rule says otherwise.
+Each rule says which tokens are active, what they score, how much less all others score, and how far scores are off;
+softmax.py does the rest. The features of queries and keys are those of model.py. Sink, table, ramp and gate look at
+their own token and at reference tokens; mean, boltzmann, move and attend look at other data tokens. Bounds of what is
+read hold for every data token of a sequence of any length up to the model's, so a mean of errors, the error of a
+maximum (which is 1-Lipschitz) and an error that was moved are all within the largest error of a token. A causal mask
+only takes tokens out of sight: no lemma needs a token but itself, the addressed one, and the sink, which comes first.
+Products of zero are exact, so a reference token's query scores keep_gain on the sink and zero elsewhere, unless a rule
+says otherwise.
 """
 
 from __future__ import annotations
@@ -19,44 +20,26 @@ import numpy as np
 from .arithmetic import FLOAT64, Array, Interval, Upper, interval, largest, smallest
 from .errors import Refused
 from .model import Bank, Model
-from .softmax import (
-    Local,
-    Reads,
-    crowd_weight,
-    exp_error,
-    local,
-    moved_mean,
-    outside_weight,
-    refuse_large,
-    refuse_read,
-    refuse_scaled,
-    softmax_maximum,
-    spilled,
-    underflow,
-)
+from .softmax import Local, Reads, committed, exp_error, moved_mean, refuse_large, softmax_maximum
 
-__all__ = ["Local", "Reads", "address_targets", "local_errors"]
-
-FLUSHED = 2.0**-60  # how much queries that underflow may move a score of a sink head
-SMALL = 2.0**-8  # how much rounding may move scores for the sharper bound of what that does to a sigmoid
 TOP_CELLS = {1: 64, 2: 12}  # cells for the lower bound of a table's largest score, by the number of arguments
 RAMP_CELLS = 512  # cells for each token of a ramp head, on either side of zero,
 RAMP_POWERS = 1 << 29  # but no more powers of e than that for all heads of a bank
 HELD = 1 << 22  # numbers to hold at once
 
 
-def local_errors(
-    model: Model, bank: Bank, reads: Reads, slopes: Upper | None = None, sizes: Upper | None = None
-) -> Local:
+def local_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper | None = None) -> Local:
     """What the heads of a bank commit.
 
     For tables and gates `slopes` (outputs, arguments) bounds the derivatives of the stored function, in exact
-    arithmetic and wherever arguments may be, and `sizes` (outputs) the expressions that outputs stand for. A table bank
-    without slopes is one of ramps.
+    arithmetic and wherever arguments may be. A table bank without slopes is one of ramps.
     """
-    if slopes is not None and sizes is not None:
-        rule = {"table": table_errors, "gate": gate_errors}[bank.kind]
-        return rule(model, bank, reads, slopes, sizes)
+    if min(bank.gains.values()) < 0.0:
+        raise Refused(f"a gain of a {bank.kind} bank is negative")
+    refuse_large(model, reads.magnitude, "what a head reads")
+    refuse_large(model, reads.drift, "what drifts into a reference token")
+    if slopes is not None:
+        return {"table": table_errors, "gate": gate_errors}[bank.kind](model, bank, reads, slopes)
     if bank.kind not in RULES:
         raise Refused(f"the slopes of a {bank.kind} bank are not known")
     return RULES[bank.kind](model, bank, reads)
@@ -75,75 +58,52 @@ def sink_errors(model: Model, bank: Bank, reads: Reads) -> Local:
         data token j        b z_i - position_gain h_ij      value z_j
         grid tokens         -reference_gain                 value 0
 
-    The first two are active: z sigmoid(b z). That is the softmax mean of the numbers z and 0 with themselves as scores,
-    so it is below their maximum relu(z) by at most W(1/e) / b (`softmax_maximum` with one other number), and by at most
-    |z|/2, because it is |z| / (1 + e^(b |z|)).
+    The first two are active: z sigmoid(b z), the softmax mean of the numbers z and 0 with themselves as scores.
+
+    Scores.  A score is a sum of products, one for each feature, at most bits + 4; three roundings more are those of the
+    query, of the largest score's subtraction, and of a weight that is stored as a product. The position code's products
+    add up to bits . position_gain in size. So t = b z becomes t + m with |m| <= r |t| + a: with y = (1 - r) |t| the
+    head is below relu(z) by |z| / (1 + e^(|t| - |m|)) <= y / (1 + e^(y - a)) / (b (1 - r)), which is at most
+    W(e^(a - 1)) / (b (1 - r)) (`softmax_maximum`), and at most |z| e^a / 2. It is never above.
 
     Reading.  Let z be the stored argument, z_q = z + q what the query read and z_v = z + v what the value read, |q| and
     |v| at most `read`. The head returns z_v s, s = sigmoid(b z_q), which is v s - q s + z_q s, and z_q s is below
     relu(z_q) = relu(z) + c q, 0 <= c <= 1, by what the lemma allows. So reading costs |v s + q (c - s)| <= 2 `read`,
     and what the stored argument is off by `deviation + stored`, because the ReLU is 1-Lipschitz.
-
-    Scores.  A score is a sum of products, one for each feature; three roundings more are those of the query, of the
-    largest score's subtraction, and of a weight that is stored as a product. The position code's products add up to
-    bits . position_gain in size. A query of underflowing products, times the key's scale, is off by at most FLUSHED:
-    refused otherwise.
     """
-    precision, bits, grid = model.precision, model.bits, model.grid_tokens
-    query, key = bank.arrays["query_scale"], bank.arrays["key_scale"]
+    bits, precision, size = model.bits, model.precision, reads.size
     reference_gain, position_gain = bank.gains["reference_gain"], bank.gains["position_gain"]
-    if not ((query > 0.0).all() and (key > 0.0).all()):
-        raise Refused("a score scale of a sink bank is not positive")
-    if not (reference_gain > 0.0 and (bits == 0 or position_gain > 0.0)):
-        raise Refused("the gains of a sink bank must be positive")
-    refuse_read(model, reads)
-    refuse_scaled(model, bank.read, query)
-    refuse_large(model, reads.magnitude * query, "a query")
-    products = sum(link.weights.shape[-1] for link in bank.read) + 1
-    if not (Upper(key) * (products * precision.smallest_normal)).max().value <= FLUSHED:
-        raise Refused("a key scale is so large that queries may underflow")
-    size, drift, steep = reads.size, reads.drift, interval(query) * key
-    pulled = drift * steep.high
-    refuse_large(model, largest(drift * query, pulled), "what drifts into a reference token")
-
-    features = (3 + bits if bits else 2) + (grid > 0)
-    relative, code = precision.gamma(features + 3), Upper(bits) * position_gain
-    score = size * steep.high
-    absolute = relative * code + exp_error(precision) + FLUSHED
-    disturbance = relative * score + absolute
-    crowd = crowd_weight(bits, position_gain, disturbance)
-    others = outside_weight(grid, reference_gain, disturbance + precision.gamma(1) * reference_gain)
-    silent, leak = crowd + others, (crowd * 2.0 + others) * size + drift
-    below = smallest(softmax_maximum(steep.low, 1, Upper(np.zeros_like(size.value))), size * 0.5)
-    moved = reads.deviation + reads.stored + reads.read * 2.0
-    moved = moved + moved_sigmoid(relative, absolute + exp_error(precision), steep, size)
-    spill = spilled(model, size, drift, reference_gain, pulled, products=2)
-    exact, scores = Upper(reads.exact.relu().high), (score + code, reference_gain)
-    return local(model, exact, size, drift, silent, moved, spill, scores, active=2, leak=leak, below=below)
+    steep, lost = _scales(model, bank, reads, "query_scale", "key_scale")
+    relative, code, score = precision.gamma(bits + 7), Upper(bits) * position_gain, size * steep.high
+    absolute = relative * code + exp_error(precision) * 2.0 + lost
+    flatter = (steep * (interval(1.0) - relative.value)).low
+    below = smallest(softmax_maximum(flatter, 1, absolute * 0.5), size * absolute.exp() * 0.5)
+    margin = min(reference_gain, position_gain) if bits else reference_gain
+    disturbance, scores, pulled = relative * score + absolute, (score + code,), reads.drift * steep.high
+    moved, keep = reads.wrong + reads.read, reference_gain
+    return committed(model, size, reads.drift, moved, 2, margin, disturbance, scores, keep, pulled, below=below)
 
 
-def moved_sigmoid(relative: Upper, absolute: Upper, scale: Interval, size: Upper) -> Upper:
-    """How far z sigmoid(t), t = b z, moves for |z| <= size and b in `scale`, if t becomes t + m with
-    |m| <= r |t| + a, r = `relative` and a = `absolute`.
-
-    sigmoid' is at most 1/4: at most size (r b size + a) / 4.
-
-    If r and a are at most 1/256: at most (0.448 r + 0.229 a) / b. For sigmoid' changes by a factor within e^(+-|m|)
-    over a distance m (the derivative of its logarithm is 1 - 2 sigmoid), so with y = |t| the change is at most
-    (r y^2 + a y) sigmoid'(y) e^((y + 1)/256) / b. Now y^2 sigmoid'(y) <= 0.43923 (at y tanh(y/2) = 2) and
-    y sigmoid'(y) <= 0.22388 (at y tanh(y/2) = 1), and e^((y + 1)/256) <= 1.0198 for y <= 4; for larger y,
-    sigmoid'(y) <= e^-y makes the products with that power less than 0.3 and 0.08. (The slack is 2% for small r and a.)
-    """
-    near = (relative * (size * scale.high) + absolute) * size * 0.25
-    small = (relative.value <= SMALL) & (absolute.value <= SMALL)
-    far = (relative * 0.448 + absolute * 0.229) / scale.low
-    return smallest(near, np.where(small, far.value, np.inf))
+def _scales(model: Model, bank: Bank, reads: Reads, first: str, second: str) -> tuple[Interval, Upper]:
+    """b = query_scale . key_scale, the first of which is stored as one number with the weights that are read; and how
+    much of a score is lost where the products of that read underflow."""
+    scales, others, precision = bank.arrays[first], bank.arrays[second], model.precision
+    if not (np.all(scales > 0.0) and np.all(others > 0.0)):
+        raise Refused(f"a score scale of a {bank.kind} bank is not positive")
+    refuse_large(model, largest(reads.magnitude, reads.drift) * scales, "a query or key")
+    for link in bank.read:
+        sizes = np.abs(link.weights) * scales[link.rows].reshape(-1, *[1] * (link.weights.ndim - 1))
+        fine = (sizes >= precision.smallest_normal) & (sizes <= precision.largest / 16.0)
+        if not (fine | (link.weights == 0.0)).all():
+            raise Refused(f"a weight times its head's scale is beyond {precision.name}")
+    products = sum(link.weights.shape[-1] for link in bank.read) + 4.0
+    return interval(scales) * others, ((Upper(others) + 1.0) * (products * precision.smallest_normal)).max()
 
 
 # Table: any function of one or two forms ----------------------------------------------------------------------------
 
 
-def table_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper, sizes: Upper) -> Local:
+def table_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper) -> Local:
     """Functions of one or two forms s, by a softmax over the grid. A data token scores
 
         grid token k        slope[k] . s + offset[k]        values[k], one number for each column
@@ -155,39 +115,30 @@ def table_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper, sizes: U
     The query is computed once, so all scores share what it is off by: that moves the argument of g, by slopes times
     `deviation + stored + read` (and a smallest normal number). A score is a sum of a product for each argument and one
     for the offset, so it is rounded `arguments` + 1 times; the subtraction of the largest rounds a difference of two
-    scores; we count `arguments` + 6. A silent token scores -gain exactly, rounded when the largest is subtracted. That
-    is less than the largest score of the grid, which is at least `lowest_top`, by gain + lowest_top; silent values
-    being zero, they move the mean by their weight times the largest |value|.
+    scores; we count `arguments` + 6. A silent token scores -gain, less than the largest score of the grid, which is at
+    least `lowest_top`, by gain + lowest_top.
 
     A reference token's query has no offset: the grid scores what drifted into the argument times slopes, the sink
     `keep_gain`. Where there is no sink, a reference token's output is some mean of values.
     """
     slope, offset, values = bank.arrays["slope"], bank.arrays["offset"], bank.arrays["values"]
-    heads, _, arguments = slope.shape
-    precision, sinks, gain, keep = model.precision, model.sink_tokens, bank.gains["gain"], bank.gains["keep_gain"]
-    if not (gain > 0.0 and keep >= 0.0 and (keep > 0.0 or not sinks)):
-        raise Refused("the gains of a table bank must be positive")
-    held = Upper(np.abs(values).max(axis=1))
-    refuse_read(model, reads)
-    refuse_large(model, held, "a value of a table")
-    steep = Upper(np.abs(slope))
-    pulled = (steep * reads.drift.reshape(heads, 1, arguments)).sum().max(axis=1)
-    refuse_large(model, pulled, "what drifts into a reference token's scores")
-
-    score = ((steep * reads.size.reshape(heads, 1, arguments)).sum() + np.abs(offset)).max(axis=1)
-    rounding = precision.gamma(arguments + 6) * score + (arguments + 4) * precision.smallest_normal
-    disturbance = rounding + exp_error(precision)
+    (heads, _, arguments), gain = slope.shape, bank.gains["gain"]
+    head, precision = np.repeat(np.arange(heads), values.shape[2]), model.precision  # the head of each output
+    size = Upper(np.abs(values).max(axis=1)).reshape(-1)
+    refuse_large(model, size, "a value of a table")
+    pulled = (Upper(np.abs(slope)) * reads.drift.reshape(heads, 1, arguments)).sum().max(axis=1)[head]
+    score = (Upper(np.abs(slope)) * reads.size.reshape(heads, 1, arguments)).sum() + np.abs(offset)
+    score = score.max(axis=1)[head]
+    lost = exp_error(precision) + (arguments + 4) * precision.smallest_normal
+    disturbance = precision.gamma(arguments + 6) * score + lost
     domain = reads.exact.widened(reads.off)
     shaped = Interval(domain.low.reshape(heads, arguments), domain.high.reshape(heads, arguments))
-    margin = (interval(lowest_top(slope, offset, shaped)) + gain).low
-    silent = outside_weight(model.tokens + sinks, margin, disturbance + precision.gamma(4) * gain)
-    off = (reads.wrong + precision.smallest_normal).reshape(heads, 1, arguments)
-    through = (slopes.reshape(heads, -1, arguments) * off).sum()
-    spread = Upper(values.max(axis=1)) - values.min(axis=1)
-    moved, drift = moved_mean(spread, disturbance[:, None]) + through, Upper(np.zeros_like(held.value))
-    spill = spilled(model, held, drift, keep, pulled[:, None], arguments, model.grid_tokens)
-    scores, active = (score, pulled, gain, keep), model.grid_tokens
-    return local(model, sizes, held, drift, silent[:, None], moved, spill, scores, active=active)
+    margin = (interval(lowest_top(slope, offset, shaped)) + gain).low[head]
+    off = (reads.wrong + precision.smallest_normal).reshape(heads, arguments)[head]
+    spread = (Upper(values.max(axis=1)) - values.min(axis=1)).reshape(-1)
+    moved = moved_mean(spread, disturbance) + (slopes * off).sum()
+    drift, active, keep = Upper(np.zeros_like(size.value)), model.grid_tokens, bank.gains["keep_gain"]
+    return committed(model, size, drift, moved, active, margin, disturbance, (score, gain), keep, pulled)
 
 
 def lowest_top(slope: Array, offset: Array, domain: Interval) -> Array:
@@ -219,21 +170,19 @@ def ramp_errors(model: Model, bank: Bank, reads: Reads) -> Local:
 
     The head returns g at what it reads, up to leak and rounding. That differs from relu of what arrives by g - relu at
     what is read (`ramp_sides`) and, the ReLU being 1-Lipschitz, by what is read against what arrives: slopes are one.
+    Heads with the same table are compared on the hull of their intervals.
     """
     if bank.arrays["slope"].shape[2] != 1 or bank.arrays["values"].shape[2] != 1:
         raise Refused("a ramp head has one argument and one column")
-    ones = Upper(np.ones((bank.outputs, 1)))
-    found = table_errors(model, bank, reads, ones, Upper(reads.exact.relu().high))
-    domain = reads.exact.widened(reads.off)
-    tables: dict[tuple[bytes, ...], list[int]] = {}
-    for head in range(bank.heads):
-        tables.setdefault(tuple(array[head].tobytes() for array in bank.arrays.values()), []).append(head)
-    sides = np.zeros((2, bank.heads))
-    for heads in tables.values():
-        slope, offset, values = (bank.arrays[name][heads[0]].ravel() for name in ("slope", "offset", "values"))
-        cells = min(RAMP_CELLS * len(slope), RAMP_POWERS // (2 * len(slope) * len(tables))) + 1
-        low, high = float(domain.low[heads].min()), float(domain.high[heads].max())
-        sides[:, heads] = ramp_sides(slope, offset, values, low, high, cells)[:, None]
+    found = table_errors(model, bank, reads, Upper(np.ones((bank.outputs, 1))))
+    domain, sides = reads.exact.widened(reads.off), np.zeros((2, bank.heads))
+    numbers = np.concatenate([bank.arrays[name].reshape(bank.heads, -1) for name in ("slope", "offset", "values")], 1)
+    tables, which = np.unique(numbers, axis=0, return_inverse=True)
+    for place, (slope, offset, values) in enumerate(tables.reshape(len(tables), 3, -1)):
+        mine, tokens = which.reshape(-1) == place, len(slope)
+        cells = min(RAMP_CELLS * tokens, RAMP_POWERS // (2 * tokens * len(tables))) + 1
+        low, high = float(domain.low[mine].min()), float(domain.high[mine].max())
+        sides[:, mine] = ramp_sides(slope, offset, values, low, high, cells)[:, None]
     return replace(found, below=Upper(sides[0]), above=Upper(sides[1]))
 
 
@@ -256,14 +205,13 @@ def ramp_sides(slope: Array, offset: Array, values: Array, low: float, high: flo
         raise Refused("the values of a ramp head must rise with its slopes")
     ends = [low, 0.0, high] if low < 0.0 < high else [low, high]
     edges = np.concatenate([np.linspace(first, last, cells + 1) for first, last in pairwise(ends)])
-    parts = 1 + len(edges) * len(slope) // HELD
-    head = np.concatenate([_softmax_mean(slope, offset, values, part) for part in np.array_split(edges, parts)])
+    parts = np.array_split(edges, 1 + len(edges) * len(slope) // HELD)
+    head = np.concatenate([_softmax_mean(slope, offset, values, part) for part in parts])
     size = Upper(np.abs(slope).max()) * max(abs(low), abs(high)) + np.abs(offset).max()
-    disturbance = FLOAT64.gamma(6) * size + exp_error(FLOAT64)
     held, tokens = Upper(np.abs(values).max()), len(values)
-    room = moved_mean(Upper(values.max()) - values.min(), disturbance)
-    room = room + FLOAT64.gamma(2 * tokens + 4) * held + underflow(FLOAT64, tokens, held)
-    found, relu = Interval(head, head).widened(room), np.maximum(edges, 0.0)
+    room = moved_mean(Upper(values.max()) - values.min(), FLOAT64.gamma(6) * size + exp_error(FLOAT64))
+    room = room + FLOAT64.gamma(2 * tokens + 4) * held + (held + 1.0) * (4.0 * (tokens + 2) * FLOAT64.smallest_normal)
+    found, relu = interval(head).widened(room), np.maximum(edges, 0.0)
     below, above = (interval(relu[1:]) - found[:-1]).high.max(), (found[1:] - relu[:-1]).high.max()
     return np.maximum([below, above], 0.0)
 
@@ -277,7 +225,7 @@ def _softmax_mean(slope: Array, offset: Array, values: Array, points: Array) -> 
 # Gate: a form times a function of another ---------------------------------------------------------------------------
 
 
-def gate_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper, sizes: Upper) -> Local:
+def gate_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper) -> Local:
     """The product of a form y with a function of a form x. A data token scores
 
         itself              0                               value y_i
@@ -296,29 +244,18 @@ def gate_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper, sizes: Up
 
     On a reference token the grid scores what drifted into x times slopes, the sink keep_gain, data tokens zero.
     """
-    slope, offset = bank.arrays["slope"], bank.arrays["offset"]
-    precision, bits = model.precision, model.bits
+    slope, offset, precision, bits = bank.arrays["slope"], bank.arrays["offset"], model.precision, model.bits
     position_gain, keep = bank.gains["position_gain"], bank.gains["keep_gain"]
-    if not (keep > 0.0 and (bits == 0 or position_gain > 0.0)):
-        raise Refused("the gains of a gate bank must be positive")
-    refuse_read(model, reads)
-    x, y = reads[0::2], reads[1::2]
-    steep = Upper(np.abs(slope).max(axis=1))
-    pulled = steep * x.drift
-    refuse_large(model, pulled, "what drifts into a reference token's scores")
-
+    x, y, steep = reads[0::2], reads[1::2], Upper(np.abs(slope).max(axis=1))
     score = (Upper(np.abs(slope)) * x.size[:, None] + np.abs(offset)).max(axis=1)
-    gamma, code = precision.gamma(bits + 9), Upper(bits) * position_gain
-    exactly_zero = (position_gain / 2.0).is_integer() and position_gain <= 2.0**12
-    summed = score if exactly_zero else score + code
-    disturbance = gamma * summed + (steep + 1.0) * (4.0 * precision.smallest_normal) + exp_error(precision)
-    farther = disturbance + gamma * (code + keep)
-    crowd, sink = crowd_weight(bits, position_gain, farther), outside_weight(1, keep, farther)
+    code = Upper(bits) * position_gain
+    summed = score if (position_gain / 2.0).is_integer() and position_gain <= 2.0**12 else score + code
+    lost = exp_error(precision) + (steep + 1.0) * (4.0 * precision.smallest_normal)
+    disturbance = precision.gamma(bits + 9) * summed + lost
     off = (reads.wrong + precision.smallest_normal).reshape(bank.heads, 2)
-    silent, leak = crowd + sink, (crowd * 2.0 + sink) * y.size + y.drift
-    moved, scores = moved_mean(y.size, disturbance) + (slopes * off).sum(), (score + code + keep, pulled)
-    spill, active = spilled(model, y.size, y.drift, keep, pulled, products=2), model.grid_tokens + 1
-    return local(model, sizes, y.size, y.drift, silent, moved, spill, scores, active=active, leak=leak)
+    moved = moved_mean(y.size, disturbance) + (slopes * off).sum()
+    margin, active, scores = min(position_gain, keep) if bits else keep, model.grid_tokens + 1, (score + code + keep,)
+    return committed(model, y.size, y.drift, moved, active, margin, disturbance, scores, keep, steep * x.drift)
 
 
 # Mean, maximum, move, attention --------------------------------------------------------------------------------------
@@ -326,19 +263,14 @@ def gate_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper, sizes: Up
 
 def mean_errors(model: Model, bank: Bank, reads: Reads) -> Local:
     """The mean over the data tokens in sight. A data token scores `gain` on data tokens, all active, and zero on
-    reference tokens, which hold zero: r of them weigh at most r e^(2d - gain), one data token at least being in sight.
+    reference tokens, which hold zero; one data token at least is in sight.
 
     The scores of all data tokens are computed from the same numbers, and other products are zero: they are equal,
-    however they are rounded, and only exp tells tokens apart. Against a reference token a score is one product; with
-    the subtraction of the largest and a few to spare we count six roundings.
+    however they are rounded, and only exp tells tokens apart.
     """
-    gain, keep = _gains(model, bank)
-    refuse_read(model, reads)
-    alike = exp_error(model.precision)
-    silent = outside_weight(model.references, gain, model.precision.gamma(6) * abs(gain) + alike)
+    gain, keep, alike = bank.gains["gain"], bank.gains["keep_gain"], exp_error(model.precision)
     moved = moved_mean(reads.spread, alike) + reads.wrong
-    exact, size, drift = reads.exact.magnitude, reads.size, reads.drift
-    found = local(model, exact, size, drift, silent, moved, spilled(model, size, drift, keep), (abs(gain), keep))
+    found = committed(model, reads.size, reads.drift, moved, model.tokens, gain, alike, (gain,), keep)
     return replace(found, alike=reads.wrong)
 
 
@@ -350,30 +282,20 @@ def boltzmann_errors(model: Model, bank: Bank, reads: Reads) -> Local:
 
     `softmax_maximum` applies to the stored arguments z_j: the values are these up to `read`, and the scores are theirs
     up to b . `read`, besides rounding. A score is a sum of two products; with the key's rounding, that of a weight that
-    is stored as a product, and the subtraction of the largest we count eight. Keys that underflow lose a smallest
-    normal number for each product.
+    is stored as a product, and the subtraction of the largest we count eight.
 
     Some data token scores at least gain + b (least value); a reference token's key may have drifted by b . drift. Their
     difference is the margin.
     """
-    precision, (gain, keep) = model.precision, _gains(model, bank)
-    query, key = bank.arrays["query_scale"], bank.arrays["key_scale"]
-    if not ((query > 0.0).all() and (key > 0.0).all()):
-        raise Refused("the score scales of a maximum must be positive")
-    refuse_read(model, reads)
-    refuse_scaled(model, bank.read, key)
-    size, drift, steep = reads.size, reads.drift, interval(query) * key
-    refuse_large(model, largest(reads.magnitude, drift) * key, "a key")
-    products = sum(link.weights.shape[-1] for link in bank.read)
-    score = largest(size, drift) * steep.high + abs(gain)
-    lost = (Upper(query) + 1.0) * ((products + 4.0) * precision.smallest_normal)
-    disturbance = reads.read * steep.high + precision.gamma(8) * score + lost + exp_error(precision)
-    least, pulled = reads.exact.widened(reads.off).low, drift * steep.high
-    margin = (interval(least) * steep + gain - interval(pulled.value)).low
-    silent = outside_weight(model.references, margin, disturbance)
-    below = softmax_maximum(steep.low, model.tokens - 1, disturbance)
-    exact, spill = reads.exact.magnitude, spilled(model, size, drift, keep)
-    return local(model, exact, size, drift, silent, reads.wrong, spill, (score, keep), below=below)
+    gain, keep, tokens, drift = bank.gains["gain"], bank.gains["keep_gain"], model.tokens, reads.drift
+    steep, lost = _scales(model, bank, reads, "key_scale", "query_scale")
+    score = largest(reads.size, drift) * steep.high + gain
+    rounded = model.precision.gamma(8) * score + lost + exp_error(model.precision)
+    disturbance = reads.read * steep.high + rounded
+    least = interval(reads.exact.widened(reads.off).low)
+    margin = (least * steep + gain - interval((drift * steep.high).value)).low
+    below = softmax_maximum(steep.low, tokens - 1, disturbance)
+    return committed(model, reads.size, drift, reads.wrong, tokens, margin, disturbance, (score,), keep, below=below)
 
 
 def move_errors(model: Model, bank: Bank, reads: Reads) -> Local:
@@ -383,25 +305,14 @@ def move_errors(model: Model, bank: Bank, reads: Reads) -> Local:
         reference tokens    0                       value 0
         the sink            gain bits               value 0         where the address says: nothing
 
-    An address of a token: that token is active, the others of the crowd score 2 gain less for each bit, reference
-    tokens gain bits less. The address of the sink: it is active, and data tokens score gain bits less. The larger of
-    both leaks counts. A score is a sum of `bits` products of size gain; seven roundings more are to spare.
+    An address of a token: that token is active, the others score 2 gain less for each bit, reference tokens gain bits
+    less. The address of the sink: it is active, and all others score gain bits less. A score is a sum of `bits`
+    products of size gain; seven roundings more are to spare.
     """
-    precision, bits, (gain, keep) = model.precision, model.bits, _gains(model, bank)
-    exact, size, drift = reads.exact.magnitude, reads.size, reads.drift
-    if bits == 0 or not gain > 0.0:
-        raise Refused("a move needs several tokens and positive gains")
-    refuse_read(model, reads)
-    far = interval(gain) * float(bits)
-    disturbance = precision.gamma(bits + 7) * Upper(far.high) + exp_error(precision)
-    crowd = crowd_weight(bits, 2.0 * gain, disturbance)
-    references = outside_weight(model.references, far.low, disturbance)
-    leak, silent = size * 2.0 * crowd + (size + drift) * references, crowd + references
-    if model.sink_tokens:
-        tokens = outside_weight(model.tokens, far.low, disturbance)
-        leak, silent = largest(leak, size * tokens + drift), largest(silent, tokens + references)
-    spill = spilled(model, size, drift, keep)
-    return local(model, exact, size, drift, silent, reads.wrong, spill, (far.high, keep), active=1, leak=leak)
+    gain, keep, bits = bank.gains["gain"], bank.gains["keep_gain"], model.bits
+    far, margin = Upper(gain) * float(bits), gain * min(bits, 2)
+    disturbance = model.precision.gamma(bits + 7) * far + exp_error(model.precision)
+    return committed(model, reads.size, reads.drift, reads.wrong, 1, margin, disturbance, (far,), keep)
 
 
 def attend_errors(model: Model, bank: Bank, reads: Reads) -> Local:
@@ -418,48 +329,20 @@ def attend_errors(model: Model, bank: Bank, reads: Reads) -> Local:
     sum |q_c| |k_c|; we count eight roundings more than the key is wide.
 
     Some data token scores at least -S, and a reference token, whose key may have drifted, at most
-    -gain + sum |q_c| drift_c, rounded. A reference token's own query may have drifted too: on two tokens its scores
-    differ by at most sum drift_c (|k_c| + drift_c) from what they should.
+    -gain + sum |q_c| drift_c. A reference token's own query may have drifted too: on two tokens its scores differ by at
+    most sum drift_c (|k_c| + drift_c) from what they should.
     """
-    precision, width, (gain, keep) = model.precision, bank.width, _gains(model, bank)
-    refuse_read(model, reads)
+    precision, width, gain = model.precision, bank.width, bank.gains["gain"] if model.references else 0.0
     query, key, values = reads[:width], reads[width : 2 * width], reads[2 * width :]
-    gamma = precision.gamma(width + 8)
-    score = (query.size * key.size).sum()
+    score, drawn = (query.size * key.size).sum(), (query.size * key.drift).sum()
     moved = query.size * key.wrong + key.spread * 0.5 * query.wrong + query.wrong * key.wrong
-    lost = 4.0 * (width + 8) * precision.smallest_normal
-    disturbance = moved.sum() + gamma * score + exp_error(precision) + lost
-    drawn = (query.size * key.drift).sum()
-    pulled = (query.drift * (key.size + key.drift)).sum()
+    lost = exp_error(precision) + 4.0 * (width + 8) * precision.smallest_normal
+    disturbance = moved.sum() + precision.gamma(width + 8) * score + lost
     margin = (interval(gain) - interval((score + drawn).value)).low
-    silent = outside_weight(model.references, margin, disturbance + gamma * (score + drawn + gain))
-    rounding = moved_mean(values.spread, disturbance) + values.wrong
-    scores = (score, drawn + gain, pulled + keep) if model.references else (score,)
-    exact, size, drift = values.exact.magnitude, values.size, values.drift
-    spill = spilled(model, size, drift, keep, pulled, products=width + 1)
-    return local(model, exact, size, drift, silent, rounding, spill, scores)
-
-
-def address_targets(model: Model, bank: Bank) -> tuple[int, ...]:
-    """The token that each token fetches from by the stored addresses: a position code (bit k of the index is set where
-    column k is -1, and the last column is 0), or -1 for nothing (zeros, and 1 in the last column)."""
-    rows = model.positional[bank.address]
-    codes, last = rows[:, :-1], rows[:, -1]
-    index = (codes < 0.0).astype(np.int64) @ (1 << np.arange(model.bits))
-    token = (np.abs(codes) == 1.0).all(axis=1) & (last == 0.0) & (index < model.tokens)
-    nothing = (codes == 0.0).all(axis=1) & (last == 1.0)
-    if not (token | nothing).all():
-        row = int(np.argmin(token | nothing))
-        raise Refused(f"row {row} of the register {bank.address} is not an address")
-    return tuple(np.where(token, index, -1).tolist())
-
-
-def _gains(model: Model, bank: Bank) -> tuple[float, float]:
-    """The gains of a bank, which must be positive where there are reference tokens."""
-    gain, keep = bank.gains["gain"], bank.gains["keep_gain"]
-    if model.references and not (gain > 0.0 and keep > 0.0):
-        raise Refused(f"the gains of a {bank.kind} bank must be positive where there are reference tokens")
-    return gain, keep if model.references else 0.0
+    pulled, rounding = (query.drift * (key.size + key.drift)).sum(), moved_mean(values.spread, disturbance)
+    size, drift, tokens, scores = values.size, values.drift, model.tokens, (score, drawn + gain)
+    keep, moved = bank.gains["keep_gain"], rounding + values.wrong
+    return committed(model, size, drift, moved, tokens, margin, disturbance, scores, keep, pulled, width)
 
 
 RULES = {
@@ -470,3 +353,11 @@ RULES = {
     "move": move_errors,
     "attend": attend_errors,
 }
+
+
+def addresses(targets: tuple[int, ...], bits: int) -> Array:
+    """What tells each token where to fetch from: a position code (column k is -1 where bit k of the index is set, and
+    the last column is 0), or zeros and 1 in the last column for nothing (-1)."""
+    index = np.array(targets)[:, None]
+    codes = np.where(index >= 0, 1.0 - 2.0 * (index >> np.arange(bits) & 1), 0.0)
+    return np.hstack([codes, index < 0])

@@ -1,25 +1,25 @@
 """What all heads have in common: a softmax mean over a few tokens that count and many that should not.
 
-A head returns  sum_j w_j v_j,  w = softmax(scores). The tokens in sight fall into two sets:
+A head returns  sum_j w_j v_j,  w = softmax(scores), over all T tokens in sight. They fall into two sets:
 
     active      those that the head's function is about: their softmax mean is what the head should return
-    silent      all others; every one scores less than some active token, by a margin
+    silent      all others; every one scores less than some active token, by a margin at least
 
-What is computed differs from the mean over the active tokens for three reasons, and one lemma bounds each. Let every
-score be off by at most d, in the following sense: the computed power of e of token j is e^(s_j + m_j), |m_j| <= d,
-where s_j is the exact score less something that all tokens share. The rounding of products and sums, of the subtraction
-of the largest score, and of exp itself are all part of d.
+Let every score be off by at most d, in the following sense: the computed power of e of token j is e^(s_j + m_j),
+|m_j| <= d, where s_j is the exact score less something that all tokens share. The rounding of products and sums, of the
+subtraction of the largest score, and of exp itself are all part of d. What is computed differs from the mean over the
+active tokens for three reasons, and one lemma bounds each:
 
     moved mean      the weights of the active tokens are off:      at most  spread . min(d/2, 1)          (rounding)
     silent weight   silent tokens weigh something:                 at most  weight . distance of values   (leak)
-    sums            quotients, products and sums are rounded:      see `sums`                             (rounding)
+    sums            quotients, products and sums are rounded:      see `committed`                        (rounding)
 
 The computed mean over all tokens is (1 - w) times that over the active ones plus w times that over the silent ones, w
 being the computed weight of the silent ones: it differs from the active mean by w times the distance of the two means.
 So leaks are bounded with scores that are off, and moved means over active tokens alone.
 
 Reference tokens hold zero, up to `drift`, wherever heads read values from them. Where such a value counts as zero in a
-lemma, `drift` is added to the leak: weights are at most one in all.
+rule, `drift` is added to the leak: weights are at most one in all.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ from flint import arb
 
 from .arithmetic import EXP_ULPS, Array, Interval, Precision, Upper, bound, largest, smallest
 from .errors import Refused
-from .model import Link, Model
+from .functions import enclosed
+from .model import Model
+
+SPARE = 16  # so many roundings more than columns of position codes and keys are enough for any score
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,11 +87,10 @@ class Local:
     """What the heads of a bank commit, one entry for each output: what is computed, less what the output stands for at
     the arguments that arrive, lies in [-below - leak - rounding, above + leak + rounding]."""
 
-    below: Upper  # the exact lemma of the head: output - (what it stands for) lies in [-below, above]
+    below: Upper  # the lemma of the head: output - (what it stands for) lies in [-below, above]
     above: Upper
     leak: Upper  # what silent tokens add
     rounding: Upper  # what rounding adds: of what is read, of scores, of sums
-    largest: Upper  # bound of what the output stands for
     reach: Upper  # bound of what is computed on data tokens
     spilled: Upper  # bound of what is computed on reference tokens
     max_score: float
@@ -100,44 +102,72 @@ class Local:
         return largest(self.below, self.above) + self.leak + self.rounding
 
 
-def local(
+def committed(
     model: Model,
-    exact: Upper,
     size: Upper,
     drift: Upper,
-    silent: Upper,
     moved: Upper,
-    spill: Upper,
+    active: int,
+    margin: Any,
+    disturbance: Upper,
     scores: Sequence[Any],
-    *,
-    active: int | None = None,
-    leak: Upper | None = None,
+    keep: float,
+    pulled: Upper | float = 0.0,
+    width: int = 0,
     below: Upper | None = None,
 ) -> Local:
-    """Put together what a bank commits, whose outputs stand for numbers within +-exact. Values lie within +-size on
-    data tokens and +-drift on reference tokens; the `active` tokens (all data tokens, unless said otherwise) leave the
-    weight `silent` to the others; `moved` is all rounding but that of the sums.
+    """What a bank commits whose values lie within +-size on data tokens and +-drift on reference tokens. `moved` is all
+    rounding but that of sums. The `active` tokens have scores off by `disturbance`; all others score less by `margin`,
+    and are off by no more than SPARE + bits + width roundings of the largest of all scores besides.
 
-    Unless said otherwise, silent tokens hold what drifted, so they leak their weight times size + drift. An output is a
-    mean of values: no larger than the largest of them and what rounding adds.
+    Leak.  T - A silent tokens weigh at most w = (T - A) e^(2d - margin), and hold values within V = max(size, drift).
+        The active ones do, too, and those of them that are reference tokens should hold zero: at most 2 w V + drift.
+
+    Sums.  T powers of e are summed, divided by their sum, multiplied with values and summed; in any order, with fused
+        products or without, rounding to nearest. The sum of powers is off by a factor of T - 1 roundings, the quotient
+        by one, products and sum by T. Weights add up to one, so the mean is off by at most gamma_(2T) V. We count 2 T +
+        4: a runtime may also multiply by the reciprocal of the sum, or divide the sum of products instead.
+
+    Few sums.  A sum of A terms of sizes that add up to S and of silent terms that add up to t, T terms in all with
+        gamma_T <= 1/8, is off by at most gamma_A S + 1.6 t. For an order of summation is a binary tree. A largest
+        subtree of silent terms that add up to t' has a value within t'/8 of theirs, so at most 9/8 t'. Where it meets
+        the others, the sum is rounded by at most its own value, because the other side is itself a number of the format
+        and the nearest one is no further off (a fused product that is not silent adds its own rounding). Only at the
+        A - 1 nodes where both sides hold active terms is anything rounded relatively, and each term passes at most
+        these. So silent terms cost t (1/8 + 9/8 + gamma_A (9/8 + 9/8)) <= 1.6 t.
+        Of powers, t <= w times the sum; of products, t <= w V. With w <= 1/16 both together, the quotients in between,
+        are within gamma_(2A) V + 6 w V. We count gamma_(2A + 4) and 8 w.
+
+    Powers, quotients and products that underflow lose at most a smallest normal number each, which a value within +-V
+    multiplies or not; the largest power is one up to exp's error, so that their sum is no small number.
+
+    Reference tokens.  Their queries score `keep` on the sink, which holds at most drift, and all other scores are at
+        most `pulled`. So the tokens that hold more weigh at most T e^(2d + pulled - keep), and at most one, which is
+        all that is known without a sink: the mean is within that times size, and drift, and the sums round it.
     """
-    score = largest(*(Upper(bound(each)).max() for each in scores))
+    precision, everyone = model.precision, model.tokens + model.references
+    keep = keep if model.references else 0.0
+    score = largest(*(Upper(bound(each)).max() for each in (*scores, pulled + Upper(keep))))
     refuse_large(model, score, "a score")
-    nothing, values = Upper(np.zeros_like(size.value)), largest(size, drift)
-    everyone = model.tokens + model.references
+    rounded = precision.gamma(SPARE + model.bits + width) * score
+    values = largest(size, drift)
+    silent = outside_weight(everyone - active, margin, disturbance + rounded)
+    underflow = (values + 1.0) * (4.0 * (everyone + 2) * precision.smallest_normal)
+    every, few = precision.gamma(2 * everyone + 4), precision.gamma(2 * active + 4) + silent * 8.0
+    allowed = (precision.gamma(everyone).value <= 0.125) & (silent.value <= 0.0625)
+    share = smallest(every, np.where(allowed, few.value, np.inf))
+    drawn = outside_weight(everyone, keep, rounded + exp_error(precision) + pulled * 0.5)
+    kept = smallest(drawn if model.sink_tokens else 1.0, 1.0) * size + drift
+    nothing = Upper(np.zeros_like(size.value))
     return Local(
-        below=(nothing if below is None else below).reshape(-1),
-        above=nothing.reshape(-1),
-        leak=(silent * (size + drift) if leak is None else leak).reshape(-1),
-        rounding=(moved + sums(model, values, model.tokens if active is None else active, silent)).reshape(-1),
-        largest=exact.reshape(-1),
-        reach=(values + sums(model, values, everyone, nothing)).reshape(-1),
-        spilled=spill.reshape(-1),
+        below=nothing if below is None else below,
+        above=nothing,
+        leak=silent * 2.0 * values + drift,
+        rounding=moved + share * values + underflow,
+        reach=values + every * values + underflow,
+        spilled=kept + every * kept + underflow if model.references else nothing,
         max_score=float(score.value),
     )
-
-
-# Lemmas ---------------------------------------------------------------------------------------------------------------
 
 
 def exp_error(precision: Precision) -> Upper:
@@ -145,7 +175,7 @@ def exp_error(precision: Precision) -> Upper:
 
     Correct to k units in the last place, and one of these is at most 2 u of a number, it is off by a factor within
     1 +- 2 k u, and |log(1 +- 2 k u)| <= 2.02 k u for any format here. (The rest covers that a difference of scores may
-    underflow; powers that underflow are counted in `sums`.)
+    underflow; powers that underflow are counted with the sums.)
     """
     return Upper(2.02 * EXP_ULPS) * precision.unit_roundoff + 4.0 * precision.smallest_normal
 
@@ -172,75 +202,6 @@ def outside_weight(count: int, margin: Array | float, disturbance: Upper) -> Upp
     return (disturbance + disturbance - margin).exp() * float(count)
 
 
-def crowd_weight(bits: int, gap: float, disturbance: Upper) -> Upper:
-    """The computed weight of the other data tokens, if those whose position differs in h >= 1 of the bits score gap h
-    less than the one that is addressed.
-
-    Every pattern of differing bits belongs to at most one token, so the sum of their powers is at most
-    sum over h >= 1 of binomial(bits, h) e^(-gap h) = (1 + e^-gap)^bits - 1, times e^(2d). A full set of 2^bits tokens
-    attains that. We use (1 + t)^m - 1 <= m t e^(m t).
-    """
-    if bits == 0:
-        return Upper(np.zeros_like(disturbance.value))
-    each = Upper(-gap).exp()
-    return (each * float(bits)).exp() * outside_weight(bits, gap, disturbance)
-
-
-def sums(model: Model, size: Upper, active: int, silent: Upper) -> Upper:
-    """What rounding adds when T powers of e are summed, divided by their sum, multiplied with values within +-size and
-    summed; in any order, with fused products or without, rounding to nearest. A of the tokens are active, and the T - A
-    others weigh at most `silent` = w, as computed.
-
-    All tokens alike.  The sum of powers is off by a factor of T - 1 roundings, the quotient by one, products and sum by
-        T. Weights add up to one, so the mean is off by at most gamma_(2T) size. We count 2 T + 4: a runtime may also
-        multiply by the reciprocal of the sum, or divide the sum of products instead.
-
-    Few sums.  A sum of A terms of sizes that add up to S and of silent terms that add up to t, T terms in all with
-        gamma_T <= 1/8, is off by at most gamma_A S + 1.6 t. For an order of summation is a binary tree. A largest
-        subtree of silent terms that add up to t' has a value within t'/8 of theirs, so at most 9/8 t'. Where it meets
-        the others, the sum is rounded by at most its own value, because the other side is itself a number of the format
-        and the nearest one is no further off (a fused product that is not silent adds its own rounding). Only at the
-        A - 1 nodes where both sides hold active terms is anything rounded relatively, and each term passes at most
-        these. So silent terms cost t (1/8 + 9/8 + gamma_A (9/8 + 9/8)) <= 1.6 t.
-        Of powers, t <= w times the sum; of products, t <= w size. With w <= 1/16 both together, the quotients in
-        between, are within gamma_(2A) size + 6 w size. We count gamma_(2A + 4) and 8 w.
-
-    Powers, quotients and products that underflow lose at most a smallest normal number each, which a value within
-    +-size multiplies or not; the largest power is one up to exp's error, so that their sum is no small number.
-    """
-    tokens = model.tokens + model.references
-    gamma = model.precision.gamma
-    few = gamma(2 * active + 4) + silent * 8.0
-    allowed = (gamma(tokens).value <= 0.125) & (silent.value <= 0.0625)
-    share = smallest(gamma(2 * tokens + 4), np.where(allowed, few.value, np.inf))
-    return share * size + underflow(model.precision, tokens, size)
-
-
-def underflow(precision: Precision, tokens: int, size: Upper) -> Upper:
-    """What a softmax mean of so many values within +-size may lose where something underflows."""
-    return (size + 1.0) * (4.0 * (tokens + 2) * precision.smallest_normal)
-
-
-def spilled(
-    model: Model, size: Upper, drift: Upper, keep: float, pulled: Any = 0.0, products: int = 1, count: int | None = None
-) -> Upper:
-    """What a head computes on a reference token, which should be zero.
-
-    Its query scores `keep` on the sink. The `count` tokens (all data tokens, unless said otherwise) that hold values
-    within +-size score no more than `pulled` in comparison; the others, sink included, hold values within +-drift. A
-    score is a sum of so many products, of sizes that add up to at most keep + pulled; we allow seven roundings more. So
-    the count tokens weigh at most count e^(2d + pulled - keep), and at most one, which is all that is known without a
-    sink: the mean is within that times size, and drift, and the sums round it.
-    """
-    if model.references == 0:
-        return Upper(np.zeros_like(size.value))
-    precision, tokens = model.precision, model.tokens + model.references
-    disturbance = precision.gamma(products + 7) * (Upper(keep) + pulled) + exp_error(precision) + pulled * 0.5
-    weight = outside_weight(model.tokens if count is None else count, keep, disturbance)
-    kept = smallest(weight if model.sink_tokens else 1.0, 1.0) * size + drift
-    return kept + precision.gamma(2 * tokens + 4) * kept + underflow(precision, tokens, largest(size, drift))
-
-
 def softmax_maximum(scale: Array, others: int, disturbance: Upper) -> Upper:
     """How far a softmax mean can be below the largest of `others` + 1 numbers z_j that are their own scores, times
     b >= scale > 0, up to d.
@@ -248,22 +209,12 @@ def softmax_maximum(scale: Array, others: int, disturbance: Upper) -> Upper:
     Without d: at most W(others / e) / b, and not above the largest. Let u_j = b (max z - z_j) >= 0 for all but the
     largest. Then b (max z - mean) = sum u_j e^(-u_j) / (1 + sum e^(-u_j)), which is at most M if
     sum (u_j - M) e^(-u_j) <= M. Each term is at most e^(-M - 1), at u_j = M + 1. So others . e^(-M - 1) = M is enough,
-    that is M = W(others / e), and all u_j = M + 1 attain it.
-
-    Scores that are off by d: the largest may be d too low and the others d too high, as if there were others . e^(2d)
-    of them: W(others e^(2d - 1)) / b. As a function of log x, W has the slope W/(1 + W), which grows with W and is
-    below one; so the step 2d adds at most 2d times the slope at its end, where W is at most W(others / e) + 2d.
+    that is M = W(others / e), and all u_j = M + 1 attain it. Scores that are off by d: the largest may be d too low and
+    the others d too high, as if there were others . e^(2d) of them.
     """
-    if others == 0:
-        return Upper(np.zeros_like(disturbance.value))
-    constant = float(np.nextafter(float((arb(others) / arb(1).exp()).lambertw().upper()), np.inf))
-    end = (disturbance + disturbance + constant).value
-    slope = Interval(end, end) / (Interval(end, end) + 1.0)
-    # The quotient is below one; that of an infinite end is not a number, and one bounds it.
-    return ((disturbance + disturbance) * smallest(slope.high, 1.0) + constant) / scale
-
-
-# Refusals -------------------------------------------------------------------------------------------------------------
+    powers = (disturbance + disturbance - 1.0).exp() * float(others)
+    balls = np.frompyfunc(lambda power: arb(power).lambertw(), 1, 1)(powers.value)
+    return Upper(enclosed(balls).high) / scale
 
 
 def refuse_large(model: Model, values: Upper, what: str) -> None:
@@ -273,19 +224,3 @@ def refuse_large(model: Model, values: Upper, what: str) -> None:
         raise Refused(
             f"{what} may reach {reached:.3g}, beyond {model.precision.name}: shrink the domain or the weights"
         )
-
-
-def refuse_scaled(model: Model, links: tuple[Link, ...], scales: Array) -> None:
-    """Raise Refused where a weight times a head's scale, one number in a matrix, is near the ends of the format."""
-    for link in links:
-        mine = scales[link.rows]
-        sizes = np.abs(link.weights) * (mine if link.weights.ndim == 1 else mine[:, None])
-        fine = (sizes >= model.precision.smallest_normal) & (sizes <= model.precision.largest / 16.0)
-        if not (fine | (link.weights == 0.0)).all():
-            raise Refused(f"a weight times its head's scale is beyond {model.precision.name}")
-
-
-def refuse_read(model: Model, reads: Reads) -> None:
-    """Raise Refused where what is read, on data tokens or reference tokens, comes near the end of the format."""
-    refuse_large(model, reads.magnitude, "what a head reads")
-    refuse_large(model, reads.drift, "what drifts into a reference token")

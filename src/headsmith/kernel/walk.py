@@ -18,10 +18,11 @@ from .errors import Refused, ThinMargin
 from .expressions import Computed, arguments_of
 from .flow import Edge, arrive, gains
 from .graph import Graph
-from .heads import Local, Reads, address_targets, local_errors
+from .heads import addresses, local_errors
 from .model import Bank, Model
 from .proof import Proof
 from .slopes import Edges
+from .softmax import Local, Reads
 from .stream import Form, Register, basis, constant, difference, image, plus, read_bounds, rows_of, start, write
 from .stream import read as read_form
 
@@ -93,7 +94,7 @@ def walk_through(facts: Facts) -> Walk:
             for number, mine, components in _claims(bank):
                 # What a node is off by that reads anew, or is joined with others, is not all that it may be off by.
                 anew = number in facts.slopes.joined or number in facts.inside
-                found = local.largest[mine] + off[number][components]
+                found = facts.ranges[number].magnitude[components] + off[number][components]
                 found = local.reach[mine] if anew else smallest(found, local.reach[mine])
                 outputs[mine] = found.value
                 walk.magnitudes[number] = _spread(found, components, circuit.nodes[number].size)
@@ -214,8 +215,9 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
         deviation[mine] = difference(rows_of(form, mine), rows_of(walk.forms[number], rows), walk.magnitudes).value
     reads = Reads(Interval(low, high), Upper(deviation), Upper(arriving), stored, rounded, sizes, drift)
     claimed = bank.node.tolist()
-    if bank.kind == "move" and {circuit.nodes[number].targets for number in claimed} != {address_targets(model, bank)}:
-        raise Refused("a move head fetches from other tokens than its node says")
+    for targets in {circuit.nodes[number].targets for number in claimed if bank.kind == "move"}:
+        if not np.array_equal(model.positional[bank.address], addresses(targets, model.bits)):
+            raise Refused("a move head fetches from other tokens than its node says")
     tables = [number in facts.tables for number in claimed]
     if any(tables) != all(tables):
         raise Refused("a bank computes gates and expressions")
@@ -226,12 +228,11 @@ def _of_tables(facts: Facts, bank: Bank, reads: Reads) -> Local:
     """What table and gate heads commit, whose arguments must be off by no more than the margin of what was proved."""
     columns, width = bank.outputs // bank.heads, bank.forms // bank.heads
     furthest = np.repeat(reads.off.value.reshape(bank.heads, width).max(axis=1), columns)
-    slopes, exact = np.zeros((bank.outputs, width)), np.zeros(bank.outputs)
+    slopes = np.zeros((bank.outputs, width))
     for output, (number, component) in enumerate(zip(bank.node.tolist(), bank.component.tolist(), strict=True)):
         _refuse_beyond(number, furthest[output], facts.proof.tables[number].margin)
         slopes[output] = [float(slope.magnitude.value[component]) for slope in facts.tables[number].slopes]
-        exact[output] = float(facts.ranges[number].magnitude.value[component])
-    return local_errors(facts.model, bank, reads, Upper(slopes), Upper(exact))
+    return local_errors(facts.model, bank, reads, Upper(slopes))
 
 
 def _refuse_thin_margins(facts: Facts, walk: Walk) -> None:
