@@ -80,11 +80,18 @@ def program_range(program: Program, arguments: list[Interval]) -> Interval:
     found: Interval = run(
         program,
         arguments,
-        linear=lambda terms, constant: sum((x * rational(c) for c, x in terms), start=rational(constant) + zero),
+        linear=lambda terms, constant: sum((_times(x, rational(c)) for c, x in terms), start=rational(constant) + zero),
         call=lambda name, parameter, x: enclose(name, parameter, x.low, x.high),
-        times=lambda a, b: enclose("square", None, a.low, a.high) if a is b else a * b,
+        times=_times,
     )
     return found
+
+
+def _times(left: Interval, right: Interval) -> Interval:
+    """The product; what may be undefined stays so, whatever it is multiplied by."""
+    product = enclose("square", None, left.low, left.high) if left is right else left * right
+    known = np.isfinite(left.width.value + right.width.value)
+    return Interval(np.where(known, product.low, -np.inf), np.where(known, product.high, np.inf))
 
 
 def refuse_undefined(target: Graph, box: Interval, proof: Proof, known: Sequence[Interval]) -> None:
