@@ -60,36 +60,3 @@ def test_torch() -> None:
     assert network([0.25, -0.5])[0] == pytest.approx(module(point).item(), rel=1e-5)
     with pytest.raises(hs.TargetError, match="torch Tensor"):
         hs.compile(torch.ones(2, requires_grad=True), (-1, 1))
-
-
-@pytest.mark.parametrize("activation", ["relu", "tanh", "logistic", "identity"])
-def test_perceptrons_of_scikit_learn(activation: str) -> None:
-    neural = pytest.importorskip("sklearn.neural_network")
-    random = np.random.default_rng(0)
-    points = random.uniform(-1, 1, (40, 2))
-    estimator = neural.MLPRegressor(hidden_layer_sizes=(4,), activation=activation, max_iter=3, random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        estimator.fit(points, points[:, 0] - points[:, 1])
-    model = hs.compile(hs.from_sklearn(estimator), (-1, 1), 1e-2)
-    gap = np.abs(model(points)[:, 0] - estimator.predict(points)).max()
-    assert gap <= model.certificate.error + 1e-12
-    with pytest.raises(hs.TargetError, match=r"hs\.from_sklearn"):
-        hs.compile(estimator, (-1, 1))
-    with pytest.raises(hs.TargetError, match=r"hs\.from_sklearn"):
-        hs.Network(estimator)
-
-
-def test_other_estimators_of_scikit_learn() -> None:
-    linear = pytest.importorskip("sklearn.linear_model")
-    points = np.random.default_rng(0).uniform(-1, 1, (20, 2))
-    fitted = linear.Ridge().fit(points, points[:, 0])
-    network = hs.from_sklearn(fitted)
-    np.testing.assert_allclose(network(points)[:, 0], fitted.predict(points), rtol=1e-12)
-    with pytest.raises(hs.TargetError, match="not fitted"):
-        hs.from_sklearn(linear.Ridge())
-    tree = pytest.importorskip("sklearn.tree").DecisionTreeRegressor().fit(points, points[:, 0])
-    with pytest.raises(hs.TargetError, match="DecisionTreeRegressor of scikit-learn is not read"):
-        hs.from_sklearn(tree)
-    with pytest.raises(hs.TargetError, match="no estimator"):
-        hs.from_sklearn("x")

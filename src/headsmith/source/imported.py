@@ -14,10 +14,12 @@ from headsmith.core.errors import TargetError
 from headsmith.core.figures import count
 from headsmith.core.html import table
 from headsmith.source.evaluation import evaluate, node_values
-from headsmith.source.graph import Graph, Maximum, Minimum
+from headsmith.source.graph import Affine, Graph, Maximum, Minimum
 
 SAMPLES = 32
 """How many inputs are tried to see how far a network's own run is from exact arithmetic."""
+MOST_LONG = 1 << 22
+"""Graphs with at most so many weights are evaluated in extended precision."""
 ROUNDINGS = 4096.0
 """A run in floating point may be off by so many units in the last place of the largest number in it."""
 
@@ -103,7 +105,10 @@ def measured(
     not understood, such as mixing the rows of a batch.
     """
     inputs = sampled(examples)
-    values = node_values(graph, inputs)
+    # A run in double precision is compared with one of more digits, unless that takes long.
+    entries = sum(term.weights.size for node in graph.nodes if isinstance(node, Affine) for term in node.terms)
+    longer = epsilon < 2.0**-23 and entries <= MOST_LONG
+    values = node_values(graph, inputs, np.longdouble if longer else np.float64)
     ours = values[graph.output].reshape(len(inputs), -1)
     theirs = np.asarray(run(inputs), dtype=np.float64)
     if theirs.size != ours.size:
