@@ -379,6 +379,23 @@ def undefined() -> tuple[Forged, Any]:
     return file, [[[0.0]]]
 
 
+def test_a_step_of_a_target_that_may_be_undefined_is_refused() -> None:
+    """0 times 1/x, and no part of log(x), are not 0 where x may be 0."""
+    for steps in (
+        [["linear", [], "0"], ["over", 1, 0]],
+        [["call", "log", 0], ["linear", [["0", 1]], "0"]],
+        [["call", "log", 0], ["linear", [], "0"], ["times", 1, 2]],
+    ):
+        file = Forged(1, -1.0, 1.0)
+        program = {"variables": 1, "steps": steps}
+        target = file.add(file.source, "expression", arguments=[0], size=1, program=program)
+        file.outputs(target, file.affine(file.circuit, [], [0.0]))
+        for alike in ([], [{"node": target, "as": 1}]):
+            file.proof["alike"] = alike
+            with pytest.raises(Refused):
+                file.check()
+
+
 def _one_gate(file: Forged, gate: int, weight: float = 1.0) -> None:
     """The gate of the input by a head that is off by 0.0028, read out."""
     file.embed()

@@ -102,10 +102,11 @@ def refuse_undefined(target: Graph, box: Interval, proof: Proof, known: Sequence
     found = [cells_of(box.low, box.high, proof.halvings)]
     for number, node in enumerate(target.nodes[1:], start=1):
         found.append(node_range(node, [found[argument] for argument in node.arguments]))
-        if number in proof.alike:
-            found[-1] = found[-1].meet(known[proof.alike[number]][:, None])
+        # Equal functions are equal where both are defined: what a node is alike says nothing about that.
         if node.kind == "expression" and not found[-1].finite():
             raise Refused(f"node {number} of the target, {node.program.steps[-1][:2]}, may not be defined everywhere")
+        if number in proof.alike:
+            found[-1] = found[-1].meet(known[proof.alike[number]][:, None])
 
 
 def _bent(proof: Proof, number: int, around: Interval) -> Interval:
