@@ -17,10 +17,13 @@ import headsmith as hs
 from headsmith.circuits.pieces import Pieces
 from headsmith.cli import main
 from headsmith.compile import Compiled
+from headsmith.export.formats import FORMATS, Wanted, contents
 from headsmith.intermediates import without_meaning
 from headsmith.sequence.in_context import Learner
 
 T = hs.tokens
+LENSLESS = {"universal, a softmax": "ends in a softmax"}
+LENSLESS |= dict.fromkeys(("affine", "no mixing"), "no layer of attention")
 QUIET = onnxruntime.SessionOptions()
 QUIET.log_severity_level, QUIET.intra_op_num_threads = 3, 1
 
@@ -171,6 +174,20 @@ def test_every_runtime(name: str, saved: Any) -> None:
             assert found.shape == wanted.shape
             assert found.dtype == wanted.dtype
             assert np.abs(found - wanted).max() <= 2 * parts["rounding"] + parts["leak"]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_export(name: str, saved: Any, tmp_path: Path) -> None:
+    """Every kind goes to every tool, or is refused with a reason; what is written is proven."""
+    model, path = hs.load(saved(name)[1]), saved(name)[1]
+    for to in FORMATS:
+        if to == "transformerlens" and name in LENSLESS:
+            with pytest.raises(hs.TargetError, match=LENSLESS[name]):
+                contents(model, Wanted(to))
+        else:
+            assert contents(model, Wanted(to)).keys() > {"README.md", "export.json"}
+    folder = hs.export(path, tmp_path / "model", "torch")
+    assert hs.verify(folder).error <= model.certificate.error * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("name", ["native", "relu", "pieces", "max", "causal", "ridge", "universal"])

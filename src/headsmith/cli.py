@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headsmith import __version__
+from headsmith.cli_export import export_command
 from headsmith.cli_selftest import selftest_command
 from headsmith.cli_studio import page_command
 from headsmith.core.errors import HeadsmithError
@@ -296,13 +297,16 @@ OUTSIDE = "some inputs lie outside the domain: nothing is promised of these outp
 
 
 @commands.command("verify", short_help="Prove the certificate again from the weights.")
-@file_argument
+@click.argument("file", type=click.Path())
 @as_json_option
 def verify_command(file: str, as_json: bool) -> None:
-    """Prove the certificate of FILE again, from its weights. Exit code 1 and the reason if that fails."""
+    """Prove the certificate of FILE again, from its weights. Exit code 1 and the reason if that fails. FILE may be a
+    folder that `headsmith export` wrote: then everything in it must be what was proven, bit for bit."""
     from headsmith.files import check_proof, load, verify
     from headsmith.report.inputs import assumption
 
+    if os.path.isdir(file):
+        return _verify_folder(file, as_json)
     model = load(file)
     certificate, assumed, proved = verify(model), assumption(model), check_proof(file)
     if as_json:
@@ -314,6 +318,29 @@ def verify_command(file: str, as_json: bool) -> None:
     _print(certificate_table(certificate), "verified: re-derived from the stored weights")
     if proved is not None:
         _print(f"the proof that the file carries: error <= {proved.error:.6g}, checked by the kernel alone")
+    if assumed:
+        _print(f"assumed of the target, which was sampled: {assumed}")
+
+
+def _verify_folder(folder: str, as_json: bool) -> None:
+    """The same for a folder that was exported."""
+    from headsmith.export.folder import PROOF
+    from headsmith.files import check_proof, load, verify
+    from headsmith.report.inputs import assumption
+
+    proof = os.path.join(folder, PROOF)
+    certificate = verify(folder)
+    assumed, proved = assumption(load(proof)), check_proof(proof)
+    if as_json:
+        extra = {"assumed": assumed} if assumed else {}
+        carried = None if proved is None else proved.error
+        return _print_json(file=folder, verified=True, certificate=certificate, carried_proof=carried, **extra)
+    from headsmith.report.tables import certificate_table
+
+    told = (
+        "verified: the proof in the folder was checked, and every weight beside it is the proven model's, bit for bit"
+    )
+    _print(certificate_table(certificate), told)
     if assumed:
         _print(f"assumed of the target, which was sampled: {assumed}")
 
@@ -537,6 +564,7 @@ def _print_json(**items: Any) -> None:
     click.echo(json.dumps(as_data(items)))
 
 
+commands.add_command(export_command)
 commands.add_command(selftest_command)
 commands.add_command(page_command)
 

@@ -16,8 +16,12 @@ from __future__ import annotations
 import math
 import numbers
 import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -31,16 +35,20 @@ from headsmith.core.errors import CertificateError, DomainError, TargetError, Un
 from headsmith.core.intervals import Box, Interval, as_box
 from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.export.file import Contents, Form, write_file
+from headsmith.export.formats import To
 from headsmith.export.onnx_model import fused_onnx, textbook_onnx
 from headsmith.export.plain import Plain, Takes, called, plain
 from headsmith.inside import notebook
+from headsmith.inside.anatomy import Anatomy, Directions, LayerView
+from headsmith.inside.circuit import circuit
 from headsmith.inside.explain import HEADS, explain
 from headsmith.inside.meanings import Meanings
+from headsmith.inside.shares import Share, head_shares
 from headsmith.intermediates import head_names, run_with_cache
 from headsmith.lower.meet import Met, Request
 from headsmith.lower.recipes import as_cost, meet
 from headsmith.progress import Report, Shown, shown
-from headsmith.run.numpy_runner import run
+from headsmith.run.numpy_runner import refuse_length, run
 from headsmith.source.describe import describe
 from headsmith.source.fixed import without_fixed
 from headsmith.source.foreign import advice
@@ -279,8 +287,9 @@ class Compiled:
 
     def called(self, *, causal: bool = False) -> dict[str, Any]:
         """How the model is called, for other tools (export/plain.py)."""
-        self._refuse_mask(causal)
         model = self.transformer
+        self._refuse_mask(causal)
+        refuse_length(model, model.tokens, causal)
         takes: Takes = "points" if model.tokens == 1 else "sequences"
         takes = "blocks" if isinstance(self.fusion, Pieces) else takes
         return called(model.inputs, model.outputs, model.tokens, takes, causal, model.dtype)
@@ -305,6 +314,41 @@ class Compiled:
         if fused:
             return fused_onnx(self.transformer, self.called(causal=causal))
         return textbook_onnx(self.plain(causal=causal))
+
+    def export(
+        self, folder: str | os.PathLike[str], to: To, *, fused: bool = False, causal: bool | None = None
+    ) -> Path:
+        """Write the model into a new folder for another tool, with its proof: "torch", "onnx", "huggingface",
+        "transformerlens" or "circuit" (see hs.export)."""
+        # The public function draws a picture as well, with what is built upon this module.
+        written: Path = import_module("headsmith").export(self, folder, to, fused=fused, causal=causal)
+        return written
+
+    @property
+    def directions(self) -> Directions:
+        """The columns of the residual stream by name."""
+        return Directions(self.transformer)
+
+    @cached_property
+    def anatomy(self) -> Anatomy:
+        """The model taken apart: layers, heads, matrices, shares of the error (inside/anatomy.py)."""
+        return Anatomy(self, self._shares)
+
+    @property
+    def layers(self) -> tuple[LayerView, ...]:
+        """The layers, whose heads print what they do: model.layers[0].heads[3]."""
+        return self.anatomy.layers
+
+    def _shares(self) -> list[list[Share]] | None:
+        """How much of the error each head accounts for, by the kernel's own figures."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.safetensors")
+            self.save(path)
+            return head_shares(path)
+
+    def circuit(self) -> dict[str, Any]:
+        """What every head does, as data that JSON can hold: ground truth for interpretability (inside/circuit.py)."""
+        return circuit(self)
 
     def _form(self) -> Form | None:
         """How a file says what kind of model this is."""

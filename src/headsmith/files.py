@@ -15,8 +15,10 @@ from typing import Any
 from headsmith.approximate import Approximation
 from headsmith.certify.certificate import Certificate
 from headsmith.compile import Compiled, compiled_from
-from headsmith.core.errors import CertificateError, FileFormatError, TargetError
+from headsmith.core.errors import CertificateError, DomainError, FileFormatError, TargetError
 from headsmith.export.file import Contents, carries_proof, kind_of, read_file
+from headsmith.export.folder import PROOF, compare, read_manifest
+from headsmith.export.formats import contents, wanted_of
 from headsmith.iprm.model import reasoner_of
 from headsmith.kernel.check import Certificate as Proved
 from headsmith.kernel.check import check_file
@@ -82,9 +84,26 @@ def verify(model: Model | Approximation | str | os.PathLike[str]) -> Certificate
     Lipschitz bound and, at the nodes, the stored answers; `Universal.check` samples the callable again. A file that
     carries a proof must pass the kernel, too.
     """
+    if isinstance(model, str | os.PathLike) and os.path.isdir(model):
+        return verify_folder(model)
     found = model_of(model).verify()
     if isinstance(model, str | os.PathLike):
         check_proof(model)
+    return found
+
+
+def verify_folder(folder: str | os.PathLike[str]) -> Certificate:
+    """Prove an exported model: the proof that came with it, and that everything else in the folder, every weight
+    included, is what that proven model exports. CertificateError or FileFormatError, with the place, otherwise."""
+    wanted = wanted_of(read_manifest(folder))
+    proof = os.path.join(folder, PROOF)
+    found = verify(proof)
+    try:
+        compare(folder, contents(load(proof), wanted))
+    except (TargetError, DomainError) as problem:
+        raise CertificateError(
+            f"{os.fspath(folder)}: the model cannot have been exported like this: {problem}"
+        ) from None
     return found
 
 

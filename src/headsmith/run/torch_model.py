@@ -12,6 +12,8 @@ MLP, and scores are not divided by anything.
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -114,6 +116,15 @@ def build(config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Tra
     model = Transformer(config)
     model.load_state_dict(dict(tensors))
     return model
+
+
+def load(folder: str) -> Transformer:
+    """The model in a folder that Headsmith exported to torch."""
+    from safetensors.torch import load_file
+
+    with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    return build(config, load_file(os.path.join(folder, "model.safetensors")))
 
 
 def refuse(config: Mapping[str, Any], shape: torch.Size) -> None:

@@ -90,6 +90,7 @@ class CompiledSequence(Compiled):
     def called(self, *, causal: bool | None = None) -> dict[str, Any]:
         """How the model is called, for other tools (export/plain.py)."""
         self._refuse_other_mask(causal)
+        super().called(causal=self.causal)
         model = self.transformer
         return called(model.inputs, model.outputs, model.tokens, "sequences", self.causal, model.dtype, self.lengths)
 

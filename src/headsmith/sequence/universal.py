@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import cached_property
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -29,12 +31,14 @@ from headsmith.core.figures import bound, count
 from headsmith.core.html import card, table
 from headsmith.core.intervals import Box
 from headsmith.core.rounding import Dtype
+from headsmith.export.formats import To
 from headsmith.export.onnx_model import textbook_onnx
 from headsmith.export.plain import Plain, called, plain
 from headsmith.heads.ramp import WIDTH
 from headsmith.inside.notebook import bill_text, box_text
 from headsmith.sequence.gaussian_grid import BEYOND, NARROWEST, WIDEST, fewest_cells
 from headsmith.sequence.universal_cache import dense, run_with_cache
+from headsmith.sequence.universal_circuit import universal_circuit
 from headsmith.sequence.universal_explain import explain_universal
 from headsmith.sequence.universal_file import read_universal, write_universal
 from headsmith.sequence.universal_inputs import box_of, points_of, run_inside, sample, table_inside
@@ -224,6 +228,17 @@ class Universal:
         if fused:
             raise TargetError(UNFUSED)
         return textbook_onnx(self.plain())
+
+    def circuit(self) -> dict[str, Any]:
+        """What every head does, as data that JSON can hold."""
+        return universal_circuit(self.model, self.architecture, self.box, self.certificate)
+
+    def export(
+        self, folder: str | os.PathLike[str], to: To, *, fused: bool = False, causal: bool | None = None
+    ) -> Path:
+        """Write the model into a new folder for another tool, with its proof (see hs.export)."""
+        written: Path = import_module("headsmith").export(self, folder, to, fused=fused, causal=causal)
+        return written
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything but the callable to one safetensors file, completely or not at all."""

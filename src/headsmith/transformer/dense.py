@@ -9,6 +9,7 @@ from typing import assert_never
 import numpy as np
 
 from headsmith.core.arrays import Array
+from headsmith.core.errors import CertificateError
 from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
@@ -81,7 +82,7 @@ def dense(transformer: Transformer) -> DenseTransformer:
         references[transformer.sink_tokens :, columns[GRID]] = np.eye(transformer.grid_tokens)
     W_E = np.zeros((transformer.inputs, d_model))
     for link in transformer.embedding:
-        W_E[link.sources, columns[link.register]] += matrix(link).T
+        _place(transformer, W_E[link.sources, columns[link.register]], matrix(link).T)
     b_E = np.zeros(d_model)
     b_E[columns[DATA]] = 1.0
     for name, value in transformer.initial.items():
@@ -93,7 +94,7 @@ def dense(transformer: Transformer) -> DenseTransformer:
         W_pos[:, columns[name]] = value
     W_U = np.zeros((d_model, transformer.outputs))
     for link in transformer.readout:
-        W_U[columns[link.register], link.reads] += matrix(link).T
+        _place(transformer, W_U[columns[link.register], link.reads], matrix(link).T)
     layers = tuple(dense_layer(transformer, layer) for layer in transformer.layers)
     bias = np.asarray(transformer.readout_bias)
     return DenseTransformer(references, W_E, b_E, W_pos, layers, W_U, bias, columns)
@@ -160,7 +161,7 @@ def read_matrix(transformer: Transformer, bank: Bank) -> Array:
     columns = layout(transformer)
     read = np.zeros((bank.readers, width(transformer)))
     for link in bank.read:
-        read[link.reads, columns[link.register]] += matrix(link)
+        _place(transformer, read[link.reads, columns[link.register]], matrix(link))
     return read
 
 
@@ -169,8 +170,20 @@ def write_matrix(transformer: Transformer, bank: Bank) -> Array:
     columns = layout(transformer)
     write = np.zeros((bank.outputs, width(transformer)))
     for link in bank.write:
-        write[link.sources, columns[link.register]] += matrix(link).T
+        _place(transformer, write[link.sources, columns[link.register]], matrix(link).T)
     return write
+
+
+def _place(transformer: Transformer, held: Array, weights: Array) -> None:
+    """Add weights to those of a matrix, in place. Where two links meet, their sum must be a number of the model's
+    dtype: what is proven is proven of each weight as it is stored."""
+    total = held + weights
+    exact = (total - held == weights) & (total - weights == held)
+    if transformer.dtype != "float64":
+        exact &= total.astype(transformer.dtype) == total
+    if not exact.all():
+        raise CertificateError("two links meet in one weight of a matrix, which would be rounded: keep them apart")
+    held[...] = total
 
 
 def _sink_features(transformer: Transformer, bank: SinkBank, read: Array, W_Q: Array, W_K: Array) -> None:

@@ -1,0 +1,38 @@
+"""`headsmith export`: models for other tools."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+
+@click.command("export", short_help="Write a model for torch, ONNX, Hugging Face or TransformerLens, with its proof.")
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option(
+    "--to",
+    required=True,
+    type=click.Choice(["torch", "onnx", "huggingface", "transformerlens", "circuit"]),
+    help="The tool; circuit writes what every head does, as JSON.",
+)
+@click.option("-o", "--output", type=click.Path(), required=True, metavar="DIR", help="The folder to write, a new one.")
+@click.option("--fused", is_flag=True, help="Closed forms of the heads, which run faster (onnx alone).")
+@click.option("--causal/--full", "causal", default=None, help="The mask, for models that run under both.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+def export_command(file: str, to: str, output: str, fused: bool, causal: bool | None, as_json: bool) -> None:
+    """Write the model in FILE into the folder DIR, as another tool reads it. The model's proof goes with it:
+    `headsmith verify DIR` proves the exported weights themselves.
+
+    \b
+      headsmith export product.safetensors --to huggingface -o product
+      headsmith verify product
+    """
+    from headsmith.report.exporting import export
+
+    folder = export(file, output, to, fused=fused, causal=causal)  # type: ignore[arg-type]
+    names = sorted(each.name for each in folder.iterdir())
+    if as_json:
+        click.echo(json.dumps({"folder": str(folder), "to": to, "files": names}))
+    else:
+        click.echo(f"written to {folder}: {', '.join(names)}")
+        click.echo(f"headsmith verify {folder} proves it")

@@ -1,0 +1,117 @@
+"""What each tool reads, as files: made from a model alone, the same every time, so that they can be made again and
+compared (export/folder.py).
+
+    torch             config.json, model.safetensors, headsmith_model.py
+    onnx              model.onnx
+    huggingface       config.json, model.safetensors, headsmith_model.py, two more files of code: AutoModel loads it
+    transformerlens   config.json, model.safetensors, headsmith_lens.py
+    circuit           circuit.json
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Literal, get_args
+
+from safetensors.numpy import save
+
+from headsmith.core.errors import FileFormatError, TargetError
+from headsmith.export.card import card
+from headsmith.export.folder import MANIFEST, Files
+from headsmith.export.lens import lens
+
+To = Literal["torch", "onnx", "huggingface", "transformerlens", "circuit"]
+FORMATS: tuple[To, ...] = get_args(To)
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is exported, and how: the tool, whether through closed forms (ONNX alone), and under which mask, where the
+    model may run under both."""
+
+    to: To
+    fused: bool = False
+    causal: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.to not in FORMATS:
+            raise TargetError(f"cannot export to {self.to!r}; choose one of {', '.join(FORMATS)}")
+        if self.fused and self.to != "onnx":
+            raise TargetError(f"closed forms are exported to onnx; to {self.to}, attention itself is")
+
+    @property
+    def mask(self) -> dict[str, bool]:
+        """The mask as an option of a call, if it was chosen."""
+        return {} if self.causal is None else {"causal": self.causal}
+
+
+def manifest(wanted: Wanted) -> bytes:
+    """export.json."""
+    return _text({"headsmith": VERSION, "to": wanted.to, "fused": wanted.fused, "causal": wanted.causal})
+
+
+def wanted_of(stored: dict[str, Any]) -> Wanted:
+    """What an export.json says; FileFormatError if it is another version's, or damaged."""
+    if stored.get("headsmith") != VERSION:
+        raise FileFormatError(f"export version {stored.get('headsmith')!r}; this release reads version {VERSION}")
+    to, fused, causal = (stored.get(name) for name in ("to", "fused", "causal"))
+    if to not in FORMATS or type(fused) is not bool or causal not in (None, True, False) or len(stored) != 4:
+        raise FileFormatError(f"{MANIFEST} is damaged")
+    return Wanted(to, fused, causal)
+
+
+def contents(model: Any, wanted: Wanted) -> Files:
+    """All files of an export of a model of any kind, but the proof and the picture, by name."""
+    match wanted.to:
+        case "onnx":
+            proto = model.to_onnx(fused=wanted.fused, **wanted.mask)
+            found = {"model.onnx": proto.SerializeToString(deterministic=True)}
+        case "circuit":
+            found = {"circuit.json": _text(model.circuit())}
+        case "torch":
+            plain = model.plain(**wanted.mask)
+            found = {"config.json": _text(plain.config), "model.safetensors": _tensors(plain.tensors)}
+        case "huggingface":
+            plain = model.plain(**wanted.mask)
+            tensors = {f"transformer.{name}": value for name, value in plain.tensors.items()}
+            found = {"config.json": _text(_config(plain.config)), "model.safetensors": _tensors(tensors)}
+            found |= {f"{name}_headsmith.py": _code(f"{name}_headsmith.txt") for name in ("configuration", "modeling")}
+        case "transformerlens":
+            plain = lens(model.plain(**wanted.mask))
+            found = {"config.json": _text(plain.config), "model.safetensors": _tensors(plain.tensors)}
+            found["headsmith_lens.py"] = _code("headsmith_lens.txt")
+    if wanted.to in ("torch", "huggingface"):
+        found["headsmith_model.py"] = (files("headsmith.run") / "torch_model.py").read_bytes()
+    found["README.md"] = card(model, wanted.to, wanted.fused).encode()
+    return {MANIFEST: manifest(wanted), **found}
+
+
+def _config(config: dict[str, Any]) -> dict[str, Any]:
+    """What transformers reads; the transformer's own configuration is inside."""
+    return {
+        "architectures": ["HeadsmithModel"],
+        "auto_map": {
+            "AutoConfig": "configuration_headsmith.HeadsmithConfig",
+            "AutoModel": "modeling_headsmith.HeadsmithModel",
+        },
+        "model_type": "headsmith",
+        "dtype": config["dtype"],
+        "headsmith": config,
+    }
+
+
+def _tensors(tensors: dict[str, Any]) -> bytes:
+    return save(tensors, metadata={"format": "pt"})
+
+
+def _code(name: str) -> bytes:
+    """A file of code that is copied as it is."""
+    return (files("headsmith.export") / "code" / name).read_bytes()
+
+
+def _text(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()

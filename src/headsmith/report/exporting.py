@@ -1,0 +1,38 @@
+"""Models for other tools: `export` writes a folder, `headsmith verify` proves it (export/folder.py)."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from headsmith.export.folder import PICTURE, PROOF, refuse_taken, write_folder
+from headsmith.export.formats import To, Wanted, contents
+from headsmith.files import load, model_of
+from headsmith.report.plots import plot
+
+
+def export(
+    model: Any, folder: str | os.PathLike[str], to: To, *, fused: bool = False, causal: bool | None = None
+) -> Path:
+    """Write a model, or the model saved under a path, into a new folder for another tool: "torch", "onnx",
+    "huggingface", "transformerlens", or "circuit" for circuit.json. `fused` exports closed forms (onnx alone). `causal`
+    is the mask, for models that run under both; the program's own otherwise.
+
+    The folder holds the model's proof as well: `hs.verify(folder)`, or `headsmith verify`, proves the exported weights.
+    """
+    wanted, path = Wanted(to, fused, causal), Path(folder)
+    refuse_taken(path)
+    with tempfile.TemporaryDirectory() as aside:
+        proof = Path(aside) / PROOF
+        model_of(model).save(proof)
+        # All files come from the model as it was saved, so that `verify` can make them again.
+        found = load(proof)
+        files = contents(found, wanted) | {PROOF: proof.read_bytes()}
+        if to == "huggingface":
+            picture = Path(aside) / PICTURE
+            plot(found, picture, effort=500)
+            files[PICTURE] = picture.read_bytes()
+    write_folder(path, files)
+    return path
