@@ -18,7 +18,7 @@ import click
 from headsmith import __version__
 from headsmith.cli_export import export_command
 from headsmith.cli_selftest import selftest_command
-from headsmith.cli_studio import page_command
+from headsmith.cli_studio import page_command, studio_command
 from headsmith.core.errors import HeadsmithError
 
 if TYPE_CHECKING:
@@ -567,6 +567,7 @@ def _print_json(**items: Any) -> None:
 commands.add_command(export_command)
 commands.add_command(selftest_command)
 commands.add_command(page_command)
+commands.add_command(studio_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

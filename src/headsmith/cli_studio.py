@@ -18,3 +18,37 @@ def page_command(file: str, output: str, as_json: bool) -> None:
 
     size = write_page(file, output)
     click.echo(json.dumps({"file": output, "bytes": size}) if as_json else f"written to {output}, {size:,} bytes")
+
+
+@click.command("studio", short_help="Open a page that compiles and shows models.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes any that is free."
+)
+@click.option("--seconds", type=click.FloatRange(1), default=120, show_default=True, help="What one job may take.")
+@click.option("--memory", type=click.FloatRange(1), default=6, show_default=True, help="The same, in GiB.")
+@click.option("--browser/--no-browser", default=True, help="Whether to open a browser.")
+@click.option("--json", "as_json", is_flag=True, help="Print the address as one JSON object.")
+def studio_command(port: int, seconds: float, memory: float, browser: bool, as_json: bool) -> None:
+    """Open a page on this machine: type a formula, or drop a model or a network, and see the transformer being made.
+
+    The page is reached from this machine alone. Ctrl-C ends it.
+    """
+    from headsmith.core.errors import HeadsmithError
+    from headsmith.core.extras import install
+
+    try:
+        from headsmith.studio.jobs import Limits
+        from headsmith.studio.server import serve
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
+            raise
+        raise HeadsmithError(f"the studio needs starlette and uvicorn: {install('web')}") from None
+
+    def ready(address: str) -> None:
+        click.echo(json.dumps({"address": address}) if as_json else f"the studio is at {address} (Ctrl-C ends it)")
+        if browser:
+            import webbrowser
+
+            webbrowser.open(address)
+
+    serve(port, Limits(seconds=seconds, memory=int(memory * 2**30)), ready)

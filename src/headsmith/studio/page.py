@@ -15,7 +15,18 @@ from headsmith.core.folders import check_folder
 from headsmith.files import load, verify
 from headsmith.studio.view import refuse_large, view
 
-SCRIPTS = ("model.js", "target.js", "draw.js", "inputs.js", "heads.js", "domain.js", "fit.js", "regions.js", "show.js")
+SCRIPTS = (
+    "model.js",
+    "target.js",
+    "draw.js",
+    "inputs.js",
+    "heads.js",
+    "domain.js",
+    "fit.js",
+    "regions.js",
+    "cards.js",
+    "show.js",
+)
 """What shows a model, in the order in which it is read: by saved pages and by the studio."""
 
 

@@ -46,20 +46,21 @@ MOST_WORDS = 400
 """So many heads of a bank are told in words."""
 
 
-def view(model: Model, *, python: str = "", verified: bool = False) -> dict[str, Any]:
-    """The model as JSON. `python` are the lines that make it; `verified` tells that its proof was just checked."""
-    found = summary(model, python=python, verified=verified)
+def view(model: Model, *, title: str = "", python: str = "", verified: bool = False) -> dict[str, Any]:
+    """The model as JSON. `title` is the target as it was typed, `python` are the lines that make the model; `verified`
+    tells that its proof was just checked."""
+    found = summary(model, title=title, python=python, verified=verified)
     refuse_large(model)
     found |= _sampled(model) if isinstance(model, Universal) else _compiled(model)
     return found | {"checks": checks(model), "regions": regions_data(model)}
 
 
-def summary(model: Model, *, python: str = "", verified: bool = False) -> dict[str, Any]:
+def summary(model: Model, *, title: str = "", python: str = "", verified: bool = False) -> dict[str, Any]:
     """What is shown of a model of any size: certificate and bill."""
     certificate, box = model.certificate, model.box
     return {
         "kind": kind_of(model),
-        "title": _title(model),
+        "title": title or _title(model),
         "where": domain_text(box),
         "names": list(box.names),
         "low": box.low.tolist(),

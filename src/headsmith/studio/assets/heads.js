@@ -20,7 +20,7 @@
 
   function tokenTold(view, place) {
     const prefix = view.references.shape[0];
-    if (place >= prefix) return view.tokens === 1 ? "the data token" : "data token";
+    if (place >= prefix) return view.tokens === 1 ? "the data token" : "";
     return place < view.sinks ? "the sink: holds zero" : "reference token";
   }
 
@@ -198,7 +198,7 @@
           const { cells } = rows[i],
             weight = weights[start + j],
             value = held[j * values + column];
-          const mine = j === trace.prefix + token && trace.count > 1 ? " (itself)" : "";
+          const mine = j === trace.prefix + token && trace.count > 1 ? "itself" : "";
           const texts = [
             names[j],
             tokenTold(view, j) + mine,
