@@ -27,7 +27,7 @@ EXP_ULPS = 4
 TINY = 2.0**-1022
 SPLIT = 134217729.0  # 2^27 + 1: splits a double into two halves
 SAFE = 2.0**-960  # the error of a smaller product may underflow
-FEW = 32  # sums of at most so many terms are added one by one, exactly where that is possible
+FEW = 32  # sums of at most so many terms that are not zero are added one by one, exactly where that is possible
 
 
 @dataclass(frozen=True)
@@ -220,11 +220,12 @@ class Interval:
         if matrix.ndim == 1:
             return self * (matrix if self.low.ndim == 1 else matrix[:, None])
         columns = np.flatnonzero((matrix != 0.0).any(axis=0))
-        if len(columns) <= FEW:
+        terms = int(np.count_nonzero(matrix, axis=1).max(initial=0))
+        if terms <= FEW:
             total = Interval(*np.zeros((2, len(matrix), *self.low.shape[1:])))
-            for column in columns:
-                weights = matrix[:, column] if self.low.ndim == 1 else matrix[:, column, None]
-                total = total + Interval(self.low[column], self.high[column]) * weights
+            for column in np.argsort(matrix == 0.0, axis=1, kind="stable")[:, :terms].T:
+                weights = matrix[np.arange(len(matrix)), column]
+                total = total + self[column] * (weights if self.low.ndim == 1 else weights[:, None])
             return total
         positive, negative = np.maximum(matrix, 0.0), np.minimum(matrix, 0.0)
         low = positive @ self.low + negative @ self.high

@@ -77,6 +77,28 @@ class Far:
 
 
 @dataclass(frozen=True, eq=False)
+class Via:
+    """Errors arrive at another node multiplied by at most `sizes` (components there, here), where their norm, in which
+    components count `often`, moves the outputs by at most `most` times as much."""
+
+    sizes: Array
+    often: Array
+    most: Upper
+
+    def before(self, slope: Slope) -> Via:
+        """The same for an argument, of which the node is all that matters."""
+        sizes = slope.magnitude.value if isinstance(slope, Interval) else np.abs(slope)
+        if sizes.ndim == 1:
+            return replace(self, sizes=(Upper(self.sizes) * sizes).value)
+        return replace(self, sizes=(self.sizes @ Upper(sizes)).value)
+
+    def carried(self, size: Upper) -> Upper:
+        """How far errors of at most `size` move the outputs."""
+        arrived = self.sizes @ size
+        return (arrived * arrived * self.often).sum().sqrt() * self.most
+
+
+@dataclass(frozen=True, eq=False)
 class Gain:
     """How a node's errors move the outputs: at its own token (an interval matrix), and from any tokens; and, of a mean
     over all tokens, how an error that is the same at all of them does, of 2-norm 1."""
@@ -84,6 +106,7 @@ class Gain:
     here: Interval
     far: Far | None = None
     common: Upper | None = None
+    via: Via | None = None
 
     @property
     def anywhere(self) -> Far:
@@ -101,7 +124,10 @@ class Gain:
             most = self.far.size * largest(below, above)
             down = down + smallest(self.far.rising * below + self.far.falling * above, most)
             up = up + smallest(self.far.rising * above + self.far.falling * below, most)
-        return down.sum(axis=0), up.sum(axis=0)
+        if self.via is None:
+            return down.sum(axis=0), up.sum(axis=0)
+        most = self.via.carried(error.magnitude)
+        return smallest(down.sum(axis=0), most), smallest(up.sum(axis=0), most)
 
     @property
     def alike(self) -> Far:
@@ -115,27 +141,55 @@ class Gain:
         """How far errors of at most `size`, of either sign, move the outputs; a part of them may be the same at all
         tokens."""
         if self.common is None or alike is None:
-            return self.anywhere.size.value.T @ size
+            plain = self.anywhere.size.value.T @ size
+            return plain if self.via is None else smallest(plain, self.via.carried(size))
         return self.anywhere.size.value.T @ (size - alike.value) + self.alike.size.value.T @ alike
 
 
-def within(circuit: Graph, edges: Edges, output: int) -> dict[int, Interval]:
+def within(circuit: Graph, edges: Edges, output: int, steps: Steps) -> tuple[dict[int, Interval], dict[int, Upper]]:
     """For every node that reaches the output without leaving the token, an interval matrix (size, outputs) that holds d
-    output / d node, whatever the slopes within their bounds are."""
+    output / d node, whatever the slopes within their bounds are; and for powers, how far an error of norm 1 moves each
+    output."""
     outputs = circuit.nodes[output].size
     readers: dict[int, list[tuple[int, Slope]]] = {output: []}
     for number in range(output, -1, -1):
         for argument, slope, elsewhere in edges.get(number, ()) if number in readers else ():
             if not elsewhere:
                 readers.setdefault(argument, []).append((number, slope))
-    found: dict[int, Interval] = {}
+    found, norms = dict[int, Interval](), dict[int, Upper]()
     for number in sorted(readers, reverse=True):
         total = interval(np.eye(outputs) if number == output else np.zeros((circuit.nodes[number].size, outputs)))
         collected, others = collect(circuit, readers, number, found, output)
         for reader, slope in others:
             total = total + _pulled(slope, found[reader])
         found[number] = total if collected is None else total + collected
-    return found
+        if number in steps.often:
+            norms[number] = _grown(number, readers[number], found, norms, steps)
+            most = (Upper(np.sqrt(steps.often[number])[:, None] * (1.0 + 2.0**-50)) * norms[number]).value
+            found[number] = found[number].meet(Interval(-most, most))
+    return found, norms
+
+
+def _grown(
+    number: int,
+    readers: Sequence[tuple[int, Slope]],
+    found: Mapping[int, Interval],
+    norms: Mapping[int, Upper],
+    steps: Steps,
+) -> Upper:
+    """How far an error of a power, of norm 1, moves the outputs at its token: through other powers that are made of it
+    by their norms, else component by component."""
+    own, total, skipped = found[number].magnitude, norm(found[number].magnitude) * 0.0, set[int]()
+    for power, factor in steps.growth.get(number, ()):
+        if power.output in norms:
+            total = total + factor * norms[power.output]
+            skipped |= {power.output, *power.factors}
+    rest = own * 0.0
+    for reader, slope in readers:
+        if reader not in skipped:
+            rest = rest + _pulled(slope, found[reader]).magnitude
+    share = Upper(1.0) / np.sqrt(steps.often[number])[:, None] * (1.0 + 2.0**-50)
+    return smallest(norm(own * share), total + norm(rest * share)) if skipped else norm(own * share)
 
 
 def _pulled(slope: Slope, gain: Interval) -> Interval:
@@ -151,14 +205,19 @@ def _pulled(slope: Slope, gain: Interval) -> Interval:
 def gains(circuit: Graph, edges: Edges, output: int, steps: Steps) -> dict[int, Gain]:
     """For every node that matters, how its errors move the output."""
     edges = _through_thresholds(edges, steps, output)
-    here = within(circuit, edges, output)
+    here, norms = within(circuit, edges, output, steps)
+    via: dict[int, Via] = {}
     parts, far, found, common = {output: here}, dict[int, Far](), dict[int, Gain](), dict[int, Upper]()
     outputs, readers = circuit.nodes[output].size, dict[int, list[tuple[int, Slope, bool]]]()
     for number in range(output, -1, -1):
         if number not in here and number not in far:
             continue
         zero = interval(np.zeros((circuit.nodes[number].size, outputs)))
-        found[number] = Gain(here.get(number, zero), far.get(number))
+        if number in norms and number not in far:
+            via[number] = Via(np.eye(circuit.nodes[number].size), steps.often[number], norms[number])
+        elif len(only := readers.get(number, [])) == 1 and only[0][0] in via and number != output:
+            via[number] = via[only[0][0]].before(only[0][1])
+        found[number] = Gain(here.get(number, zero), far.get(number), via=via.get(number))
         if steps.of:
             common[number] = _common(number, readers.get(number, ()), found, common, steps)
             if circuit.nodes[number].name == "mean" and not circuit.nodes[number].causal:
@@ -170,7 +229,7 @@ def gains(circuit: Graph, edges: Edges, output: int, steps: Steps) -> dict[int, 
             assert isinstance(slope, Interval)
             moved = found[number].alike.through(Interval(slope.low.T, slope.high.T))
             if argument not in parts:
-                parts[argument] = within(circuit, edges, argument)
+                parts[argument], _ = within(circuit, edges, argument, steps)
             for inner, slopes in parts[argument].items():
                 far[inner] = moved.through(slopes).plus(far.get(inner))
     return found

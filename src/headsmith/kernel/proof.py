@@ -24,7 +24,8 @@ The margin of an attend node, which is kept as that of a table without cells, sa
 In **blocks**, the model has one token for each affine piece: it takes the inputs x of the target at every token, in a
 block of its own; token j holds x in block j and zeros in the others. Every token then returns the target.
 
-A **step** is a node that is known to be one of gradient descent, or a soft threshold, of another node (steps.py).
+A **step** is a node that is known to be one of gradient descent, or a soft threshold, of another node (steps.py),
+and a **power** one of Newton's iteration (powers.py).
 
 A **view** says that a node equals a reference node, by normal forms, whose range is easier to see; `alike` says the
 same of a node of the target and one of the circuit. A **bend** says that a node is a piecewise linear function of
@@ -43,6 +44,7 @@ from typing import Any
 from .arithmetic import Array
 from .errors import Refused
 from .graph import Graph, needed, read_graph
+from .powers import Power, power_of
 from .reading import Tensors, field, items, mapping, numbers, real, text, whole
 from .steps import Step, step_of
 
@@ -79,6 +81,7 @@ class Proof:
     tables: dict[int, Table]
     views: dict[int, list[int]]
     steps: dict[int, Step]
+    powers: dict[int, Power]
     alike: dict[int, int]
     bends: dict[int, tuple[int, Array]]
     halvings: int
@@ -140,9 +143,12 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
     )
     named = [whole(each, 0, last) for each in items(mapping(stored).get("steps", []), MOST_REGIONS)]
     steps = {number: step_of(circuit, regions, number) for number in named}
-    if any(number in region.inside for number in steps for region in regions.values()):
+    powers: dict[int, Power] = {}
+    for number in sorted(whole(each, 0, last) for each in items(mapping(stored).get("powers", []), MOST_REGIONS)):
+        powers[number] = power_of(circuit, regions, number, powers)
+    if any(number in region.inside for number in (*steps, *powers) for region in regions.values()):
         raise Refused("a step lies inside of a region")
-    return Proof(circuit, regions, tables, views, steps, alike, bends, halvings, blocks)
+    return Proof(circuit, regions, tables, views, steps, powers, alike, bends, halvings, blocks)
 
 
 def _margin(value: Any) -> float:

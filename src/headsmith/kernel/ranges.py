@@ -17,6 +17,7 @@ from .arithmetic import Array, Interval, Upper, interval, rational, smallest
 from .errors import Refused
 from .functions import Program, enclose, run
 from .graph import Graph, Node, needed
+from .powers import entries
 from .proof import Proof, Region
 from .steps import length, norm
 
@@ -161,6 +162,8 @@ def ranges(proof: Proof, box: Interval, compare: Comparison) -> tuple[list[Inter
         found.append(node_range(node, seen, proof.blocks))
         for view in proof.views.get(number, ()):
             found[-1] = found[-1].meet(found[view])
+        if number in proof.powers:
+            found[-1] = found[-1].meet(entries(proof.powers[number], [each.over(1) for each in found])[:, None])
         if number in proof.steps:
             step, hulls = proof.steps[number], [each.over(1) for each in found]
             before = lengths.get(step.source, norm(hulls[step.source].magnitude))

@@ -27,6 +27,8 @@ from .arithmetic import Array, Interval, Upper, interval, smallest
 from .errors import Refused
 from .functions import enclose
 from .graph import PRODUCT, Graph, Node, dense
+from .powers import Power, often
+from .powers import factors as expansions
 
 if TYPE_CHECKING:
     from .proof import Proof, Region
@@ -162,12 +164,15 @@ def length(step: Step, circuit: Graph, found: Sequence[Interval], source: Upper)
 @dataclass(frozen=True, eq=False)
 class Steps:
     """All steps by their results; by how much each descent expands an error that all tokens share; the slopes of
-    thresholds; and the nodes whose exact value is the same at all tokens."""
+    thresholds; the nodes whose exact value is the same at all tokens; how often components of powers count; and, by
+    what they are made of, powers and by how much they expand its errors."""
 
     of: Mapping[int, Step]
     factors: Mapping[int, Upper]
     slopes: Mapping[int, Interval]
     shared: Set[int]
+    often: Mapping[int, Array]
+    growth: Mapping[int, Sequence[tuple[Power, Upper]]]
 
 
 def steps_of(
@@ -179,10 +184,19 @@ def steps_of(
         for argument, _, _ in mine:
             readers.setdefault(argument, set()).add(number)
     factors, slopes = dict[int, Upper](), dict[int, Interval]()
+    growth, counts = dict[int, list[tuple[Power, Upper]]](), dict[int, Array]()
+    closed = [pair for step in proof.steps.values() for pair in step.closed]
+    for number, power in proof.powers.items():
+        counts[number] = often(power, proof.circuit.nodes[number].size)
+        if power.level:
+            closed += [(power.inner, number), *((each, power.inner) for each in power.factors)]
+            margin = proof.regions[power.inner].margin or 0.0
+            for source, factor in expansions(power, found, proof.powers, margin).items():
+                growth.setdefault(source, []).append((power, factor))
+    for inner, reader in closed:
+        if readers.get(inner, set()) - {reader}:
+            raise Refused(f"node {inner} inside of the step at node {reader} is read from outside")
     for number, step in proof.steps.items():
-        for inner, reader in step.closed:
-            if readers.get(inner, set()) - {reader}:
-                raise Refused(f"node {inner} inside of the step at node {number} is read from outside")
         if step.gates:
             first, second = (gates[gate] for gate in step.gates)
             total, heads = first + second, (first.low < first.high) & (second.low < second.high)
@@ -196,4 +210,4 @@ def steps_of(
         pooled = node.kind == "pool" and not node.causal
         if pooled or (node.kind in ("affine", "relu") and all(each in shared for each in node.arguments)):
             shared.add(number)
-    return Steps(proof.steps, factors, slopes, shared)
+    return Steps(proof.steps, factors, slopes, shared, counts, growth)

@@ -17,7 +17,7 @@ from .arithmetic import FLOAT64, Interval, Upper, largest, smallest
 from .errors import Refused, ThinMargin
 from .expressions import Computed, arguments_of
 from .flow import Edge, arrive, gains
-from .graph import Graph
+from .graph import Graph, dense
 from .heads import addresses, local_errors
 from .model import Bank, Model
 from .proof import Proof
@@ -61,7 +61,8 @@ class Facts:
 @dataclass(eq=False)
 class Walk:
     """What is known so far: the registers, how large the nodes are that heads have computed, what every node commits
-    itself, and of means the part of that which is the same at all tokens; how far nodes are off whose errors are all
+    itself, of means the part of that which is the same at all tokens, and of what is read by one bank alone what its
+    registers round; how far nodes are off whose errors are all
     known, and what every bank has committed."""
 
     stream: dict[str, Register]
@@ -69,6 +70,7 @@ class Walk:
     magnitudes: dict[int, Upper]
     own: dict[int, Upper]
     alike: dict[int, Upper]
+    held: dict[int, Upper]
     final: dict[int, Upper]
     locals_: list[tuple[Bank, Local]]
 
@@ -119,7 +121,7 @@ def _first(facts: Facts) -> Walk:
         if node.kind == "positional":
             magnitudes[number] = Upper(np.abs(node.constants).max(axis=0))
     stream = start(facts.model, circuit, magnitudes[0])
-    return Walk(stream, _forms(facts), magnitudes, own, {}, {}, [])
+    return Walk(stream, _forms(facts), magnitudes, own, {}, {}, {}, [])
 
 
 def _claims(bank: Bank) -> list[tuple[int, Any, Any]]:
@@ -143,12 +145,11 @@ def _arriving(facts: Facts, walk: Walk, wanted: Set[int]) -> dict[int, Upper]:
         if number not in before:
             before.add(number)
             stack.extend(argument for argument, _, _ in edges[number] if argument not in walk.final)
-    off, steps = dict(walk.final), facts.slopes.steps.of
+    off, steps = dict(walk.final), {*facts.proof.steps, *facts.proof.powers}
     for number in sorted(before - walk.final.keys()):
         off[number] = arrive(edges, number, facts.circuit.nodes[number].size, off) + walk.own.get(number, 0.0)
         if (
-            number in wanted
-            and (number in steps or not steps)
+            number in (steps or wanted)
             and len(facts.circuit.nodes) <= MOST_NODES
             and _explodes(off[number], [walk.own[each] for each in before if each in walk.own])
         ):
@@ -212,6 +213,13 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
         seen = facts.ranges[number].widened(max(margins.get((claimed, number), 0.0) for claimed in bank.node.tolist()))
         low[mine], high[mine] = seen.low[rows], seen.high[rows]
         arriving[mine] = off[number][rows].value
+        if _read_alike(facts, bank, nodes, components, number):
+            # What is off in the registers is off for all that read them.
+            held = np.zeros(facts.circuit.nodes[number].size)
+            np.maximum.at(held, rows, stored.value[mine])
+            walk.own[number] = walk.held[number] = Upper(held)
+            walk.final[number] = off[number] + held
+            arriving[mine], stored.value[mine] = walk.final[number][rows].value, 0.0
         deviation[mine] = difference(rows_of(form, mine), rows_of(walk.forms[number], rows), walk.magnitudes).value
     reads = Reads(Interval(low, high), Upper(deviation), Upper(arriving), stored, rounded, sizes, drift)
     claimed = bank.node.tolist()
@@ -222,6 +230,27 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
     if any(tables) != all(tables):
         raise Refused("a bank computes gates and expressions")
     return _of_tables(facts, bank, reads) if all(tables) else local_errors(model, bank, reads)
+
+
+def _read_alike(facts: Facts, bank: Bank, nodes: Any, components: Any, number: int) -> bool:
+    """Whether only this bank reads a node that is part of a power, and each of its components always by the same
+    weights."""
+    readers = {each for each, node in enumerate(facts.circuit.nodes) if number in node.arguments}
+    parts = {each for power in facts.proof.powers.values() for each in power.factors}
+    if number not in parts or not readers <= {*bank.node.tolist()} | {
+        each.stands_for for each in facts.proof.regions.values()
+    }:
+        return False
+    mine = np.flatnonzero(nodes == number)
+    _, first, same = np.unique(components[mine], return_index=True, return_inverse=True)
+    rows: dict[str, Any] = {}
+    for link in bank.read:
+        whole = rows.setdefault(link.register, np.zeros((bank.forms, link.weights.shape[-1])))
+        weights = dense(link.weights)
+        if np.any(whole[link.rows].any(axis=1) & weights.any(axis=1)):
+            return False
+        whole[link.rows] += weights
+    return all(np.array_equal(each[mine], each[mine[first]][same]) for each in rows.values())
 
 
 def _of_tables(facts: Facts, bank: Bank, reads: Reads) -> Local:
@@ -277,6 +306,9 @@ def carried(facts: Facts, walk: Walk) -> dict[str, Upper]:
                 sums["leak"] = sums["leak"] + every[number].carried(_spread(local.leak[mine], components, size))
                 rounding = _spread(local.rounding[mine], components, size)
                 sums["rounding"] = sums["rounding"] + every[number].carried(rounding, walk.alike.get(number))
+    for number, error in walk.held.items():
+        if number in every:
+            sums["rounding"] = sums["rounding"] + every[number].carried(error)
     if 0 in every:
         sums["rounding"] = sums["rounding"] + every[0].carried(walk.own[0])
     return {name: largest(*both) for name, both in sides.items()} | sums

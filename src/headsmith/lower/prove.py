@@ -38,7 +38,7 @@ from headsmith.kernel.same import Forms
 from headsmith.kernel.walk import Facts
 from headsmith.lower.views import Views
 from headsmith.search.cells import chord_ends, table_cells
-from headsmith.search.steps import find_steps
+from headsmith.search.steps import find_powers, find_steps
 from headsmith.source.exchange import exchange
 from headsmith.source.fuse import Fusion, fuse
 from headsmith.source.graph import (
@@ -377,7 +377,7 @@ class _Writer:
 def _plainly_defined(header: Header, tensors: Tensors) -> bool:
     """Whether intervals alone show that every function of the target is defined on the whole domain."""
     target = read_graph(_plain(header["source"]), tensors)
-    bare = Proof(target, {}, {}, {}, {}, {}, {}, HALVINGS, 0)
+    bare = Proof(target, {}, {}, {}, {}, {}, {}, {}, HALVINGS, 0)
     try:
         refuse_undefined(target, Interval(header["domain"]["low"], header["domain"]["high"]), bare, ())
     except Refused:
@@ -402,8 +402,8 @@ def _search(stored: Header, header: Header, tensors: Tensors, error: float) -> N
         forms = Forms().of(proof.meant(), range(len(proof.circuit.nodes)))
         stored["views"] = [each for each in stored["views"] if forms[each["node"]] == forms[each["as"]]]
         model, proof = _parsed(stored, header, tensors, target)
-    proof = replace(proof, steps=find_steps(proof))
-    stored["steps"] = list(proof.steps)
+    proof = replace(proof, steps=find_steps(proof), powers=find_powers(proof))
+    stored["steps"], stored["powers"] = list(proof.steps), list(proof.powers)
     box = Interval(header["domain"]["low"], header["domain"]["high"])
     regions = {region["output"]: region for region in stored["regions"]}
 

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.graph import needed
+from headsmith.kernel.powers import Power, power_of
 from headsmith.kernel.proof import Proof
 from headsmith.kernel.steps import Step, step_of
+
+
+def find_powers(proof: Proof) -> dict[int, Power]:
+    """All nodes of Newton's iteration, by their numbers."""
+    found: dict[int, Power] = {}
+    if any(node.kind == "pool" for node in proof.circuit.nodes):
+        for number in needed(proof.circuit, [proof.circuit.output]):
+            with suppress(Refused, LookupError):
+                found[number] = power_of(proof.circuit, proof.regions, number, found)
+    # Means alone are no powers.
+    made = {each for power in found.values() if power.level for each in (power.output, power.matrix, power.vector)}
+    return {number: power for number, power in found.items() if number in made}
 
 
 def find_steps(proof: Proof) -> dict[int, Step]:
