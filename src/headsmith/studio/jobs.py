@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import secrets
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -130,8 +131,10 @@ class Process:
                 return job.end("failed", error=answer["failed"])
 
     async def stop(self) -> None:
+        # Not kill(), which looks after dead processes itself, before asyncio does: then nobody learns how they ended.
         with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+            if self.alive:
+                os.kill(self.number, signal.SIGKILL)
         await self._process.wait()
 
 
