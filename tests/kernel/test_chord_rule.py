@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from headsmith.certify.chords import check_circuit
-from headsmith.kernel.chord import check_chord
+from headsmith.kernel.arithmetic import Interval
+from headsmith.kernel.chord import Curve, check_curve
 from headsmith.kernel.errors import Refused
+from headsmith.kernel.functions import named
+from headsmith.kernel.graph import Node
 from headsmith.search.cells import chord_ends
 from headsmith.source.graph import Affine, Graph, Input, Relu, Term
 
@@ -49,6 +52,29 @@ def values_of(circuit: Circuit, points: np.ndarray) -> Any:
     return known
 
 
+def curve(
+    circuit: Circuit, low: float, high: float, function: str, parameter: float | None = None, size: int = 1
+) -> Curve:
+    """A circuit as the kernel sees it."""
+    nodes, sizes = dict[int, Node](), [size]
+    for number, node in enumerate(circuit, start=1):
+        if node[0] == "affine":
+            sizes.append(len(node[2]))
+            reads = tuple(zip(*node[1], strict=True))
+            nodes[number] = Node("affine", sizes[-1], *reads, np.asarray(node[2], dtype=np.float64))
+        else:
+            sizes.append(sizes[node[1]])
+            nodes[number] = Node(node[0], sizes[-1], (node[1],))
+    return Curve(nodes, (0,), size, named(function, parameter), low, high)
+
+
+def checked(
+    size: int, circuit: Circuit, low: float, high: float, function: str, parameter: float | None, ends: Any
+) -> tuple[Interval, list[Interval]]:
+    error, ranges = check_curve(curve(circuit, low, high, function, parameter, size), ends)
+    return error, list(ranges.values())
+
+
 def graph_of(circuit: Circuit) -> Graph:
     nodes: list[Any] = [Input(("x",))]
     for node in circuit:
@@ -72,9 +98,9 @@ CASES: dict[str, tuple[Circuit, float, float, str, float | None, Any]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_bounds_are_sharp_and_no_wider_than_before(name: str) -> None:
     circuit, low, high, function, parameter, value = CASES[name]
-    ends = chord_ends(1, circuit, low, high, function, parameter)
+    ends = chord_ends(curve(circuit, low, high, function, parameter))
     start = time.process_time()
-    error, ranges = check_chord(1, circuit, low, high, function, parameter, ends)
+    error, ranges = checked(1, circuit, low, high, function, parameter, ends)
     middle = time.process_time()
     before = check_circuit.__wrapped__(graph_of(circuit), low, high, function, parameter)
     end = time.process_time()
@@ -97,7 +123,7 @@ def test_bounds_are_sharp_and_no_wider_than_before(name: str) -> None:
 def test_the_constant_is_attained() -> None:
     """A chord of x^2 over a cell of the width h is h^2 / 4 above it in the middle, and nowhere more."""
     circuit = polygon(np.square, np.linspace(-1.0, 1.0, 17))
-    error, _ = check_chord(1, circuit, -1.0, 1.0, "square", None, np.linspace(-1.0, 1.0, 17))
+    error, _ = checked(1, circuit, -1.0, 1.0, "square", None, np.linspace(-1.0, 1.0, 17))
     assert 0.125**2 / 4 <= error.high[0] <= 0.125**2 / 4 * (1.0 + 1e-12)
     assert -1e-15 <= error.low[0] <= 0.0
 
@@ -108,7 +134,7 @@ def test_many_copies_are_compared_at_once() -> None:
     diagonal = np.kron(np.eye(3), first), np.kron(np.eye(3), last)
     three = [("affine", [(0, diagonal[0])], np.tile(bias, 3)), gate, ("affine", [(2, diagonal[1])], np.tile(height, 3))]
     ends = np.linspace(-1.0, 1.0, 9)
-    single, triple = (check_chord(n, each, -1.0, 1.0, "square", None, ends)[0] for n, each in ((1, one), (3, three)))
+    single, triple = (checked(n, each, -1.0, 1.0, "square", None, ends)[0] for n, each in ((1, one), (3, three)))
     assert triple.high.shape == (3,)
     assert np.allclose(triple.high, single.high, rtol=1e-12, atol=1e-15)
 
@@ -116,7 +142,7 @@ def test_many_copies_are_compared_at_once() -> None:
 @pytest.mark.parametrize("name", ["exp", "sqrt", "random"])
 def test_other_ends_or_weights_never_give_a_bound_below_the_truth(name: str) -> None:
     circuit, low, high, function, parameter, value = CASES[name]
-    ends = chord_ends(1, circuit, low, high, function, parameter)
+    ends = chord_ends(curve(circuit, low, high, function, parameter))
     points = np.linspace(low, high, 3001)
     rng = np.random.default_rng(5)
     for trial in range(12):
@@ -129,7 +155,7 @@ def test_other_ends_or_weights_never_give_a_bound_below_the_truth(name: str) -> 
             kind, ((source, weights), *others), bias = circuit[-1]
             changed[-1] = kind, [(source, weights * (1.0 + 1e-3 * rng.normal(size=weights.shape))), *others], bias
         moved = np.concatenate([[low], inner, [high]])
-        error, _ = check_chord(1, changed, low, high, function, parameter, moved)
+        error, _ = checked(1, changed, low, high, function, parameter, moved)
         truth = values_of(changed, points)[-1][0] - value(points.astype(np.longdouble))
         assert np.all(truth >= error.low[0])
         assert np.all(truth <= error.high[0])
@@ -141,11 +167,11 @@ def test_other_ends_or_weights_never_give_a_bound_below_the_truth(name: str) -> 
 )
 def test_ends_that_do_not_cover_the_interval_in_order_are_refused(ends: Any) -> None:
     with pytest.raises(Refused):
-        check_chord(1, polygon(np.square, np.linspace(-1, 1, 5)), -1.0, 1.0, "square", None, np.array(ends))
+        checked(1, polygon(np.square, np.linspace(-1, 1, 5)), -1.0, 1.0, "square", None, np.array(ends))
 
 
 def test_a_function_that_is_undefined_is_refused() -> None:
     with pytest.raises(Refused):
-        check_chord(1, polygon(np.square, np.linspace(-1, 1, 5)), -1.0, 1.0, "log", None, np.linspace(-1, 1, 5))
+        checked(1, polygon(np.square, np.linspace(-1, 1, 5)), -1.0, 1.0, "log", None, np.linspace(-1, 1, 5))
     with pytest.raises(Refused):
-        check_chord(1, [("pool", 0)], -1.0, 1.0, "exp", None, np.linspace(-1, 1, 5))
+        checked(1, [("pool", 0)], -1.0, 1.0, "exp", None, np.linspace(-1, 1, 5))

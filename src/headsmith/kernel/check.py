@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import EXP_ULPS, Interval
-from .compare import check_region
+from .chord import check_region
 from .errors import Refused
 from .expressions import computed, headed
 from .graph import Graph, read_graph

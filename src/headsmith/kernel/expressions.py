@@ -11,10 +11,10 @@ import numpy as np
 from .arithmetic import Array, Interval, rational
 from .errors import Refused
 from .functions import Program
-from .graph import Graph, Node
+from .graph import Graph
 from .model import Bank, Model
 from .proof import Proof
-from .table import check_table
+from .table import Table, check_table
 
 COMPUTES = {
     "sink": ("relu",),
@@ -48,28 +48,21 @@ def headed(circuit: Graph, model: Model) -> dict[int, Any]:
 
 def arguments_of(bank: Bank, circuit: Graph) -> tuple[Any, Any]:
     """The node and component that each form of a bank should be."""
-    nodes, components = np.zeros(bank.forms, dtype=np.int64), np.zeros(bank.forms, dtype=np.int64)
+    claimed = np.array([circuit.nodes[number].arguments for number in bank.node.tolist()])
     if bank.kind == "attend":
-        shared = {circuit.nodes[number].arguments[:2] for number in bank.node.tolist()}
-        (queries, keys), *others = shared
-        if others or circuit.nodes[queries].size != bank.width:
+        queries, every = claimed[0, 0], np.arange(bank.width)
+        if np.any(claimed[:, :2] != claimed[0, :2]) or circuit.nodes[queries].size != bank.width:
             raise Refused(f"an attend head of width {bank.width} claims nodes of other queries and keys")
-        every = np.arange(bank.width)
-        nodes[: bank.width], nodes[bank.width : 2 * bank.width] = queries, keys
-        nodes[2 * bank.width :] = [circuit.nodes[number].arguments[2] for number in bank.node.tolist()]
-        return nodes, np.concatenate([every, every, bank.component])
-    # One form for each output; or, of tables and gates, one for each argument that all columns of a head share.
-    width, columns = bank.forms // bank.heads, bank.outputs // bank.heads
+        shared = np.repeat(claimed[0, :2], bank.width)
+        return np.concatenate([shared, claimed[:, 2]]), np.concatenate([every, every, bank.component])
     if bank.kind not in ("table", "gate"):
-        return np.array([circuit.nodes[number].arguments[0] for number in bank.node.tolist()]), bank.component
-    claimed = [circuit.nodes[number].arguments for number in bank.node.tolist()]
-    for head in range(bank.heads):
-        mine = slice(head * columns, (head + 1) * columns)
-        if len({*claimed[mine]}) > 1 or len(claimed[mine][0]) != width or len({*bank.component[mine].tolist()}) > 1:
-            raise Refused("the columns of a head are expressions of different arguments or components")
-        nodes[head * width : (head + 1) * width] = claimed[mine][0]
-        components[head * width : (head + 1) * width] = bank.component[mine][0]
-    return nodes, components
+        return claimed[:, 0], bank.component
+    # All columns of a head share its arguments.
+    nodes, components = claimed.reshape(bank.heads, -1, claimed.shape[1]), bank.component.reshape(bank.heads, -1)
+    width = bank.forms // bank.heads
+    if nodes.shape[2] != width or np.any(nodes != nodes[:, :1]) or np.any(components != components[:, :1]):
+        raise Refused("the columns of a head are expressions of different arguments or components")
+    return nodes[:, 0].reshape(-1), np.repeat(components[:, 0], width)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,100 +73,74 @@ class Computed:
     slopes: tuple[Interval, ...]
 
 
-@dataclass(eq=False)
-class TableHead:
-    """All that is compared at once: columns of one table on one box, on the same cells."""
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Columns of one table that are compared at once, on the same cells of the hull of their boxes. A column is a
+    program and the bytes of its values; it stands for components of nodes."""
 
     slopes: Array
     offsets: Array
     cells: str
-    low: Array
-    high: Array
-    columns: list[tuple[Program, bytes]]
-    members: list[list[tuple[int, int]]]
+    boxes: list[Interval]
+    columns: dict[tuple[Program, bytes], list[tuple[int, int]]]
 
     @property
-    def values(self) -> Array:
-        """The values (tokens, columns)."""
-        return np.stack([np.frombuffer(column) for _, column in self.columns], axis=1)
-
-    @property
-    def programs(self) -> list[Program]:
-        """What each column stands for."""
-        return [program for program, _ in self.columns]
-
-    @property
-    def box(self) -> Array:
-        """Where the arguments lie, (variables, 2)."""
-        return np.stack([self.low, self.high], axis=1)
+    def table(self) -> Table:
+        """What is compared."""
+        box = np.min([box.low for box in self.boxes], axis=0), np.max([box.high for box in self.boxes], axis=0)
+        programs, values = zip(*self.columns, strict=True)
+        held = np.stack([np.frombuffer(column) for column in values], axis=1)
+        return Table(self.slopes, self.offsets, held, programs, np.stack(box, axis=1))
 
 
-def table_heads(proof: Proof, model: Model, ranges: Sequence[Interval]) -> list[TableHead]:
+def comparisons(proof: Proof, model: Model, ranges: Sequence[Interval]) -> list[Comparison]:
     """The heads that compute expressions, on the ranges of their arguments, wider by their margins."""
-    heads: dict[Any, TableHead] = {}
+    found: dict[Any, Comparison] = {}
     for bank in (bank for layer in model.layers for bank in layer):
         for output, (number, component) in enumerate(zip(bank.node.tolist(), bank.component.tolist(), strict=True)):
-            node = proof.circuit.nodes[number]
+            node, carried = proof.circuit.nodes[number], proof.tables.get(number)
             if node.kind != "expression":
                 continue
-            if number not in proof.tables:
-                raise Refused(f"node {number} is computed by a {bank.kind} head, and its proof has no cells")
-            _enter(heads, proof, bank, output, node, number, component, ranges)
-    return list(heads.values())
+            slopes, offsets, values, program = _column(bank, output, node.program)
+            arguments = node.arguments[: program.variables]
+            if carried is None or slopes.shape[1] != len(arguments):
+                raise Refused(f"node {number} is computed by a {bank.kind} head, and its proof has no cells that fit")
+            seen = [ranges[argument][component] for argument in arguments]
+            box = Interval([each.low for each in seen], [each.high for each in seen]).widened(carried.margin)
+            key = slopes.tobytes(), offsets.tobytes(), carried.cells, arguments
+            mine = found.setdefault(key, Comparison(slopes, offsets, carried.cells, [], {}))
+            mine.boxes.append(box)
+            mine.columns.setdefault((program, values.tobytes()), []).append((number, component))
+    return list(found.values())
+
+
+def _column(bank: Bank, output: int, program: Program) -> tuple[Array, Array, Array, Program]:
+    """Slopes, offsets and values of an output, and what it stands for."""
+    head, column = divmod(output, bank.outputs // bank.heads)
+    slopes, offsets = bank.arrays["slope"][head], bank.arrays["offset"][head]
+    if bank.kind == "table":
+        return slopes, offsets, bank.arrays["values"][head][:, column], program
+    # The weight g(x) of a gate is a table of x: the token itself scores 0 and holds 1, the grid holds nothing.
+    slopes, offsets = np.concatenate([[0.0], slopes])[:, None], np.concatenate([[0.0], offsets])
+    return slopes, offsets, np.eye(len(offsets))[0], _weight(program)
 
 
 def computed(proof: Proof, model: Model, ranges: Sequence[Interval]) -> dict[int, Computed]:
     """All expressions that heads compute, compared with their heads."""
-    banks = [bank for layer in model.layers for bank in layer]
-    gates = {number for bank in banks if bank.kind == "gate" for number in bank.node.tolist()}
-    found: dict[tuple[int, int], tuple[float, ...]] = {}
-    for head in table_heads(proof, model, ranges):
-        bounds = check_table(head.slopes, head.offsets, head.values, head.programs, head.box, head.cells)
-        for column, members in enumerate(head.members):
-            row = tuple(float(end) for each in bounds for end in np.atleast_1d(each[column]))
-            found.update(dict.fromkeys(members, row))
+    rows: dict[int, dict[int, Interval]] = {}
+    for each in comparisons(proof, model, ranges):
+        bounds = check_table(each.table, each.cells)
+        for column, members in enumerate(each.columns.values()):
+            for number, component in members:
+                rows.setdefault(number, {})[component] = bounds[column]
     result = {}
-    for number in {number for number, _ in found}:
-        node = proof.circuit.nodes[number]
-        rows = np.array([found[number, component] for component in range(node.size)])
-        variables = (rows.shape[1] - 2) // 2
-        slopes = tuple(Interval(rows[:, 2 + v], rows[:, 2 + variables + v]) for v in range(variables))
-        whole = Computed(Interval(rows[:, 0], rows[:, 1]), slopes)
-        result[number] = _gated(proof, number, whole, ranges) if number in gates else whole
+    for number, row in rows.items():
+        entries = [row[component] for component in range(proof.circuit.nodes[number].size)]
+        bounds = Interval([each.low for each in entries], [each.high for each in entries])
+        found = Computed(bounds[:, 0], tuple(bounds[:, place] for place in range(1, bounds.low.shape[1])))
+        gated = len(found.slopes) < len(proof.circuit.nodes[number].arguments)
+        result[number] = _gated(proof, number, found, ranges) if gated else found
     return result
-
-
-def _enter(
-    heads: dict[Any, TableHead],
-    proof: Proof,
-    bank: Bank,
-    output: int,
-    node: Node,
-    number: int,
-    component: int,
-    ranges: Sequence[Interval],
-) -> None:
-    table, program = proof.tables[number], node.program
-    if bank.kind == "gate":
-        # The weight g(x) of a gate is a table of x: the token itself scores 0 and holds 1, the grid holds nothing.
-        grid = bank.arrays["offset"].shape[1]
-        slopes = np.concatenate([[0.0], bank.arrays["slope"][output]])[:, None]
-        offsets = np.concatenate([[0.0], bank.arrays["offset"][output]])
-        values, arguments, program = np.eye(1 + grid)[0], node.arguments[:1], _weight(program)
-    else:
-        head, column = divmod(output, bank.outputs // bank.heads)
-        slopes, offsets = bank.arrays["slope"][head], bank.arrays["offset"][head]
-        values, arguments = bank.arrays["values"][head][:, column], node.arguments
-    boxes = [ranges[argument][component].widened(table.margin) for argument in arguments]
-    low, high = np.array([float(each.low) for each in boxes]), np.array([float(each.high) for each in boxes])
-    key = slopes.tobytes(), offsets.tobytes(), table.cells, arguments
-    job = heads.setdefault(key, TableHead(slopes, offsets, table.cells, low, high, [], []))
-    job.low, job.high = np.minimum(job.low, low), np.maximum(job.high, high)
-    column_key = program, np.ascontiguousarray(values).tobytes()
-    if column_key not in job.columns:
-        job.columns.append(column_key)
-        job.members.append([])
-    job.members[job.columns.index(column_key)].append((number, component))
 
 
 def _weight(program: Program) -> Program:

@@ -8,8 +8,9 @@ the margin, and where its circuit was compared with a function cell by cell, ran
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -110,27 +111,56 @@ def refuse_undefined(target: Graph, box: Interval, proof: Proof, known: Sequence
             found[-1] = found[-1].meet(known[proof.alike[number]][:, None])
 
 
+def chords(nodes: Any, numbers: Iterable[int], values: dict[int, Interval]) -> dict[int, Upper]:
+    """Affine nodes and gates along a variable that is cut at ends: enters their values at the ends (entries, ends) into
+    `values`, which hold those of what they read, and returns their deviations d (entries, cells), those being linear,
+
+        |v(t) - (v(l) (r - t) + v(r) (t - l)) / (r - l)| <= d           for all t in the cell [l, r].
+
+    The chord of a sum is the sum of the chords, and deviations add with |W|.
+    """
+    deviations = {number: Upper(np.zeros_like(value.low[:, 1:])) for number, value in values.items()}
+    for number in numbers:
+        node = nodes[number]
+        if node.kind not in ("affine", "relu"):
+            raise Refused(f"node {number}, {node.kind}, is not piecewise linear")
+        zero = np.zeros((node.size, next(iter(values.values())).low.shape[1]))
+        values[number] = node_range(node, [values[argument] for argument in node.arguments]) + zero
+        deviations[number] = Upper(zero[:, 1:])
+        for argument, weights in zip(node.arguments, node.weights, strict=False):
+            deviations[number] = deviations[number] + weights @ deviations[argument]
+        if node.kind == "relu":
+            deviations[number] = _bend(values[node.arguments[0]], deviations[node.arguments[0]])
+    return deviations
+
+
+def _bend(value: Interval, deviation: Upper) -> Upper:
+    """The deviation of a gate. The gate of a node that stays on one side of 0, because both values do by at least the
+    deviation, is that node, or 0. Otherwise it moves the deviation by at most itself; and where the chord crosses 0,
+    relu of it is below the chord of relu(v(l)), relu(v(r)) by at most |v(l)| |v(r)| / (|v(l)| + |v(r)|) <=
+    min(|v(l)|, |v(r)|), which is tiny if the cell ends at the kink."""
+    both, sizes = between(value), value.magnitude.value
+    crosses = (both.low < 0.0) & (both.high > 0.0)
+    bent = deviation + np.where(crosses, np.minimum(sizes[:, :-1], sizes[:, 1:]), 0.0)
+    active, dead = both.low >= deviation.value, both.high <= -deviation.value
+    return Upper(np.where(dead, 0.0, np.where(active, deviation.value, bent.value)))
+
+
+def between(value: Interval) -> Interval:
+    """The values at both ends of each cell, and all between."""
+    return value[:, :-1].hull(value[:, 1:])
+
+
 def _bent(proof: Proof, number: int, around: Interval) -> Interval:
-    """The range of a node that is a piecewise linear function of another one, a single number. Between two places
-    in a row at which no gate has values of both signs it is linear, and so between its values there."""
+    """The range of a node that is a piecewise linear function of another one, a single number."""
     nodes, (argument, kinks) = proof.circuit.nodes, proof.bends[number]
     places = [place for place in needed(proof.circuit, [number], [argument]) if place != argument]
-    kinds = {"region" if place in proof.regions else nodes[place].kind for place in places}
-    if nodes[argument].size > 1 or not kinds <= {"affine", "relu"}:
+    if nodes[argument].size > 1 or not proof.regions.keys().isdisjoint(places):
         raise Refused(f"node {number} is no piecewise linear function of node {argument}")
     ends = np.sort(np.clip([*around.low, *kinks, *around.high], around.low, around.high))
-    points, cells = {argument: interval(ends[None])}, {argument: Interval(ends[None, :-1], ends[None, 1:])}
-    straight = np.ones(len(ends) - 1, dtype=bool)
-    for place in places:
-        read = nodes[place].arguments
-        for each in (points, cells):
-            each[place] = node_range(nodes[place], [each[node] for node in read])
-        if nodes[place].kind == "relu":
-            both = points[read[0]][:, :-1].hull(points[read[0]][:, 1:])
-            straight = straight & ((both.low >= 0.0) | (both.high <= 0.0)).all(axis=0)
-    chord, wide = points[number][:, :-1].hull(points[number][:, 1:]), cells[number]
-    found = Interval(np.where(straight, chord.low, wide.low), np.where(straight, chord.high, wide.high))
-    return found.over(1, keepdims=True)
+    values = {argument: interval(ends[None])}
+    deviations = chords(nodes, places, values)
+    return between(values[number]).widened(deviations[number]).over(1, keepdims=True)
 
 
 Comparison = Callable[[Proof, Region, list[Interval]], tuple[Interval, Mapping[int, Interval]]]

@@ -26,9 +26,9 @@ from headsmith.export.nodes import node_data, program_data
 from headsmith.export.stored import Header, Tensors, graph_data, transformer_data
 from headsmith.kernel.arithmetic import Interval
 from headsmith.kernel.check import DAMAGE, Certificate, box_of, certificate, facts_of, proved
-from headsmith.kernel.compare import check_region, circuit_of, function_of, interval_of
+from headsmith.kernel.chord import check_region, curve_of
 from headsmith.kernel.errors import Refused, ThinMargin
-from headsmith.kernel.expressions import table_heads
+from headsmith.kernel.expressions import comparisons
 from headsmith.kernel.graph import Graph as KernelGraph
 from headsmith.kernel.graph import read_graph
 from headsmith.kernel.model import Model, check_format, read_model
@@ -408,19 +408,18 @@ def _search(stored: Header, header: Header, tensors: Tensors, error: float) -> N
     regions = {region["output"]: region for region in stored["regions"]}
 
     def compare(proof_: Proof, region: Region, around: list[Interval]) -> Any:
-        name, size = f"proof.ends.{region.output}", proof_.circuit.nodes[region.arguments[0]].size
-        function, circuit = function_of(proof_, region), circuit_of(proof_, region)
-        ends = chord_ends(size, circuit, *interval_of(region, around), function, None)
+        name, wide = f"proof.ends.{region.output}", [each.widened(region.margin or 0.0) for each in around]
+        ends = chord_ends(curve_of(proof_, region, wide))
         tensors[name], regions[region.output]["ends"] = ends, name
         return check_region(proof_, replace(region, ends=ends), around)
 
     with np.errstate(all="ignore"):
         found, _ = ranges(proof, box, compare)
         cells = dict.fromkeys(proof.tables, "")
-        for head in table_heads(proof, model, found):
-            margin = max(proof.tables[number].margin for members in head.members for number, _ in members)
-            text = table_cells(head.slopes, head.offsets, head.values, head.programs, head.box, margin=margin)
-            cells.update({number: text for members in head.members for number, _ in members})
+        for each in comparisons(proof, model, found):
+            numbers = [number for members in each.columns.values() for number, _ in members]
+            margin = max(proof.tables[number].margin for number in numbers)
+            cells.update(dict.fromkeys(numbers, table_cells(each.table, margin=margin)))
     nodes = proof.circuit.nodes
     for region in stored["regions"]:
         if nodes[region["stands_for"]].kind == "exchange":

@@ -6,7 +6,6 @@ an error that is attained are halved, and the tree (or the sorted list of ends) 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import product
 from math import comb
 from typing import Any
@@ -14,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from headsmith.kernel.arithmetic import Array, Interval
-from headsmith.kernel.chord import MOST_ENDS, chords, compare
+from headsmith.kernel.chord import MOST_ENDS, Curve, on_cells
 from headsmith.kernel.errors import Refused
-from headsmith.kernel.functions import Program, enclose
+from headsmith.kernel.functions import enclose
 from headsmith.kernel.table import (
     MOST_CELLS,
     MOST_PRODUCTS,
@@ -27,7 +26,6 @@ from headsmith.kernel.table import (
     expand,
     halves,
     polynomial_range,
-    products_of,
 )
 
 TIGHTNESS = 1.05
@@ -41,15 +39,7 @@ Tree = dict[Cell, int]
 
 
 def table_cells(
-    slopes: Array,
-    offsets: Array,
-    values: Array,
-    programs: Sequence[Program],
-    box: Array,
-    *,
-    tightness: float = TIGHTNESS,
-    floor: float | None = None,
-    margin: float = np.inf,
+    table: Table, *, tightness: float = TIGHTNESS, floor: float | None = None, margin: float = np.inf
 ) -> str:
     """The cells of a table head for kernel.table.check_table, as a tree in pre-order.
 
@@ -57,14 +47,12 @@ def table_cells(
     thousandth of what rounding the values costs, since errors below need no proof of their own. What the head reads is
     off by at most `margin`: slopes that are wrong by less than a small part of the error over it do not matter.
     """
-    variables = slopes.shape[1]
-    sizes = np.max(np.abs(values), axis=0)
+    variables = len(table.box)
+    sizes = np.max(np.abs(table.values), axis=0)
     if floor is None:
         floor = max(FLOOR, 1e-3 * UNIT_ROUNDOFF * float(np.max(sizes)))
-    lowest = np.full((len(programs), 1 + variables), floor)
-    lowest[:, 1:] += SLOPE_FLOOR * sizes[:, None] * np.max(np.abs(slopes), axis=0)
-
-    table = Table(slopes, offsets, values, programs, box)
+    lowest = np.full((len(table.programs), 1 + variables), floor)
+    lowest[:, 1:] += SLOPE_FLOOR * sizes[:, None] * np.max(np.abs(table.slopes), axis=0)
     return written(_refined(table, lowest, tightness, margin), variables)
 
 
@@ -72,7 +60,7 @@ def _refined(table: Table, floor: Array, tightness: float, margin: float) -> Tre
     tree: Tree = {}
     level: list[Cell] = [((0, 0),) * len(table.box)]
     seen_low, seen_high = np.full_like(floor, np.inf), np.full_like(floor, -np.inf)
-    most = min(MOST_CELLS, MOST_PRODUCTS // products_of(table))
+    most = min(MOST_CELLS, MOST_PRODUCTS // table.products)
     while level:
         if sum(axis == 0 for axis in tree.values()) + len(level) > most:
             raise Refused(
@@ -134,7 +122,7 @@ def _axis(table: Table, known: Expansion, found: Interval, wide: Array, allowed:
     order = degrees[-1] + 1
     with np.errstate(all="ignore"):
         of_function = np.abs(known.head.low[..., degrees == degrees[-1]]) @ exponents[degrees == degrees[-1]]
-        spread = np.abs(table.slopes - known.shift[:, None]) * known.radius.high[:, None]
+        spread = np.abs(table.slopes - known.mean.low[:, None]) * known.radius.high[:, None]
         every = spread.sum(axis=2)
         heavy = known.weights.value * np.exp(every) * every ** (order - 1)
         of_head = np.einsum("nk,nki->ni", heavy, spread)[:, None]
@@ -191,21 +179,17 @@ def written(tree: Tree, variables: int) -> str:
 CHORD_TIGHTNESS = 1.002
 ROUNDS = 60
 
-Circuit = Sequence[tuple[Any, ...]]
 
-
-def chord_ends(
-    size: int, circuit: Circuit, low: float, high: float, function: str | Program, parameter: float | None
-) -> Array:
-    """The ends of cells for kernel.chord.check_chord: where the circuit has kinks, and halves where the bound is not
+def chord_ends(curve: Curve) -> Array:
+    """The ends of cells for kernel.chord.check_curve: where the circuit has kinks, and halves where the bound is not
     yet within CHORD_TIGHTNESS of an error that is attained."""
-    ends = _kinks(size, circuit, low, high)
+    ends = _kinks(curve)
     for _ in range(ROUNDS):
-        values, deviations = chords(size, circuit, ends)
-        found = compare(values[-1], deviations[-1], function, parameter, ends)
-        error = values[-1] - enclose(function, parameter, ends, ends)
+        found, values, deviations = on_cells(curve, ends)
+        last = max(curve.nodes)
+        error = values[last] - enclose(curve.program, None, ends, ends)
         seen = np.array([error.high.min(), error.low.max()])
-        slack = (CHORD_TIGHTNESS - 1.0) * np.max(np.abs(seen)) + 2.1 * deviations[-1].value
+        slack = (CHORD_TIGHTNESS - 1.0) * np.max(np.abs(seen)) + 2.1 * deviations[last].value
         unclear = np.any((found.low < seen[0] - slack) | (found.high > seen[1] + slack), axis=0)
         width, spacing = np.diff(ends), np.spacing(np.maximum(np.abs(ends[:-1]), np.abs(ends[1:])))
         unclear &= width > 8.0 * spacing
@@ -215,12 +199,13 @@ def chord_ends(
     return ends
 
 
-def _kinks(size: int, circuit: Circuit, low: float, high: float) -> Array:
+def _kinks(curve: Curve) -> Array:
     """Where the circuit changes slope, as far as floating point can tell; with both ends of the interval."""
+    low, high = curve.low, curve.high
     points = np.unique(np.array([low, high], dtype=np.float64)) if low < high else np.array([low, high])
-    for number, node in enumerate(circuit, start=1):
-        if node[0] == "relu":
-            argument = _values(size, circuit[: number - 1], points)[node[1]]
+    for number, node in curve.nodes.items():
+        if node.kind == "relu":
+            argument = _values(curve, points, number)[node.arguments[0]]
             left, right = argument[:, :-1], argument[:, 1:]
             row, cell = np.nonzero(np.sign(left) * np.sign(right) < 0.0)
             start, end, before, after = points[cell], points[cell + 1], left[row, cell], right[row, cell]
@@ -231,16 +216,17 @@ def _kinks(size: int, circuit: Circuit, low: float, high: float) -> Array:
     return points
 
 
-def _values(size: int, circuit: Circuit, points: Array) -> list[Any]:
-    """All nodes at points, in the machine's widest floating point."""
-    known: list[Any] = [np.repeat(points.astype(np.longdouble)[None], size, axis=0)]
-    for node in circuit:
-        if node[0] == "relu":
-            known.append(np.maximum(known[node[1]], 0.0))
+def _values(curve: Curve, points: Array, before: int) -> dict[int, Any]:
+    """All nodes before one at points, in the machine's widest floating point."""
+    known: dict[int, Any] = {each: np.ones((curve.size, len(points)), np.longdouble) for each in curve.arguments}
+    known[curve.arguments[0]] = np.repeat(points.astype(np.longdouble)[None], curve.size, axis=0)
+    for number, node in ((number, node) for number, node in curve.nodes.items() if number < before):
+        if node.kind == "relu":
+            known[number] = np.maximum(known[node.arguments[0]], 0.0)
             continue
-        total = np.asarray(node[2], dtype=np.longdouble)[:, None]
-        for source, weights in node[1]:
+        total = np.repeat(node.constants.astype(np.longdouble)[:, None], len(points), axis=1)
+        for source, weights in zip(node.arguments, node.weights, strict=True):
             wide = weights.astype(np.longdouble)
             total = total + (wide[:, None] * known[source] if wide.ndim == 1 else wide @ known[source])
-        known.append(total)
+        known[number] = total
     return known
