@@ -179,14 +179,14 @@ def test_every_runtime(name: str, saved: Any) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_every_export(name: str, saved: Any, tmp_path: Path) -> None:
     """Every kind goes to every tool, or is refused with a reason; what is written is proven."""
-    model, path = hs.load(saved(name)[1]), saved(name)[1]
+    model = hs.load(saved(name)[1])
     for to in FORMATS:
         if to == "transformerlens" and name in LENSLESS:
             with pytest.raises(hs.TargetError, match=LENSLESS[name]):
                 contents(model, Wanted(to))
         else:
             assert contents(model, Wanted(to)).keys() > {"README.md", "export.json"}
-    folder = hs.export(path, tmp_path / "model", "torch")
+    folder = model.export(tmp_path / "model", "torch")
     assert hs.verify(folder).error <= model.certificate.error * (1 + 1e-9)
 
 

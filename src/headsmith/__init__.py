@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from headsmith.plan import plan
     from headsmith.regions.enumeration import regions
     from headsmith.regions.result import Region, Regions
-    from headsmith.report.exporting import export
     from headsmith.report.falsify import falsify
     from headsmith.report.plots import plot
     from headsmith.sequence import in_context, tokens
@@ -120,7 +119,6 @@ __all__ = [
     "erf",
     "exp",
     "expm1",
-    "export",
     "falsify",
     "from_regions",
     "from_sklearn",
@@ -203,7 +201,6 @@ _HOME = {
     "erf": "source.library",
     "exp": "source.library",
     "expm1": "source.library",
-    "export": "report.exporting",
     "falsify": "report.falsify",
     "from_regions": "source.lattice",
     "from_sklearn": "source.sklearn_models",

@@ -319,9 +319,9 @@ class Compiled:
         self, folder: str | os.PathLike[str], to: To, *, fused: bool = False, causal: bool | None = None
     ) -> Path:
         """Write the model into a new folder for another tool, with its proof: "torch", "onnx", "huggingface",
-        "transformerlens" or "circuit" (see hs.export)."""
-        # The public function draws a picture as well, with what is built upon this module.
-        written: Path = import_module("headsmith").export(self, folder, to, fused=fused, causal=causal)
+        "transformerlens" or "circuit" (see report/exporting.py)."""
+        # It draws a picture as well, with what is built upon this module.
+        written: Path = import_module("headsmith.report.exporting").export(self, folder, to, fused=fused, causal=causal)
         return written
 
     @property

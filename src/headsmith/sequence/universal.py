@@ -236,8 +236,8 @@ class Universal:
     def export(
         self, folder: str | os.PathLike[str], to: To, *, fused: bool = False, causal: bool | None = None
     ) -> Path:
-        """Write the model into a new folder for another tool, with its proof (see hs.export)."""
-        written: Path = import_module("headsmith").export(self, folder, to, fused=fused, causal=causal)
+        """Write the model into a new folder for another tool, with its proof (see report/exporting.py)."""
+        written: Path = import_module("headsmith.report.exporting").export(self, folder, to, fused=fused, causal=causal)
         return written
 
     def save(self, path: str | os.PathLike[str]) -> None:
