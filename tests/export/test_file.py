@@ -55,7 +55,7 @@ def same(left, right) -> bool:
     return type(left) is type(right) and left == right
 
 
-OPTIONAL = ("steps", "bends", "alike")
+OPTIONAL = ("steps", "bends", "alike", "powers")
 """Lists of a proof that may be left out where they are empty."""
 
 
