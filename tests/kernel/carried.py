@@ -23,6 +23,14 @@ def network(*widths: int, seed: int = 0) -> hs.Network:
     return hs.Network([(random.normal(size=(b, a)) / np.sqrt(a), 0.3 * random.normal(size=b)) for a, b in pairs])
 
 
+def maxout(*widths: int) -> hs.MaxoutNetwork:
+    """A random network of maxima of three, with an affine layer at the end."""
+    random = np.random.default_rng(0)
+    *layers, (last, outputs) = pairwise(widths)
+    pairs = [(random.normal(size=(3, b, a)) / np.sqrt(a), random.normal(size=(3, b))) for a, b in layers]
+    return hs.MaxoutNetwork([*pairs, (random.normal(size=(outputs, last)), np.zeros(outputs))])
+
+
 MODELS: dict[str, Any] = {
     "network": lambda: hs.compile(network(3, 8, 8, 2), (-1, 1), 1e-3),
     "network of several tokens": lambda: hs.compile(network(3, 8, 2), (-1, 1), 1e-3, tokens=5),
@@ -36,6 +44,8 @@ MODELS: dict[str, Any] = {
     "quotient of circuits": lambda: hs.compile("x/y", {"x": (-1, 1), "y": (0.5, 2)}, 1e-2, recipe="relu"),
     "circuit": lambda: hs.compile("sin(x)", {"x": (-3, 3)}, 1e-3, recipe="relu"),
     "one token for each piece": lambda: hs.compile("max(x, y, x - y, 0.5)", SQUARE, 1e-3, recipe="maxout"),
+    "wide maxima": lambda: hs.compile(maxout(8, 16, 16, 2), (-1, 1), 1e-3, recipe="maxout"),
+    "ramps of ramps": lambda: hs.compile("max(x, y, z)", dict.fromkeys("xyz", (-1, 1)), 1e-2, recipe="ramp"),
     "ramps": lambda: hs.compile("max(x, y)", SQUARE, 1e-1, recipe="ramp"),
     "mean": lambda: _sequence(lambda x: x - hs.tokens.mean(x)),
     "spread": lambda: _sequence(lambda x: hs.tokens.max(x) - hs.tokens.min(x)),

@@ -18,34 +18,47 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
+from itertools import chain, product
 from operator import mul
 from typing import Any
 
 import numpy as np
+from flint import fmpq
 
 from .errors import Refused
 from .functions import run
 from .graph import Graph, Node, dense, needed
 
 Monomial = tuple[int, ...]
-Term = tuple[Monomial, Fraction]
+Term = tuple[Monomial, fmpq]
 
-MOST_PRODUCTS = 2048  # how many products of numbers one component or node may take before it is an atom
-MOST_FACTORS, MOST_BITS = 64, 1 << 14
+MOST_PRODUCTS, MOST_WORK = 2048, 1 << 15  # products that a polynomial, or a node, may take before it is an atom
+MOST_READ, MOST_TERMS, MOST_FACTORS, MOST_BITS = 512, 64, 64, 1 << 14
 
 
 class TooLarge(Exception):
     """A normal form is not worth writing out."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Polynomial:
     """Monomials, sorted tuples of atoms, each with its coefficient, which is not zero."""
 
-    terms: frozenset[Term]
+    terms: dict[Monomial, fmpq]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Polynomial) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((frozenset(self.terms), str(sum(self.terms.values()))))
 
     def __add__(self, other: Polynomial) -> Polynomial:
-        return polynomial([*self.terms, *other.terms])
+        return polynomial(chain(self.terms.items(), other.terms.items()))
 
     def __sub__(self, other: Polynomial) -> Polynomial:
         return self + -other
@@ -56,24 +69,31 @@ class Polynomial:
     def __mul__(self, other: Polynomial) -> Polynomial:
         if len(self.terms) * len(other.terms) > MOST_PRODUCTS:
             raise TooLarge
-        return polynomial((tuple(sorted(m + n)), a * b) for m, a in self.terms for n, b in other.terms)
+        pairs = product(self.terms.items(), other.terms.items())
+        return polynomial((tuple(sorted(m + n)), a * b) for (m, a), (n, b) in pairs)
 
 
 def polynomial(terms: Iterable[Term]) -> Polynomial:
     """The sum of these terms."""
-    total: dict[Monomial, Fraction] = defaultdict(Fraction)
+    total: dict[Monomial, fmpq] = defaultdict(fmpq)
     for monomial, coefficient in terms:
         total[monomial] += coefficient
-    found = frozenset((monomial, coefficient) for monomial, coefficient in total.items() if coefficient)
-    sizes = [max(abs(c.numerator), c.denominator).bit_length() for _, c in found]
-    if len(found) > MOST_PRODUCTS or max(sizes, default=0) > MOST_BITS or any(len(m) > MOST_FACTORS for m, _ in found):
+    found = {monomial: coefficient for monomial, coefficient in total.items() if coefficient}
+    if len(found) > MOST_PRODUCTS or any(
+        c.height_bits() > MOST_BITS or len(m) > MOST_FACTORS for m, c in found.items()
+    ):
         raise TooLarge
     return Polynomial(found)
 
 
 def number(value: Any) -> Polynomial:
     """A constant."""
-    return polynomial([((), Fraction(value))])
+    return polynomial([((), exact(value))])
+
+
+def exact(value: Any) -> fmpq:
+    """An integer, double or fraction, as a number of the fast kind."""
+    return value if isinstance(value, fmpq) else fmpq(*value.as_integer_ratio())
 
 
 Row = list[Polynomial]
@@ -87,7 +107,7 @@ class Forms:
 
     def atom(self, *key: Any) -> Polynomial:
         """The atom with this key, as a polynomial."""
-        return polynomial([((self._atoms.setdefault(key, len(self._atoms)),), Fraction(1))])
+        return polynomial([((self._atoms.setdefault(key, len(self._atoms)),), fmpq(1))])
 
     def of(self, graph: Graph, numbers: Sequence[int], free: Container[int] = (), blocks: int = 0) -> list[list[Row]]:
         """The normal forms of some nodes, component by component, with the components of the nodes `free` as variables
@@ -130,6 +150,25 @@ class Forms:
             whole = self.atom(operation, tuple(map(tuple, arguments)))
             return [self.atom("component", whole, component) for component in range(node.size)]
 
+    def _affine(self, node: Node, arguments: list[Row]) -> Row:
+        """Sums; where they take too many products, what they read are atoms."""
+        pairs = list(zip((dense(weights) for weights in node.weights), arguments, strict=True))
+        counts = [(np.count_nonzero(matrix, axis=0), [len(x.terms) for x in argument]) for matrix, argument in pairs]
+        if sum(count @ np.minimum(lengths, 1) for count, lengths in counts) > MOST_WORK:
+            raise TooLarge
+        if sum(count @ lengths for count, lengths in counts) > MOST_WORK:
+            pairs = [(matrix, [self.total(x, 1) for x in argument]) for matrix, argument in pairs]
+        rows: Row = []
+        for row, bias in enumerate(node.constants.tolist()):
+            read = [
+                (exact(x[row, column]), argument[column]) for x, argument in pairs for column in np.flatnonzero(x[row])
+            ]
+            if sum(len(x.terms) for _, x in read) > MOST_READ:
+                read = [(weight, self.total(x, 1)) for weight, x in read]
+            found = polynomial((m, weight * c) for weight, x in read for m, c in x.terms.items())
+            rows.append(self.total(found + number(bias)))
+        return rows
+
     def _written(self, node: Node, arguments: list[Row]) -> Row:
         match node.kind:
             case "input":
@@ -137,7 +176,7 @@ class Forms:
             case "positional":
                 return [self.atom("positional", column.tobytes()) for column in node.constants.T]
             case "affine":
-                return _affine(node, arguments)
+                return self._affine(node, arguments)
             case "attend":
                 queries, keys, values = map(tuple, arguments)
                 return [self.atom("attend", node.causal, queries, keys, value) for value in values]
@@ -169,15 +208,26 @@ class Forms:
         """The largest, by pairs; equal ones count once."""
         rest = list(dict.fromkeys(x))
         while len(rest) > 1:
-            pairs = [b + self.relu(a - b) for a, b in zip(rest[::2], rest[1::2], strict=False)]
+            pairs = [self.total(b + self.relu(a - b)) for a, b in zip(rest[::2], rest[1::2], strict=False)]
             rest = pairs + rest[len(rest) // 2 * 2 :]
         return rest[0]
 
+    def total(self, x: Polynomial, most: int = MOST_TERMS) -> Polynomial:
+        """A long sum as an atom: of a multiple whose first coefficient is 1, its constant apart."""
+        constant = number(x.terms.get((), 0))
+        rest = x - constant
+        if len(rest.terms) <= most:
+            return x
+        first = rest.terms[min(rest.terms)]
+        return constant + self.atom("sum", rest * number(1 / first)) * number(first)
+
     def relu(self, x: Polynomial) -> Polynomial:
         """max(x, 0), of a multiple of x whose first coefficient is 1 where that is not a constant."""
-        first, scale = min(((m, c) for m, c in x.terms if m), default=((), Fraction(0)))
+        x = self.total(x)
+        first = min((monomial for monomial in x.terms if monomial), default=())
         if not first:
-            return number(max(sum(c for _, c in x.terms), 0))
+            return number(max(x.terms.get((), 0), 0))
+        scale = x.terms[first]
         gate = self.atom("relu", x * number(1 / scale)) * number(abs(scale))
         return gate if scale > 0 else gate + x
 
@@ -186,28 +236,10 @@ class Forms:
         if name == "square":
             return x * x
         if name == "reciprocal" and x.terms:
-            _, first = min(x.terms)
+            first = x.terms[min(x.terms)]
             return self.atom("call", name, None, x * number(1 / first)) * number(1 / first)
         return self.atom("call", name, parameter, x)
 
 
 def _linear(terms: list[tuple[Fraction, Polynomial]], constant: Fraction) -> Polynomial:
     return sum((x * number(coefficient) for coefficient, x in terms), start=number(constant))
-
-
-def _affine(node: Node, arguments: list[Row]) -> Row:
-    pairs = list(zip((dense(weights) for weights in node.weights), arguments, strict=True))
-    if (
-        sum(np.count_nonzero(matrix, axis=0) @ [len(x.terms) for x in argument] for matrix, argument in pairs)
-        > MOST_PRODUCTS
-    ):
-        raise TooLarge
-    rows: Row = []
-    for row, bias in enumerate(node.constants.tolist()):
-        terms: list[Term] = [((), Fraction(bias))]
-        for matrix, argument in pairs:
-            for column in np.flatnonzero(matrix[row]).tolist():
-                weight = Fraction(float(matrix[row, column]))
-                terms += [(monomial, weight * coefficient) for monomial, coefficient in argument[column].terms]
-        rows.append(polynomial(terms))
-    return rows

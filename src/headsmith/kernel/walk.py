@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from .softmax import Local, Reads
 from .stream import Form, Register, basis, constant, difference, image, plus, read_bounds, rows_of, start, write
 from .stream import read as read_form
 
+SMALL = 2.0**-10  # what is off by less, of its range, needs no closer look
 MOST_LOOKS, MOST_NODES = 512, 1 << 11
 
 
@@ -51,6 +53,12 @@ class Facts:
     def inside(self) -> set[int]:
         """The nodes that lie inside of a region that compares itself anew."""
         return {reader for reader, _ in self.proof.margins_of_reads}
+
+    @cached_property
+    def limited(self) -> set[int]:
+        """The nodes that must not be off by more than a margin."""
+        regions = [each.arguments for each in self.proof.regions.values() if each.margin is not None]
+        return set(chain(*regions, *(self.circuit.nodes[number].arguments for number in self.proof.tables)))
 
     @property
     def circuit(self) -> Graph:
@@ -151,6 +159,10 @@ def _arriving(facts: Facts, walk: Walk, wanted: Set[int]) -> dict[int, Upper]:
         if (
             number in (steps or wanted)
             and len(facts.circuit.nodes) <= MOST_NODES
+            and (
+                number in facts.limited | steps
+                or np.any(off[number].value > SMALL * facts.ranges[number].magnitude.value)
+            )
             and _explodes(off[number], [walk.own[each] for each in before if each in walk.own])
         ):
             off[number] = smallest(off[number], _by_gains(facts, walk, number))

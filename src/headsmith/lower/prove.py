@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.circuits.assemble import Assembly, Choice, assemble, with_own_output
+from headsmith.circuits.assemble import Assembly, Choice, Extremum, assemble, with_own_output
 from headsmith.circuits.pieces import Pieces, lay_out
 from headsmith.core.errors import CertificateError, HeadsmithError, ThinMarginError
 from headsmith.core.intervals import Box
@@ -239,11 +239,15 @@ class _Writer:
         exchanges = (exchange(assembly.circuit, number) for number in range(len(assembly.circuit.nodes)))
         self.anew = {number for found in exchanges if found is not None for number in found[1]}
         """Nodes inside of exchanges, which must have no views."""
+        self.constants: dict[Any, int] = {}
         self.alike: list[Header] = []
         self.bends: list[Header] = []
         self.scales: dict[tuple[int, str], int] = {}
-        self.names = {place: number for number, place in assembly.places.items()}
+        self.names = {place: number for number, place in reversed([*assembly.places.items()])}
+        """The first node of the target that each node of the circuit is."""
         self.views = Views(fused, lambda number: self.places[assembly.places[number]], self._add, self._keep)
+        within = {inner for region in assembly.regions.values() for inner in region}
+        self.extrema = {item.node: item for item in assembly.extrema if item.node not in within}
         self.outputs = {assembly.places[number]: number for number in assembly.regions}
         self.fragments = {splice.first + splice.fragment.graph.output - 1: splice for splice in assembly.splices}
         self.large = {
@@ -259,8 +263,10 @@ class _Writer:
             viewed = self.names.get(number)
             plain = viewed is not None and not references and number not in self.anew
             views = self.views.of(viewed) if viewed is not None and plain else []
+            if number in self.extrema:
+                views.append(self._extremum(self.extrema[number]))
             exchanged = self._exchange(number)
-            self.places[number] = self._add(self._stored(node, self._seen(number)))
+            self.places[number] = self._placed(node, self._seen(number))
             self.viewed += [{"node": self.places[number], "as": view} for view in views]
             if exchanged is not None:
                 self.regions.append({"output": self.places[number], "stands_for": exchanged, "margin": 0.0})
@@ -277,6 +283,20 @@ class _Writer:
             if isinstance(node, Attend):
                 self.tables.append({"node": self.places[number], "margin": 0.0, "cells": ""})
 
+    def _placed(self, node: Node, places: Mapping[int, int]) -> int:
+        """A new node; equal constants of the tokens are one node, since they are one register."""
+        if not isinstance(node, Positional):
+            return self._add(self._stored(node, places))
+        key = node.values.shape, node.values.tobytes()
+        if key not in self.constants:
+            self.constants[key] = self._add(self._stored(node, places))
+        return self.constants[key]
+
+    def _extremum(self, item: Extremum) -> int:
+        """A reference node that is the maximum or minimum of two nodes, of which the circuit has a sum."""
+        kind, sides = "maximum" if item.largest else "minimum", [self.places[item.left], self.places[item.right]]
+        return self._add({"kind": kind, "arguments": sides, "size": self.assembly.circuit.nodes[item.node].size})
+
     def copy_target(self) -> None:
         """The whole target as reference nodes, with views: where that shows that its functions are defined, and adding
         up intervals does not."""
@@ -284,7 +304,7 @@ class _Writer:
         views = Views(self.target, places.__getitem__, self._add, self._keep)
         for number, node in list(enumerate(self.target.nodes))[1:]:
             found = views.of(number)
-            places[number] = self._add(self._stored(node, places))
+            places[number] = self._placed(node, places)
             self.viewed += [{"node": places[number], "as": view} for view in found]
             self.alike.append({"node": number, "as": places[number]})
         self.bends += views.bends
