@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     )
     from headsmith.source.maxout import MaxoutNetwork, maxout
     from headsmith.source.network import Network
+    from headsmith.source.onnx_files import from_onnx
     from headsmith.source.own import function
     from headsmith.source.sklearn_models import from_sklearn
     from headsmith.source.torch_modules import from_torch
@@ -120,6 +121,7 @@ __all__ = [
     "exp",
     "expm1",
     "falsify",
+    "from_onnx",
     "from_regions",
     "from_sklearn",
     "from_torch",
@@ -202,6 +204,7 @@ _HOME = {
     "exp": "source.library",
     "expm1": "source.library",
     "falsify": "report.falsify",
+    "from_onnx": "source.onnx_files",
     "from_regions": "source.lattice",
     "from_sklearn": "source.sklearn_models",
     "from_torch": "source.torch_modules",

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import headsmith as hs
+from headsmith.kernel.check import check_file
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -261,3 +262,13 @@ def test_trained_networks_predict_the_same_wherever_the_certificate_says_so(kind
     assert (theirs.argmax(axis=1) == labels[FIRST_UNSEEN:]).mean() > 0.7
     assert network.difference is not None
     check_predictions(model, network.difference.largest, theirs, images[FIRST_UNSEEN:], labels[FIRST_UNSEEN:])
+
+
+def test_smooth_networks_are_saved_with_a_proof(tmp_path: Any) -> None:
+    torch.manual_seed(0)
+    for activation in (nn.GELU(), nn.SiLU(), nn.Softmax(-1)):
+        module = nn.Sequential(nn.Linear(16, 4), activation)
+        model = hs.compile(hs.from_torch(module), (-1, 1), 1e-3)
+        path = tmp_path / "model.safetensors"
+        model.save(path)
+        assert check_file(path).error <= 1e-3

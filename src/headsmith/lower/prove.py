@@ -162,8 +162,7 @@ def prove(
         "steps": [],
         "bends": [*writer.views.bends, *writer.bends],
         "alike": writer.alike,
-        # Where the inputs are many, cutting a few of them in two gains little, and costs a run on every cell.
-        "halvings": HALVINGS if assembly.regions and target.input.size <= HALVINGS else 0,
+        "halvings": _halvings(header) if assembly.regions else 0,
         "blocks": blocks,
         "roles": _roles(header["transformer"], tensors, writer.places),
     }
@@ -394,10 +393,16 @@ class _Writer:
         return name
 
 
+def _halvings(header: Header) -> int:
+    """How often the domain is cut. Where the inputs are many, halving a few of them gains little, and every function
+    has to be enclosed on every cell."""
+    return HALVINGS if len(header["domain"]["low"]) <= HALVINGS else 0
+
+
 def _plainly_defined(header: Header, tensors: Tensors) -> bool:
     """Whether intervals alone show that every function of the target is defined on the whole domain."""
     target = read_graph(_plain(header["source"]), tensors)
-    bare = Proof(target, {}, {}, {}, {}, {}, {}, {}, HALVINGS, 0)
+    bare = Proof(target, {}, {}, {}, {}, {}, {}, {}, _halvings(header), 0)
     try:
         refuse_undefined(target, Interval(header["domain"]["low"], header["domain"]["high"]), bare, ())
     except Refused:

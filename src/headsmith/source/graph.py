@@ -302,6 +302,11 @@ class Builder:
         return 0
 
     @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes so far."""
+        return tuple(self._nodes)
+
+    @property
     def count(self) -> int:
         """How many nodes there are: the number of the next one."""
         return len(self._nodes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -93,18 +94,19 @@ def log_softmax(builder: Builder, x: Operand, axis: int = -1) -> Operand:
     return add(builder, below, function(builder, "log", _sum_from_one(builder, weights, axis)), -1.0)
 
 
-def log_sum(builder: Builder, x: Operand, axis: int, keep: bool = False) -> Operand:
+def log_sum(builder: Builder, x: Tensor, axis: int, keep: bool = False) -> Operand:
     """log sum exp(x_j)."""
     largest = extreme_over(builder, x, (axis,), keep=True)
-    weights = function(builder, "exp", negative(builder, relu(builder, add(builder, largest, x, -1.0))))
+    weights = function(builder, "exp", _below(builder, x, axis))
     found = add(builder, largest, function(builder, "log", _sum_from_one(builder, weights, axis)))
     return found if keep else moved(found, lambda array: np.squeeze(array, axis))
 
 
 def _below(builder: Builder, x: Tensor, axis: int) -> Operand:
-    """x minus its largest number. -relu(largest - x) says that it is never positive, which ranges alone do not see."""
-    largest = extreme_over(builder, x, (axis,), keep=True)
-    return negative(builder, relu(builder, add(builder, largest, x, -1.0)))
+    """x_i minus the largest of all: -relu(max over the others of x_j - x_i), which shows that it is never positive."""
+    others = [moved(x, partial(np.roll, shift=k, axis=axis)) for k in range(1, x.shape[axis])]
+    above = extreme(builder, [add(builder, other, x, -1.0) for other in others])
+    return negative(builder, relu(builder, above))
 
 
 def _sum_from_one(builder: Builder, weights: Operand, axis: int) -> Operand:
