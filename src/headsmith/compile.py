@@ -19,7 +19,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -41,6 +41,7 @@ from headsmith.export.plain import Plain, Takes, called, plain
 from headsmith.inside import notebook
 from headsmith.inside.anatomy import Anatomy, Directions, LayerView
 from headsmith.inside.circuit import circuit
+from headsmith.inside.edits import Edited, Patched, Runner, ablated, patched
 from headsmith.inside.explain import HEADS, explain
 from headsmith.inside.meanings import Meanings
 from headsmith.inside.shares import Share, head_shares
@@ -187,6 +188,12 @@ class Compiled:
         (up to rounding), and nothing is promised of tables. `fused` evaluates closed forms of the heads in place of
         scores and weights: quicker, and under the same certificate (run/fused.py).
         """
+        return self._call(partial(run, hardmax=hardmax, fused=fused), arrays, named, outside, causal)
+
+    def _call(
+        self, runner: Runner, arrays: tuple[Any, ...], named: dict[str, Any], outside: str, causal: bool
+    ) -> Array:
+        """What a runner makes of the inputs, which are checked and laid out as sequences."""
         check_outside(outside)
         inputs = self._inputs(arrays, named)
         self._refuse_mask(causal)
@@ -195,7 +202,7 @@ class Compiled:
         if isinstance(self.fusion, Pieces):
             laid = in_blocks(inputs.reshape(-1, inputs.shape[-1]), self.transformer.tokens)
             shape = (*inputs.shape[:-1], self.transformer.outputs)
-            result = run(self.transformer, laid, hardmax=hardmax, fused=fused)[:, 0].reshape(shape)
+            result = runner(self.transformer, laid)[:, 0].reshape(shape)
             return np.asarray(result[..., 0] if named and self.transformer.outputs == 1 else result)
         tokens = self.transformer.tokens
         if tokens > 1 and (inputs.ndim < 2 or not 1 <= inputs.shape[-2] <= tokens):
@@ -205,7 +212,7 @@ class Compiled:
         length = 1 if tokens == 1 else inputs.shape[-2]
         shape = inputs.shape if tokens == 1 else inputs.shape[:-2]
         sequences = inputs.reshape(-1, length, inputs.shape[-1])
-        result = run(self.transformer, sequences, causal=causal, hardmax=hardmax, fused=fused)
+        result = runner(self.transformer, sequences, causal=causal)
         lead = shape[:-1] if tokens == 1 else (*shape, length)
         result = result.reshape(*lead, self.transformer.outputs)
         return np.asarray(result[..., 0] if named and self.transformer.outputs == 1 else result)
@@ -323,6 +330,22 @@ class Compiled:
         # It draws a picture as well, with what is built upon this module.
         written: Path = import_module("headsmith.report.exporting").export(self, folder, to, fused=fused, causal=causal)
         return written
+
+    def ablate(self, *heads: str, mean_over: Any = None, causal: bool = False) -> Edited:
+        """The model without some heads, by name: "layer 1 / head 0", or "layer 1 / sink head 0". They return zero, or
+        with `mean_over` what they return on average over these inputs. What comes back is called like the model, and
+        says what the certificate still proves (inside/edits.py)."""
+        return ablated(self, heads, mean_over, causal)
+
+    def patch(self, array: Any, source: Any, *places: str, causal: bool = False) -> Patched:
+        """Run on `array`, but with activations of a run on `source`, of the same shape: outputs of heads ("layer 1 /
+        head 0") or registers after a layer ("layer 1 / register z2", "embedding / register z1"). What comes back has
+        the `outputs`, and says what the certificate still proves of them (inside/edits.py)."""
+        return patched(self, array, source, places, causal)
+
+    def through(self, runner: Runner, array: Any, outside: str = "refuse", causal: bool = False) -> Array:
+        """What another runner, run(transformer, sequences, causal=...), makes of an array of inputs."""
+        return self._call(runner, (array,), {}, outside, causal)
 
     @property
     def directions(self) -> Directions:

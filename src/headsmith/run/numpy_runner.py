@@ -11,7 +11,8 @@ goes chunk by chunk. With `fused`, heads are evaluated through their closed form
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 import numpy as np
@@ -74,17 +75,62 @@ def patterns(transformer: Transformer, inputs: Any, *, causal: bool = False) -> 
     return found
 
 
-def _run(transformer: Transformer, inputs: Any, causal: bool, hard: bool, fused: bool) -> Any:
+@dataclass(frozen=True, eq=False)
+class Edits:
+    """What takes the place of what a run computes: outputs of heads by (layer, bank, (first, last)) and registers after
+    a layer by (layer, name); layers count from 1, and 0 is the embedding. `kept` collects what stood there before."""
+
+    heads: Mapping[tuple[int, int, tuple[int, int]], Any]
+    registers: Mapping[tuple[int, str], Any]
+    kept: dict[Any, Any] = field(default_factory=dict)
+
+    def edit_heads(self, layer: int, place: int, outputs: Any) -> Any:
+        """What the heads of a bank return instead."""
+        for (number, bank, (first, last)), value in self.heads.items():
+            if (number, bank) == (layer, place):
+                outputs = outputs.copy()
+                self.kept[number, bank, (first, last)] = outputs[..., first:last].copy()
+                if value is not None:
+                    outputs[..., first:last] = value
+        return outputs
+
+    def edit_registers(self, layer: int, stream: Stream) -> None:
+        """What registers hold instead."""
+        for (number, name), value in self.registers.items():
+            if number == layer:
+                self.kept[number, name] = stream.get(name, 0.0)
+                if value is not None:
+                    stream[name] = value
+
+
+def run_edited(transformer: Transformer, inputs: Any, causal: bool, edits: Edits) -> Any:
+    """As `run`, all sequences at once, with some of what is computed replaced; None leaves it, and keeps it."""
+    refuse_length(transformer, inputs.shape[1], causal)
+    return _run(transformer, inputs, causal, hard=False, fused=False, edits=edits)
+
+
+def _run(
+    transformer: Transformer, inputs: Any, causal: bool, hard: bool, fused: bool, edits: Edits | None = None
+) -> Any:
     batch, tokens, _ = inputs.shape
     stream = embed(transformer, inputs)
-    for layer in transformer.layers:
+    if edits is not None:
+        edits.edit_registers(0, stream)
+    for number, layer in enumerate(transformer.layers):
         attention = Attention(transformer, stream, batch, tokens, causal, CHUNK, hard)
         updates = [
             (bank, fused_outputs(attention, bank) if fused else head_outputs(attention, bank)) for bank in layer.banks
         ]
+        if edits is not None:
+            each = enumerate(updates)
+            updates = [(bank, edits.edit_heads(number + 1, place, outputs)) for place, (bank, outputs) in each]
+            # Registers are added to in place: what was kept must stay.
+            stream.update({name: value.copy() for name, value in stream.items()})
         for bank, outputs in updates:
             for link in bank.write:
                 _add(stream, link.register, linear(link, outputs[..., link.sources]))
+        if edits is not None:
+            edits.edit_registers(number + 1, stream)
     result = read(transformer.readout, stream, (batch, tokens, transformer.outputs), np.dtype(transformer.dtype))
     result += transformer.readout_bias.astype(transformer.dtype)
     return result

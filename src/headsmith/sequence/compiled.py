@@ -25,6 +25,7 @@ from headsmith.core.intervals import as_box
 from headsmith.core.rounding import Dtype
 from headsmith.export.file import Form
 from headsmith.export.plain import Plain, called, plain
+from headsmith.inside.edits import Runner
 from headsmith.progress import Shown
 from headsmith.sequence.recorder import SequenceRecorder
 from headsmith.sequence.sampled import HINT, sampled
@@ -107,6 +108,10 @@ class CompiledSequence(Compiled):
     def _refuse_other_mask(self, causal: bool | None) -> None:
         if causal not in (None, self.causal):
             raise DomainError(f"this program was compiled with causal={self.causal}: another mask computes another one")
+
+    def through(self, runner: Runner, array: Any, outside: str = "refuse", causal: bool | None = None) -> Array:
+        """What another runner, run(transformer, sequences, causal=...), makes of an array of inputs."""
+        return self._call(runner, (self.table(array),), {}, outside, self.causal)
 
     def _form(self) -> Form | None:
         return Form("sequence", self.causal)

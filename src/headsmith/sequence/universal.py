@@ -64,6 +64,10 @@ SHARE = 0.999
 MAX_NODES = 100_000
 """How many nodes a grid may have, unless told."""
 
+UNLABELLED = (
+    "the heads of a sampled callable's model are not labelled: look at them with model.explain(), model.circuit() or "
+    "model.run(x, cache=True), and edit them with forward hooks of model.to_torch()"
+)
 UNFUSED = "a model of a sampled callable has no closed forms: its heads are looked up on a grid; run it without fused"
 
 
@@ -239,6 +243,24 @@ class Universal:
         """Write the model into a new folder for another tool, with its proof (see report/exporting.py)."""
         written: Path = import_module("headsmith.report.exporting").export(self, folder, to, fused=fused, causal=causal)
         return written
+
+    @property
+    def layers(self) -> Any:
+        """Refused: the heads of such a model are told by `explain`, `circuit` and `run(cache=True)`."""
+        raise TargetError(UNLABELLED)
+
+    @property
+    def directions(self) -> Any:
+        """Refused, as `layers`."""
+        raise TargetError(UNLABELLED)
+
+    def ablate(self, *heads: str, **options: Any) -> Any:
+        """Refused, as `layers`."""
+        raise TargetError(UNLABELLED)
+
+    def patch(self, array: Any, source: Any, *places: str, **options: Any) -> Any:
+        """Refused, as `layers`."""
+        raise TargetError(UNLABELLED)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything but the callable to one safetensors file, completely or not at all."""
