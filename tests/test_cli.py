@@ -267,7 +267,7 @@ def test_a_claim_that_fails_sets_the_exit_code(shell: Shell, monkeypatch: pytest
         (["compile", "NET", "--domain", "0:1", "--error", "1e-30"], 1, "smallest"),
         (["compile", "NET", "--domain", "0:1", "--recipe", "magic"], 1, "magic"),
         (["compile", "missing.npz", "--domain", "0:1"], 1, "no such file"),
-        (["compile", "network.pickle", "--domain", "0:1"], 1, ".npz"),
+        (["compile", "network.keras", "--domain", "0:1"], 1, ".npz"),
         (["run", "MODEL"], 2, "--csv"),
         (["run", "MODEL", "--input", "x0=0"], 1, "x1"),
         (["run", "MODEL", "--input", "x0=0", "--input", "x1=0", "--input", "x2=0"], 1, "x2"),

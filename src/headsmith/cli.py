@@ -91,6 +91,14 @@ def commands() -> None:
     """
 
 
+def network_options(command: Command) -> Command:
+    """What is to be said about a file with a network."""
+    pickles = "Load a pickle (.pt, .pkl): it may run any code."
+    command = click.option("--allow-pickle", is_flag=True, help=pickles)(command)
+    shape = "Of one input of the network, where its file does not say it: 1,8,8."
+    return click.option("--shape", metavar="SIZES", help=shape)(command)
+
+
 class _TakesFormulas(click.Command):
     """A command whose arguments may start with a minus sign, as -x*y does."""
 
@@ -125,6 +133,7 @@ _MINUS = re.compile(r"-(?!-|o|h$|$)")
 )
 @click.option("--max-layers", type=int, help="Spend more heads to need no more layers than this.")
 @click.option("--cost", multiple=True, metavar="NAME=WEIGHT", help="Weigh layers, heads, ...; repeatable.")
+@network_options
 @output_option("Where to save the model (.safetensors).")
 @as_json_option
 def compile_command(
@@ -136,20 +145,23 @@ def compile_command(
     dtype: Dtype,
     max_layers: int | None,
     cost: tuple[str, ...],
+    shape: str | None,
+    allow_pickle: bool,
     output: str | None,
     as_json: bool,
 ) -> None:
-    """Compile TARGET into a transformer: a formula ("x*y + sin(z)"), several (one output each), or an .npz file of
-    weights W0, b0, W1, b1, ...
+    """Compile TARGET into a transformer: a formula ("x*y + sin(z)"), several (one output each), or a network: an .onnx
+    file, or weights alone with ReLUs between the layers, as .safetensors (0.weight, 0.bias, 2.weight, ...) or .npz
+    (W0, b0, W1, b1, ...).
 
     Formulas know + - * / **, the constants pi and e, and these functions: abs, arccos, arcsin, arctan, clip, cos, cosh,
     erf, exp, expm1, gaussian, gelu, hypot, j0, j1, log, log1p, max, median, min, norm, pow, relu, sigmoid, sign, sin,
     sinh, softplus, sqrt, step, tan, tanh.
     """
     from headsmith.compile import compile
-    from headsmith.report.inputs import read_costs, read_domain, read_target
+    from headsmith.report.inputs import network_data, read_costs, read_domain, read_shape, read_target
 
-    wanted, names = read_target(target)
+    wanted, names = read_target(target, read_shape(shape), allow_pickle)
     intervals = read_domain(domain, names)
     compiled = compile(
         wanted,
@@ -163,10 +175,13 @@ def compile_command(
     )
     if output is not None:
         compiled.save(output)
+    network = network_data(wanted)
     if as_json:
-        return _print_json(file=output, certificate=compiled.certificate, bill=compiled.bill)
+        return _print_json(file=output, certificate=compiled.certificate, bill=compiled.bill, **network)
     from headsmith.report.tables import bill_table, certificate_table
 
+    if network:
+        _print(repr(wanted)[1:-1])
     _print(certificate_table(compiled.certificate), bill_table(compiled.bill))
     _print(f"saved to {output}" if output is not None else "not saved: give -o FILE to keep the model")
 
@@ -193,6 +208,7 @@ def compile_command(
 )
 @click.option("--cost", multiple=True, metavar="NAME=WEIGHT", help="Weigh layers, heads, ...; repeatable.")
 @click.option("--all", "everything", is_flag=True, help="Show rows that others beat, too.")
+@network_options
 @format_option("markdown", "latex", "csv")
 @output_option("Draw the rows into a .png, .svg or .pdf file.", *PICTURES)
 @as_json_option
@@ -204,6 +220,8 @@ def plan_command(
     dtype: Dtype,
     cost: tuple[str, ...],
     everything: bool,
+    shape: str | None,
+    allow_pickle: bool,
     form: str,
     output: str | None,
     as_json: bool,
@@ -213,9 +231,9 @@ def plan_command(
     --format latex, markdown or csv prints the rows for a paper or a spreadsheet.
     """
     from headsmith.plan import Plan, plan
-    from headsmith.report.inputs import read_costs, read_domain, read_target
+    from headsmith.report.inputs import read_costs, read_domain, read_shape, read_target
 
-    wanted, names = read_target(target)
+    wanted, names = read_target(target, read_shape(shape), allow_pickle)
     intervals, weights = read_domain(domain, names), read_costs(cost)
     rows = plan(wanted, intervals, errors or (1e-2, 1e-4, 1e-6), tokens=tokens, dtype=dtype, cost=weights)
     shown = Plan(row for row in rows if everything or row.pareto or row.recipe == "relu")
@@ -442,7 +460,8 @@ def regions_command(
     output: str | None,
     as_json: bool,
 ) -> None:
-    """Count the linear regions of TARGET on a box: an .npz file of weights, or a formula of max, min, relu and abs."""
+    """Count the linear regions of TARGET on a box: a file with a network of ReLUs (.onnx, .safetensors, .npz), or a
+    formula of max, min, relu and abs."""
     from headsmith.regions.command import coordinate_names, count_regions, summary_table
     from headsmith.report.inputs import read_domain, read_target
 

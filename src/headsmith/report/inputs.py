@@ -1,4 +1,4 @@
-"""What the command line reads and writes: formulas, weights from .npz files, domains, tables of inputs and outputs."""
+"""What the command line reads and writes: formulas, networks in files, domains, tables of inputs and outputs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import re
 import sys
 import tempfile
-import zipfile
 from collections.abc import Sequence
 from typing import IO, Any
 
@@ -23,53 +22,46 @@ from headsmith.core.folders import check_folder
 from headsmith.sequence.compiled import CompiledSequence
 from headsmith.sequence.universal import Universal
 from headsmith.source.formula import parse
-from headsmith.source.maxout import MaxoutNetwork
-from headsmith.source.network import Network
+from headsmith.source.imported import Imported
+from headsmith.source.weight_files import FILES, ReadNetwork, read_network
+from headsmith.source.weight_files import read_npz as read_npz
 
 _FILE = re.compile(r"[\w./\\~-]+\.[A-Za-z]{2,}\w*")
 """What is rather a file's name than a formula."""
 
 
-def read_target(texts: Sequence[str]) -> tuple[Network | MaxoutNetwork | list[str], tuple[str, ...]]:
-    """The target that a command names, and its inputs: an .npz file of weights, or formulas, one output each."""
-    if len(texts) == 1 and texts[0].lower().endswith(".npz"):
-        network = read_npz(texts[0])
+def read_target(
+    texts: Sequence[str], shape: Sequence[int] | None = None, allow_pickle: bool = False
+) -> tuple[ReadNetwork | list[str], tuple[str, ...]]:
+    """The target that a command names, and its inputs: a file with a network, or formulas, one output each."""
+    if len(texts) == 1 and texts[0].lower().endswith(FILES):
+        network = read_network(texts[0], shape, allow_pickle)
         return network, network.names
     for text in texts:
         if _FILE.fullmatch(text) or os.path.isfile(text):
             raise TargetError(
-                f"{text}: not a target that can be read; give formulas, or one .npz file of weights W0, b0, W1, b1, ..."
+                f"{text}: not a target that can be read; give formulas, or a file with a network: .onnx, .safetensors "
+                f"or .npz with weights W0, b0, W1, b1, ..."
             )
     formulas = [text.strip() for text in texts]
     return formulas, parse(formulas)[0]
 
 
-def read_npz(path: str) -> Network | MaxoutNetwork:
-    """A network from arrays W0, b0, W1, b1, ..., and optionally `names` of the inputs.
+def network_data(target: Any) -> dict[str, Any]:
+    """What is said about a network that was read from a file; nothing about other targets."""
+    if not isinstance(target, Imported):
+        return {}
+    return {"network": {"notes": target.notes, "difference": target.difference}}
 
-    All W (out, in): a ReLU network. One or more W (rank, out, in), with b (rank, out): a maxout network.
-    """
-    if not os.path.isfile(path):
-        raise TargetError(f"{path}: no such file")
-    if not zipfile.is_zipfile(path):
-        raise TargetError(f"{path}: not an .npz file; write one with numpy.savez(path, W0=..., b0=..., W1=..., b1=...)")
+
+def read_shape(text: str | None) -> list[int] | None:
+    """Whole numbers with commas or an x between them; None where nothing is given."""
+    if text is None:
+        return None
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as problem:
-        raise TargetError(f"{path}: not a readable .npz file of plain arrays ({problem})") from None
-    names = arrays.pop("names", None)
-    layers = 0
-    while f"W{layers}" in arrays:
-        layers += 1
-    wanted = [f"{letter}{layer}" for layer in range(layers) for letter in "Wb"]
-    missing, unknown = [name for name in wanted if name not in arrays], sorted(set(arrays) - set(wanted))
-    if not layers or missing or unknown:
-        have = ", ".join(sorted(arrays)) or "nothing"
-        raise TargetError(f"{path}: expected arrays W0, b0, W1, b1, ... without gaps; the file holds {have}")
-    pairs = [(arrays[f"W{layer}"], arrays[f"b{layer}"]) for layer in range(layers)]
-    kind = MaxoutNetwork if any(weights.ndim == 3 for weights, _ in pairs) else Network
-    return kind(pairs, names=None if names is None else [str(name) for name in names])
+        return [int(each) for each in re.split("[,x]", text)]
+    except ValueError:
+        raise TargetError(f"cannot read the shape {text!r}; write its sizes without the batch, as in 1,8,8") from None
 
 
 def read_domain(texts: Sequence[str], names: Sequence[str]) -> Any:

@@ -27,7 +27,7 @@ EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloa
 
 def from_torch(
     module: Any, example: Any = None, *, batch: bool | None = None, names: Sequence[str] | None = None
-) -> Any:
+) -> Imported:
     """A module of torch as a target that `hs.compile` takes, read in inference mode.
 
     `example` is an input (a tensor or an array; a tuple of them for several inputs): its shape is what is read, and its
