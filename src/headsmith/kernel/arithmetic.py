@@ -12,6 +12,7 @@ What is assumed of the machine: IEEE double precision, rounding to nearest, grad
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -75,19 +76,22 @@ class Upper:
         return Upper(_up(self.value * right, (self.value == 0.0) | (right == 0.0)))
 
     def __rmatmul__(self, matrix: Array) -> Upper:
-        """|matrix| @ bounds; a vector stands for a diagonal matrix."""
-        sizes = np.abs(matrix)
+        """|matrix| @ bounds; a vector stands for a diagonal matrix. What is not known need not matter: 0 times infinity
+        is 0 here."""
+        sizes, known = np.abs(matrix), np.isfinite(self.value)
+        if not known.all():
+            rest: Upper = sizes @ Upper(np.where(known, self.value, 0.0))
+            return rest + np.where(_applied(sizes != 0.0, ~known) > 0.0, np.inf, 0.0)
         if matrix.ndim == 1:
-            return Upper(sizes) * self if self.value.ndim == 1 else Upper(sizes[:, None]) * self
-        terms = matrix.shape[1]
+            return Upper((Upper(self.value.T) * sizes).value.T)
         if not self.value.any():
             return Upper(np.zeros((len(matrix), *self.value.shape[1:])))
-        total = Upper(sizes @ self.value)
+        terms, total = matrix.shape[1], Upper(sizes @ self.value)
         slack = FLOAT64.gamma(terms + 1) * total + terms * TINY
         zero = total.value == 0.0
         if zero.any():
             # A sum without any term is exactly zero; one of terms that underflowed is not.
-            zero &= (sizes != 0.0).astype(np.float64) @ (self.value != 0.0) == 0.0
+            zero &= _applied(sizes != 0.0, self.value != 0.0) == 0.0
         return Upper(np.where(zero, 0.0, (total + slack + slack).value))
 
     __radd__, __rmul__ = __add__, __mul__
@@ -131,6 +135,12 @@ class Upper:
     def reshape(self, *shape: int) -> Upper:
         """The same numbers in another shape."""
         return Upper(self.value.reshape(*shape))
+
+
+def _applied(matrix: Any, values: Any) -> Array:
+    """matrix @ values of what is true or false, as numbers."""
+    numbers = values.astype(np.float64)
+    return np.asarray(matrix @ numbers if matrix.ndim == 2 else (numbers.T * matrix).T)
 
 
 def bound(number: Any) -> Array:
@@ -235,8 +245,13 @@ class Interval:
         found = Interval(low, high) + Interval(-slack, slack)
         return _signed(positive, negative, self, found, slack)
 
+    def mapped(self, change: Callable[[Array], Array]) -> Interval:
+        """Both ends changed alike, by what keeps their order; a point stays one."""
+        low = change(self.low)
+        return Interval(low, low if self.high is self.low else change(self.high))
+
     def __getitem__(self, index: Any) -> Interval:
-        return Interval(self.low[index], self.high[index])
+        return self.mapped(lambda end: np.asarray(end[index]))
 
     def relu(self) -> Interval:
         """max(x, 0): exact."""

@@ -43,14 +43,7 @@ def arrive(edges: Edges, number: int, size: int, known: Mapping[int, Upper]) -> 
     total = Upper(np.zeros(size))
     for argument, slope, _ in edges.get(number, ()):
         sizes = slope.magnitude.value if isinstance(slope, Interval) else np.abs(slope)
-        bounds = known[argument].value
-        lost = ~np.isfinite(bounds)
-        if lost.any():
-            # What is not known yet must not matter: 0 times infinity is 0 here.
-            touched = sizes * lost if sizes.ndim == 1 else (sizes != 0.0) @ lost
-            total = total + np.where(touched != 0.0, np.inf, 0.0)
-        if bounds.any():
-            total = total + sizes @ Upper(np.where(lost, 0.0, bounds))
+        total = total + sizes @ known[argument]
     return total
 
 

@@ -37,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import PRECISIONS, Array, Precision
+from .arithmetic import FLOAT64, PRECISIONS, Array, Precision
 from .errors import Refused
 from .reading import Tensors, field, indices, items, mapping, numbers, real, text, whole
 
@@ -45,16 +45,16 @@ DATA, REFERENCE, POSITION, GRID = "data", "reference", "position", "grid"
 RESERVED = (DATA, REFERENCE, POSITION, GRID)
 KEY = 8.0
 
-ARRAYS: dict[str, dict[str, int]] = {
-    "sink": {"query_scale": 1, "key_scale": 1},
-    "table": {"slope": 3, "offset": 2, "values": 3},
-    "gate": {"slope": 2, "offset": 2},
+SHAPES = {
+    "sink": {"query_scale": "h", "key_scale": "h"},
+    "table": {"slope": "hga", "offset": "hg", "values": "hgc"},
+    "gate": {"slope": "hg", "offset": "hg"},
     "mean": {},
-    "boltzmann": {"query_scale": 1, "key_scale": 1},
+    "boltzmann": {"query_scale": "h", "key_scale": "h"},
     "move": {},
     "attend": {},
-}
-GAINS = dict.fromkeys(ARRAYS, ("gain", "keep_gain"))
+}  # the axes of arrays: heads, tokens of the grid, arguments (1 or 2) and columns
+GAINS = dict.fromkeys(SHAPES, ("gain", "keep_gain"))
 GAINS.update(sink=("reference_gain", "position_gain"), gate=("position_gain", "keep_gain"))
 
 
@@ -142,47 +142,45 @@ class Model:
 def read_model(stored: Any, tensors: Tensors, roles: Any) -> Model:
     """The model of a file: shapes fit, names exist, constants are never written, numbers are of the format. `roles` say
     for each bank of each layer which circuit nodes and components its outputs stand for: they are the proof's."""
-    dtype = text(field(stored, "dtype"))
+    dtype, tokens = text(field(stored, "dtype")), whole(field(stored, "tokens"), 1, 1 << 40)
     if dtype not in PRECISIONS:
         raise Refused(f"unknown dtype {dtype!r}")
-    tokens = whole(field(stored, "tokens"), 1, 1 << 40)
     registers = [(text(field(each, "name")), whole(field(each, "size"))) for each in items(field(stored, "registers"))]
     sizes = dict(registers)
-    reserved = {DATA: 1, REFERENCE: 1}
-    reserved.update({POSITION: (tokens - 1).bit_length()} if tokens > 1 else {})
-    reserved.update({GRID: sizes[GRID]} if GRID in sizes else {})
-    if len(sizes) < len(registers) or {name: size for name, size in sizes.items() if name in RESERVED} != reserved:
+    reserved = {DATA: 1, REFERENCE: 1, GRID: sizes.get(GRID), POSITION: (tokens - 1).bit_length() or None}
+    if len(sizes) < len(registers) or any(sizes.get(name) != size for name, size in reserved.items()):
         raise Refused(f"the constant registers must be {', '.join(reserved)}, and all names different")
     if sum(sizes.values()) > sum(tensor.size for tensor in tensors.values()) + 64:
         raise Refused(f"{sum(sizes.values())} columns of registers are more than all numbers of the file")
-    positional = _constants(mapping(stored).get("positional", {}), tensors, sizes, (tokens,))
-    initial = _constants(field(stored, "initial"), tensors, sizes, ())
-    if set(initial) & set(positional):
+    reader = _Reader(tensors, PRECISIONS[dtype], sizes, {*RESERVED, *mapping(mapping(stored).get("positional", {}))})
+    positional = reader.constants(mapping(stored).get("positional", {}), (tokens,))
+    initial = reader.constants(field(stored, "initial"), ())
+    if initial.keys() & positional.keys():
         raise Refused("a register has both initial and positional values")
-    fixed = {*RESERVED, *positional}
     inputs, outputs = whole(field(stored, "inputs"), 1), whole(field(stored, "outputs"), 1)
-    bias = numbers(tensors, field(stored, "readout_bias"), 1)
-    if bias.shape != (outputs,):
+    layers = tuple(
+        tuple(reader.bank(each, role) for each, role in _paired(layer, own))
+        for layer, own in _paired(field(stored, "layers"), roles)
+    )
+    bias = reader.numbers(field(stored, "readout_bias"), 1)
+    if len(bias) != outputs:
         raise Refused(f"the read-out bias has shape {bias.shape}")
-    model = Model(
+    for address in {bank.address for layer in layers for bank in layer if bank.kind == "move"}:
+        if tokens == 1 or address not in positional or sizes[address] != sizes[POSITION] + 1:
+            raise Refused(f"the register {address!r} of a move holds no addresses, or there is one token only")
+    return Model(
         inputs=inputs,
         outputs=outputs,
         tokens=tokens,
         precision=PRECISIONS[dtype],
         sizes=sizes,
-        embedding=_links(field(stored, "embedding"), tensors, sizes, inputs, "write", fixed),
+        embedding=reader.links(field(stored, "embedding"), inputs, "write"),
         initial=initial,
         positional=positional,
-        layers=tuple(
-            tuple(_bank(each, role, tensors, sizes, fixed, positional) for each, role in _paired(layer, own))
-            for layer, own in _paired(field(stored, "layers"), roles)
-        ),
-        readout=_links(field(stored, "readout"), tensors, sizes, outputs, "read", fixed),
+        layers=layers,
+        readout=reader.links(field(stored, "readout"), outputs, "read"),
         readout_bias=bias,
     )
-    if tokens == 1 and any(bank.kind == "move" for layer in model.layers for bank in layer):
-        raise Refused("a move needs several tokens")
-    return model
 
 
 def _paired(banks: Any, roles: Any) -> list[tuple[Any, Any]]:
@@ -191,93 +189,74 @@ def _paired(banks: Any, roles: Any) -> list[tuple[Any, Any]]:
     return list(zip(banks, roles, strict=True))
 
 
-def _constants(stored: Any, tensors: Tensors, sizes: dict[str, int], rows: tuple[int, ...]) -> dict[str, Array]:
-    found = {name: numbers(tensors, key, 1 + len(rows)) for name, key in mapping(stored).items()}
-    for name, values in found.items():
-        if name in RESERVED or values.shape != (*rows, sizes.get(name)):
-            raise Refused(f"the constants of the register {name!r} have shape {values.shape}")
-    return found
+@dataclass(frozen=True, eq=False)
+class _Reader:
+    """Reads parts of a model; the registers `fixed` are never written."""
 
+    tensors: Tensors
+    precision: Precision
+    sizes: dict[str, int]
+    fixed: set[str]
 
-def _links(
-    stored: Any, tensors: Tensors, sizes: dict[str, int], count: int, way: str, fixed: set[str]
-) -> tuple[Link, ...]:
-    """Links that read registers into `count` forms, or write them from `count` outputs."""
-    links = []
-    for each in items(stored):
-        register, first = text(field(each, "register")), whole(field(each, "first"))
-        link = Link(register, numbers(tensors, field(each, "weights"), 1, 2), first)
-        if way == "read" and register in (REFERENCE, POSITION, GRID):
-            raise Refused(f"the register {register} tells tokens apart; only scores may use it")
-        if way == "write" and register in fixed:
-            raise Refused(f"the constant register {register} is written")
-        ours, theirs = link.weights.shape[-1 if way == "read" else 0], link.rows if way == "read" else link.columns
-        if ours != sizes.get(register) or theirs.stop > count:
-            raise Refused(f"weights {link.weights.shape} that {way} the register {register} do not fit")
-        links.append(link)
-    return tuple(links)
+    def numbers(self, name: Any, *dimensions: int) -> Array:
+        """A tensor whose numbers are of the model's format."""
+        return self._of_format(numbers(self.tensors, name, *dimensions))
 
-
-def _bank(
-    stored: Any, role: Any, tensors: Tensors, sizes: dict[str, int], fixed: set[str], positional: dict[str, Array]
-) -> Bank:
-    kind = text(field(stored, "kind"))
-    if kind not in ARRAYS:
-        raise Refused(f"unknown kind of bank {kind!r}")
-    arrays = {name: numbers(tensors, field(stored, name), count) for name, count in ARRAYS[kind].items()}
-    gains = {name: real(field(stored, name)) for name in GAINS[kind]}
-    node, component = (indices(tensors, field(role, name)) for name in ("node", "component"))
-    width = whole(field(stored, "width"), 1, sum(sizes.values())) if kind == "attend" else 0
-    address = text(field(stored, "address")) if kind == "move" else ""
-    heads, forms, outputs = _counts(kind, arrays, len(node), width, sizes)
-    if not len(node) == len(component) == outputs or not outputs:
-        raise Refused(f"a {kind} bank of {heads} heads claims {len(node)} and {len(component)} components")
-    if kind == "table" and mapping(stored).get("grid", GRID) != GRID:
-        raise Refused("there is no rule for tables whose grid is the data tokens")
-    if kind == "move" and (address not in positional or positional[address].shape[1] != sizes.get(POSITION, 0) + 1):
-        raise Refused(f"the register {address!r} of a move holds no addresses")
-    read = _links(field(stored, "read"), tensors, sizes, forms, "read", fixed)
-    write = _links(field(stored, "write"), tensors, sizes, outputs, "write", fixed)
-    return Bank(kind, read, write, arrays, gains, forms, outputs, heads, node, component, address, width)
-
-
-def _counts(
-    kind: str, arrays: dict[str, Array], claimed: int, width: int, sizes: dict[str, int]
-) -> tuple[int, int, int]:
-    """How many heads, forms and outputs a bank has; its arrays must agree."""
-    grid, shapes = sizes.get(GRID, 0), {name: array.shape for name, array in arrays.items()}
-    wanted: dict[str, tuple[int, ...]] = {}
-    if kind in ("sink", "boltzmann"):
-        heads = len(arrays["query_scale"])
-        wanted = {"query_scale": (heads,), "key_scale": (heads,)}
-        found = heads, heads, heads
-    elif kind == "table":
-        heads, _, arguments = shapes["slope"]
-        columns = shapes["values"][2]
-        wanted = {"slope": (heads, grid, arguments), "offset": (heads, grid), "values": (heads, grid, columns)}
-        found = heads, heads * arguments, heads * columns
-        if arguments not in (1, 2) or not columns:
-            raise Refused(f"a table of {arguments} arguments and {columns} columns")
-    elif kind == "gate":
-        heads = len(arrays["offset"])
-        wanted = {"slope": (heads, grid), "offset": (heads, grid)}
-        found = heads, 2 * heads, heads
-    else:
-        found = 1, claimed + 2 * width, claimed
-    if shapes != wanted or (kind in ("table", "gate") and not grid):
-        raise Refused(f"the arrays of a {kind} bank have the shapes {shapes}, which do not fit")
-    return found
-
-
-def check_format(model: Model) -> None:
-    """Raise Refused unless every weight is a number of the model's format."""
-    if model.precision.name == "float32":
-        links = [*model.embedding, *model.readout]
-        banks = [bank for layer in model.layers for bank in layer]
-        links += [link for bank in banks for link in (*bank.read, *bank.write)]
-        arrays = [link.weights for link in links] + [model.readout_bias]
-        arrays += [*model.initial.values(), *model.positional.values()]
-        arrays += [array for bank in banks for array in (*bank.arrays.values(), np.array([*bank.gains.values()]))]
+    def _of_format(self, values: Array) -> Array:
         with np.errstate(over="ignore"):
-            if not all(np.array_equal(array, array.astype(np.float32)) for array in arrays):
+            if self.precision is not FLOAT64 and not np.array_equal(values, values.astype(np.float32)):
                 raise Refused("a weight is no float32")
+        return values
+
+    def constants(self, stored: Any, rows: tuple[int, ...]) -> dict[str, Array]:
+        """What registers hold at first, one row for each of the tokens or one for all."""
+        found = {name: self.numbers(key, 1 + len(rows)) for name, key in mapping(stored).items()}
+        for name, values in found.items():
+            if name in RESERVED or values.shape != (*rows, self.sizes.get(name)):
+                raise Refused(f"the constants of the register {name!r} have shape {values.shape}")
+        return found
+
+    def links(self, stored: Any, count: int, way: str) -> tuple[Link, ...]:
+        """Links that read registers into `count` forms, or write them from `count` outputs."""
+        links = []
+        for each in items(stored):
+            register, first = text(field(each, "register")), whole(field(each, "first"))
+            link = Link(register, self.numbers(field(each, "weights"), 1, 2), first)
+            if way == "read" and register in (REFERENCE, POSITION, GRID):
+                raise Refused(f"the register {register} tells tokens apart; only scores may use it")
+            if way == "write" and register in self.fixed:
+                raise Refused(f"the constant register {register} is written")
+            ours, theirs = link.weights.shape[-1 if way == "read" else 0], link.rows if way == "read" else link.columns
+            if ours != self.sizes.get(register) or theirs.stop > count:
+                raise Refused(f"weights {link.weights.shape} that {way} the register {register} do not fit")
+            links.append(link)
+        return tuple(links)
+
+    def bank(self, stored: Any, role: Any) -> Bank:
+        """All heads of one kind in a layer."""
+        kind = text(field(stored, "kind"))
+        if kind not in SHAPES:
+            raise Refused(f"unknown kind of bank {kind!r}")
+        arrays = {name: self.numbers(field(stored, name), len(axes)) for name, axes in SHAPES[kind].items()}
+        gains = {name: real(field(stored, name)) for name in GAINS[kind]}
+        self._of_format(np.array([*gains.values()]))
+        lengths: dict[str, int] = {}
+        for name, axes in SHAPES[kind].items():
+            pairs = zip(axes, arrays[name].shape, strict=True)
+            if any(lengths.setdefault(axis, length) != length or not length for axis, length in pairs):
+                raise Refused(f"{name} of a {kind} bank has the shape {arrays[name].shape}, which does not fit")
+        if lengths.get("g") not in (None, self.sizes.get(GRID)) or lengths.get("a", 1) > 2:
+            raise Refused(f"a {kind} bank is about another grid, or about more than two arguments")
+        if kind == "table" and mapping(stored).get("grid", GRID) != GRID:
+            raise Refused("there is no rule for tables whose grid is the data tokens")
+        node, component = (indices(self.tensors, field(role, name)) for name in ("node", "component"))
+        heads = lengths.get("h", 1)
+        outputs = heads * lengths.get("c", 1) if arrays else len(node)
+        if not len(node) == len(component) == outputs or not outputs:
+            raise Refused(f"a {kind} bank of {heads} heads claims {len(node)} and {len(component)} components")
+        width = whole(field(stored, "width"), 1, sum(self.sizes.values())) if kind == "attend" else 0
+        forms = {"table": heads * lengths.get("a", 1), "gate": 2 * heads}.get(kind, outputs + 2 * width)
+        read = self.links(field(stored, "read"), forms, "read")
+        write = self.links(field(stored, "write"), outputs, "write")
+        address = text(field(stored, "address")) if kind == "move" else ""
+        return Bank(kind, read, write, arrays, gains, forms, outputs, heads, node, component, address, width)

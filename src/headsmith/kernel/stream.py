@@ -16,22 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .arithmetic import Array, Interval, Precision, Upper, interval
-from .errors import Refused
 from .graph import Graph, dense
-from .model import DATA, RESERVED, Bank, Link, Model
+from .model import RESERVED, Bank, Link, Model
 
+CONSTANT = -1  # the number of what is 1 at every token
 
-@dataclass(frozen=True, eq=False)
-class Form:
-    """sum over nodes of parts[node] @ node + constant; a part is an interval matrix, or a vector for a diagonal one."""
-
-    parts: Mapping[int, Interval]
-    constant: Interval
+# Nodes, each with the matrix that multiplies it: an interval matrix, or a vector for a diagonal one.
+Form = Mapping[int, Interval]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,20 +45,19 @@ class Register:
 Stream = Mapping[str, Register]
 
 
-def constant(values: Any) -> Form:
+def constant(values: Array) -> Form:
     """The form without nodes."""
-    return Form({}, interval(values))
+    return {CONSTANT: interval(values[:, None])}
 
 
 def basis(node: int, size: int) -> Form:
     """The form that is a node."""
-    return Form({node: interval(np.ones(size))}, interval(np.zeros(size)))
+    return {node: interval(np.ones(size))}
 
 
 def image(weights: Array, form: Form) -> Form:
     """weights @ form."""
-    parts = {node: _product(weights, part) for node, part in form.parts.items()}
-    return Form(parts, weights @ form.constant)
+    return {node: _product(weights, part) for node, part in form.items()}
 
 
 def _product(weights: Array, part: Interval) -> Interval:
@@ -69,83 +65,52 @@ def _product(weights: Array, part: Interval) -> Interval:
         return interval(weights)
     if weights.ndim == 1 and np.all(weights == 1.0):
         return part
-    if part.low.ndim == 1:
-        return part * weights
-    return weights @ part
+    return part * weights if part.low.ndim == 1 else weights @ part
 
 
 def _is_point(part: Interval) -> bool:
     return part.low is part.high or np.array_equal(part.low, part.high)
 
 
+def _matrix(part: Interval) -> Interval:
+    return part if part.low.ndim == 2 else part.mapped(dense)
+
+
 def plus(left: Form, right: Form) -> Form:
     """The sum of two forms."""
-    parts = dict(left.parts)
-    for node, part in right.parts.items():
+    parts = dict(left)
+    for node, part in right.items():
         if node in parts and parts[node].low.ndim != part.low.ndim:
-            parts[node], part = (Interval(dense(each.low), dense(each.high)) for each in (parts[node], part))
+            parts[node], part = _matrix(parts[node]), _matrix(part)
         parts[node] = parts[node] + part if node in parts else part
-    return Form(parts, left.constant + right.constant)
+    return parts
 
 
 def rows_of(form: Form, rows: Any) -> Form:
     """Some rows of a form."""
-    if np.array_equal(rows, np.arange(len(form.constant.low))):
-        return form
-    parts = {
-        node: Interval(dense(part.low)[rows], dense(part.high)[rows]) if part.low.ndim == 1 else part[rows]
-        for node, part in form.parts.items()
-    }
-    return Form(parts, form.constant[rows])
+    whole = {node: np.array_equal(rows, np.arange(len(part.low))) for node, part in form.items()}
+    return {node: part if whole[node] else _matrix(part)[rows] for node, part in form.items()}
 
 
-def _placed(form: Form, first: int, rows: int) -> Form:
-    """The form at rows first, first + 1, ... of a taller one that is zero elsewhere."""
-    size = len(form.constant.low)
-    if size == rows:
-        return form
-    parts = {
-        node: Interval(*(_tall(dense(end), first, rows) for end in (part.low, part.high)))
-        for node, part in form.parts.items()
-    }
-    ends = (form.constant.low, form.constant.high)
-    return Form(parts, Interval(*(_tall(end, first, rows) for end in ends)))
-
-
-def _tall(array: Array, first: int, rows: int) -> Array:
+def _tall(first: int, rows: int, array: Array) -> Array:
+    """An array at rows first, first + 1, ... of a taller one that is zero elsewhere."""
     tall = np.zeros((rows, *array.shape[1:]))
     tall[first : first + len(array)] = array
     return tall
 
 
-def difference(left: Form, right: Form, magnitudes: Mapping[int, Upper]) -> Upper:
+def difference(left: Form, right: Form, rows: int, magnitudes: Mapping[int, Upper]) -> Upper:
     """A bound of |left - right|, row by row, for nodes within their magnitudes; infinite where a node that nobody has
     computed yet matters."""
-    total = (left.constant - right.constant).magnitude
-    for node in left.parts.keys() | right.parts.keys():
-        pair = [form.parts.get(node) for form in (left, right)]
-        gap = _gap(*pair)
-        if gap is None:
-            continue
-        if node not in magnitudes:
-            touched = gap.value != 0.0 if gap.value.ndim == 1 else (gap.value != 0.0).any(axis=1)
-            total = total + np.where(touched, np.inf, 0.0)
-        else:
-            total = total + gap.value @ magnitudes[node]
+    total = Upper(np.zeros(rows))
+    for node in left.keys() | right.keys():
+        parts = [form[node] for form in (left, right) if node in form]
+        if len({part.low.ndim for part in parts}) > 1:
+            parts = [_matrix(part) for part in parts]
+        if len(parts) == 1 or not all(map(_is_point, parts)) or not np.array_equal(parts[0].low, parts[1].low):
+            gap = (parts[0] - parts[1] if len(parts) > 1 else parts[0]).magnitude.value
+            total = total + gap @ magnitudes.get(node, Upper(np.full(gap.shape[-1], np.inf)))
     return total
-
-
-def _gap(left: Interval | None, right: Interval | None) -> Upper | None:
-    """A bound of the difference of two parts, entry by entry; None where they are equal."""
-    if left is None or right is None:
-        only = left if left is not None else right
-        assert only is not None
-        return only.magnitude
-    if left.low.ndim != right.low.ndim:
-        left, right = (Interval(dense(each.low), dense(each.high)) for each in (left, right))
-    if _is_point(left) and _is_point(right) and (left.low is right.low or np.array_equal(left.low, right.low)):
-        return None
-    return (left - right).magnitude
 
 
 # The walk -----------------------------------------------------------------------------------------------------------
@@ -162,8 +127,6 @@ def start(model: Model, circuit: Graph, inputs: Upper) -> dict[str, Register]:
         if name in model.positional:
             form, sizes = _positional(circuit, model.positional[name]), np.abs(model.positional[name]).max(axis=0)
         stream[name] = Register(form, Upper(sizes), 1, Upper(np.zeros(size)))
-    if DATA in stream and len(stream[DATA].form.constant.low) != 1:
-        raise Refused("the register of data tokens has one column")
     for link in model.embedding:
         node = np.zeros(model.inputs, dtype=np.int64)
         stream[link.register] = _written(stream[link.register], link, circuit, node, np.arange(model.inputs), inputs)
@@ -176,8 +139,8 @@ def _positional(circuit: Graph, table: Array) -> Form:
         if node.kind == "positional" and node.constants.shape == table.shape:
             off = (interval(table) - node.constants).magnitude.value.max(axis=0)
             if np.all(off <= 1e-6 * np.abs(node.constants).max(axis=0)):
-                return Form(basis(number, node.size).parts, Interval(-off, off))
-    return Form({}, Interval(table.min(axis=0), table.max(axis=0)))
+                return {**basis(number, node.size), CONSTANT: Interval(-off, off)[:, None]}
+    return {CONSTANT: interval(table).over(0)[:, None]}
 
 
 def write(stream: Stream, bank: Bank, circuit: Graph, magnitude: Upper, spilled: Upper) -> dict[str, Register]:
@@ -208,9 +171,11 @@ def _written(register: Register, link: Link, circuit: Graph, nodes: Any, compone
 
 def read(stream: Stream, links: Sequence[Link], rows: int) -> Form:
     """What is read through links."""
-    total = constant(np.zeros(rows))
+    total: Form = {}
     for link in links:
-        total = plus(total, _placed(image(link.weights, stream[link.register].form), link.first, rows))
+        for node, part in image(link.weights, stream[link.register].form).items():
+            placed = part if len(part.low) == rows else _matrix(part).mapped(partial(_tall, link.first, rows))
+            total = plus(total, {node: placed})
     return total
 
 
@@ -223,16 +188,14 @@ def read_bounds(
     stored, sizes, drift = (Upper(np.zeros(rows)) for _ in range(3))
     terms, copied, columns = np.full(rows, 4), np.ones(rows, dtype=bool), 0
     for link in links:
-        register, mine = stream[link.register], link.rows
+        register, place = stream[link.register], partial(_tall, link.first, rows)
         each = precision.gamma(register.count + 2) * register.magnitude + (register.count + 1) * tiny
-        stored = _added(stored, mine, link.weights @ each)
-        sizes = _added(sizes, mine, link.weights @ (register.magnitude + each))
-        away = register.drift + precision.gamma(register.count + 2) * register.drift
-        drift = _added(
-            drift, mine, link.weights @ Upper(np.where(away.value > 0.0, (away + tiny * register.count).value, 0.0))
-        )
-        terms[mine] += _terms(link.weights)
-        copied[mine] &= _copies(link.weights)
+        stored = stored + place((link.weights @ each).value)
+        sizes = sizes + place((link.weights @ (register.magnitude + each)).value)
+        away = register.drift + precision.gamma(register.count + 2) * register.drift + tiny * register.count
+        drift = drift + place((link.weights @ Upper(np.where(register.drift.value > 0.0, away.value, 0.0))).value)
+        terms[link.rows] += _terms(link.weights)
+        copied[link.rows] &= _copies(link.weights)
         columns += link.weights.shape[-1]
     drift = drift + precision.gamma(terms) * drift
     rounded = precision.gamma(terms) * sizes + columns * tiny
@@ -241,15 +204,9 @@ def read_bounds(
     return stored, rounded, sizes, drift
 
 
-def _added(total: Upper, rows: slice, more: Upper) -> Upper:
-    value = total.value.copy()
-    value[rows] = (total[rows] + more).value
-    return Upper(value)
-
-
 def _terms(weights: Array) -> Any:
     """How many weights of each row are not zero."""
-    return (dense(weights) != 0.0).sum(axis=1) if weights.ndim == 2 else (weights != 0.0).astype(np.int64)
+    return (weights != 0.0).sum(axis=1) if weights.ndim == 2 else (weights != 0.0).astype(np.int64)
 
 
 def _copies(weights: Array) -> Any:

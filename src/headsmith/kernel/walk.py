@@ -24,7 +24,20 @@ from .model import Bank, Model
 from .proof import Proof
 from .slopes import Edges
 from .softmax import Local, Reads
-from .stream import Form, Register, basis, constant, difference, image, plus, read_bounds, rows_of, start, write
+from .stream import (
+    CONSTANT,
+    Form,
+    Register,
+    basis,
+    constant,
+    difference,
+    image,
+    plus,
+    read_bounds,
+    rows_of,
+    start,
+    write,
+)
 from .stream import read as read_form
 
 SMALL = 2.0**-10  # what is off by less, of its range, needs no closer look
@@ -124,7 +137,7 @@ def _first(facts: Facts) -> Walk:
     size = facts.ranges[0].magnitude
     exact = precision is FLOAT64
     own[0] = size * 0.0 if exact else size * precision.unit_roundoff + precision.smallest_normal
-    magnitudes = {0: size + own[0]}
+    magnitudes = {0: size + own[0], CONSTANT: Upper(np.ones(1))}
     for number, node in enumerate(circuit.nodes):
         if node.kind == "positional":
             magnitudes[number] = Upper(np.abs(node.constants).max(axis=0))
@@ -232,7 +245,8 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
             walk.own[number] = walk.held[number] = Upper(held)
             walk.final[number] = off[number] + held
             arriving[mine], stored.value[mine] = walk.final[number][rows].value, 0.0
-        deviation[mine] = difference(rows_of(form, mine), rows_of(walk.forms[number], rows), walk.magnitudes).value
+        pair = rows_of(form, mine), rows_of(walk.forms[number], rows)
+        deviation[mine] = difference(*pair, len(mine), walk.magnitudes).value
     reads = Reads(Interval(low, high), Upper(deviation), Upper(arriving), stored, rounded, sizes, drift)
     claimed = bank.node.tolist()
     for targets in {circuit.nodes[number].targets for number in claimed if bank.kind == "move"}:
@@ -332,7 +346,7 @@ def _readout(facts: Facts, walk: Walk) -> Upper:
     form = plus(read_form(walk.stream, model.readout, model.outputs), constant(model.readout_bias))
     if output not in walk.forms:
         raise Refused("the output of the circuit is not computed")
-    off = difference(form, walk.forms[output], walk.magnitudes)
+    off = difference(form, walk.forms[output], model.outputs, walk.magnitudes)
     stored, rounded, _, _ = read_bounds(walk.stream, model.readout, model.outputs, model.precision)
     terms = 4 + sum(link.weights.shape[-1] for link in model.readout)
     return off + stored + rounded + model.precision.gamma(terms) * np.abs(model.readout_bias)

@@ -31,7 +31,7 @@ from headsmith.kernel.errors import Refused, ThinMargin
 from headsmith.kernel.expressions import comparisons
 from headsmith.kernel.graph import Graph as KernelGraph
 from headsmith.kernel.graph import read_graph
-from headsmith.kernel.model import Model, check_format, read_model
+from headsmith.kernel.model import Model, read_model
 from headsmith.kernel.proof import Proof, Region, read_proof
 from headsmith.kernel.ranges import ranges, refuse_undefined
 from headsmith.kernel.same import Forms
@@ -115,7 +115,6 @@ def certified(draft: Draft, transformer: Transformer) -> tuple[Draft, Certificat
 
 def _model(header: Header, tensors: Tensors) -> Model:
     model = read_model(header["transformer"], tensors, header["proof"]["roles"])
-    check_format(model)
     return model
 
 
