@@ -56,7 +56,7 @@ from headsmith.source.graph import (
 )
 from headsmith.transformer.ir import Transformer
 
-MOST_NODES = 400
+MOST_NODES = 2000
 SLACK = 1e-9
 HALVINGS = 9
 PERSPECTIVE = Program(2, (Times(0, 0), Over(2, 1)))

@@ -190,7 +190,10 @@ def chord_ends(curve: Curve) -> Array:
         error = values[last] - enclose(curve.program, None, ends, ends)
         seen = np.array([error.high.min(), error.low.max()])
         slack = (CHORD_TIGHTNESS - 1.0) * np.max(np.abs(seen)) + 2.1 * deviations[last].value
-        unclear = np.any((found.low < seen[0] - slack) | (found.high > seen[1] + slack), axis=0)
+        # What is not known better at the ends of a cell is not known better inside.
+        low = np.minimum(seen[0], np.minimum(error.low[:, :-1], error.low[:, 1:])) - slack
+        high = np.maximum(seen[1], np.maximum(error.high[:, :-1], error.high[:, 1:])) + slack
+        unclear = np.any((found.low < low) | (found.high > high), axis=0)
         width, spacing = np.diff(ends), np.spacing(np.maximum(np.abs(ends[:-1]), np.abs(ends[1:])))
         unclear &= width > 8.0 * spacing
         if not unclear.any() or len(ends) + np.count_nonzero(unclear) > MOST_ENDS:
