@@ -59,7 +59,7 @@ def test_an_error_that_all_tokens_share_moves_the_output_no_further_than_the_gai
     """The gain of a mean, by norms, is above what shared errors do in exact steps; and far below the entrywise gain."""
     found, step = descent()
     steps, output = found.slopes.steps, found.circuit.output
-    gain = gains(found.circuit, found.edges, output, steps)[step.pool]
+    gain = gains(found.circuit, found.edges, output, steps, found.slopes.norms)[step.pool]
     assert gain.common is not None
     assert float(gain.common.value[0]) < 0.5 * float(gain.anywhere.size.value.sum())
     later = [each for each in found.proof.steps if each > step.output]

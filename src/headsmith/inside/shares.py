@@ -40,7 +40,7 @@ def head_shares(path: str | os.PathLike[str]) -> list[list[Share]] | None:
         except Refused:
             return None
         worst = int(np.argmax(sum(part.value for part in carried(facts, walk).values())))
-        every = gains(facts.circuit, facts.edges, facts.circuit.output, facts.slopes.steps)
+        every = gains(facts.circuit, facts.edges, facts.circuit.output, facts.slopes.steps, facts.slopes.norms)
     found: list[list[Share]] = []
     committed = iter(walk.locals_)
     for layer in model.layers:

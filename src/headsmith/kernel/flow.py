@@ -28,6 +28,7 @@ import numpy as np
 from .arithmetic import Array, Interval, Upper, interval, largest, smallest
 from .fold import collect
 from .graph import Graph
+from .norms import Norms
 from .steps import Steps, norm
 
 Slope = Array | Interval
@@ -81,8 +82,8 @@ class Via:
     def before(self, slope: Slope) -> Via:
         """The same for an argument, of which the node is all that matters."""
         sizes = slope.magnitude.value if isinstance(slope, Interval) else np.abs(slope)
-        if sizes.ndim == 1:
-            return replace(self, sizes=(Upper(self.sizes) * sizes).value)
+        if sizes.ndim == 1 or self.sizes.ndim == 1:
+            return replace(self, sizes=(Upper(self.sizes if sizes.ndim == 1 else self.sizes[:, None]) * sizes).value)
         return replace(self, sizes=(self.sizes @ Upper(sizes)).value)
 
     def carried(self, size: Upper) -> Upper:
@@ -195,7 +196,7 @@ def _pulled(slope: Slope, gain: Interval) -> Interval:
     return Interval(-size, size)
 
 
-def gains(circuit: Graph, edges: Edges, output: int, steps: Steps) -> dict[int, Gain]:
+def gains(circuit: Graph, edges: Edges, output: int, steps: Steps, known: Norms) -> dict[int, Gain]:
     """For every node that matters, how its errors move the output."""
     edges = _through_thresholds(edges, steps, output)
     here, norms = within(circuit, edges, output, steps)
@@ -208,6 +209,8 @@ def gains(circuit: Graph, edges: Edges, output: int, steps: Steps) -> dict[int, 
         zero = interval(np.zeros((circuit.nodes[number].size, outputs)))
         if number in norms and number not in far:
             via[number] = Via(np.eye(circuit.nodes[number].size), steps.often[number], norms[number])
+        elif number in known.weights and output in known.heights and number < output:
+            via[number] = Via(np.ones(circuit.nodes[number].size), known.weights[number], known.heights[output])
         elif len(only := readers.get(number, [])) == 1 and only[0][0] in via and number != output:
             via[number] = via[only[0][0]].before(only[0][1])
         found[number] = Gain(here.get(number, zero), far.get(number), via=via.get(number))

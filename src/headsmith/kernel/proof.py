@@ -25,7 +25,8 @@ In **blocks**, the model has one token for each affine piece: it takes the input
 block of its own; token j holds x in block j and zeros in the others. Every token then returns the target.
 
 A **step** is a node that is known to be one of gradient descent, or a soft threshold, of another node (steps.py),
-and a **power** one of Newton's iteration (powers.py).
+and a **power** one of Newton's iteration (powers.py). For layers of gates a proof carries the diagonals of **norms**
+(norms.py).
 
 A **view** says that a node equals a reference node, by normal forms, whose range is easier to see; `alike` says the
 same of a node of the target and one of the circuit. A **bend** says that a node is a piecewise linear function of
@@ -44,8 +45,9 @@ from typing import Any
 from .arithmetic import Array
 from .errors import Refused
 from .graph import Graph, needed, read_graph
+from .norms import Carried
 from .powers import Power, power_of
-from .reading import Tensors, field, items, mapping, numbers, real, text, whole
+from .reading import Tensors, field, flag, items, mapping, numbers, real, text, whole
 from .steps import Step, step_of
 
 MOST_HALVINGS, MOST_BLOCKS, MOST_REGIONS, MOST_ENDS = 16, 1 << 10, 1 << 10, 1 << 19
@@ -82,6 +84,7 @@ class Proof:
     views: dict[int, list[int]]
     steps: dict[int, Step]
     powers: dict[int, Power]
+    norms: dict[int, Carried]
     alike: dict[int, int]
     bends: dict[int, tuple[int, Array]]
     halvings: int
@@ -148,7 +151,11 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
         powers[number] = power_of(circuit, regions, number, powers)
     if any(number in region.inside for number in (*steps, *powers) for region in regions.values()):
         raise Refused("a step lies inside of a region")
-    return Proof(circuit, regions, tables, views, steps, powers, alike, bends, halvings, blocks)
+    norms = {}
+    for each in items(mapping(stored).get("norms", []), 4 * MOST_REGIONS):
+        diagonal, flat = numbers(tensors, field(each, "diagonal"), 1), flag(field(each, "flat"))
+        norms[whole(field(each, "node"), 0, last)] = Carried(diagonal, flat)
+    return Proof(circuit, regions, tables, views, steps, powers, norms, alike, bends, halvings, blocks)
 
 
 def _margin(value: Any) -> float:

@@ -18,18 +18,20 @@ from .expressions import Computed
 from .flow import Edge, Slope
 from .functions import enclose
 from .graph import HYPOTENUSE, PRODUCT, QUOTIENT, Graph, Node, dense, needed
+from .norms import Norms, norms_of
 from .proof import Proof
 from .steps import Steps, steps_of
 
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """For every node its edges; the slopes of gates; the moves that are joined, which have no edges; the steps."""
+    """For every node its edges; the slopes of gates; the moves that are joined, which have no edges; steps, norms."""
 
     of: dict[int, list[Edge]]
     gates: dict[int, Interval]
     joined: set[int]
     steps: Steps
+    norms: Norms
 
 
 def edges_of(
@@ -66,7 +68,8 @@ def edges_of(
             pairs = zip(region.arguments, _reference_slopes(reference, wide), strict=True)
             edges[number] += [(argument, slope, reference.kind == "exchange") for argument, slope in pairs]
     joined = _join_blocks(proof.circuit, edges)
-    return Edges(edges, gates, joined, steps_of(proof, found, edges, gates))
+    norms = norms_of(proof.circuit, edges, proof.norms.keys(), lambda number, _: proof.norms[number])
+    return Edges(edges, gates, joined, steps_of(proof, found, edges, gates), norms)
 
 
 def _unit(size: int) -> Interval:

@@ -18,7 +18,7 @@ from .arithmetic import FLOAT64, Interval, Upper, largest, smallest
 from .errors import Refused, ThinMargin
 from .expressions import Computed, arguments_of
 from .flow import Edge, arrive, gains
-from .graph import Graph, dense
+from .graph import Graph, dense, needed
 from .heads import addresses, local_errors
 from .model import Bank, Model
 from .proof import Proof
@@ -169,6 +169,8 @@ def _arriving(facts: Facts, walk: Walk, wanted: Set[int]) -> dict[int, Upper]:
     off, steps = dict(walk.final), {*facts.proof.steps, *facts.proof.powers}
     for number in sorted(before - walk.final.keys()):
         off[number] = arrive(edges, number, facts.circuit.nodes[number].size, off) + walk.own.get(number, 0.0)
+        if number in facts.slopes.norms.heights:
+            off[number] = smallest(off[number], _by_norms(facts, walk, number))
         if (
             number in (steps or wanted)
             and len(facts.circuit.nodes) <= MOST_NODES
@@ -191,10 +193,20 @@ def _explodes(off: Upper, own: Sequence[Upper]) -> bool:
     return few and bool(4.0 * most < float(np.max(off.value)) < np.inf)
 
 
+def _by_norms(facts: Facts, walk: Walk, number: int) -> Upper:
+    """How far a node can be off, if all that was committed before it is known by norms."""
+    norms, total = facts.slopes.norms, Upper(0.0)
+    for each in needed(facts.circuit, [number]):
+        own = walk.own.get(each)
+        if own is not None and each != number and own.value.any():
+            total = total + (own * own * norms.weights.get(each, np.inf)).sum().sqrt()
+    return norms.heights[number] * total + walk.own.get(number, 0.0)
+
+
 def _by_gains(facts: Facts, walk: Walk, number: int) -> Upper:
     """How far a node can be off, by the gains of all that was committed before it."""
     total = Upper(np.zeros(facts.circuit.nodes[number].size))
-    for each, gain in gains(facts.circuit, facts.edges, number, facts.slopes.steps).items():
+    for each, gain in gains(facts.circuit, facts.edges, number, facts.slopes.steps, facts.slopes.norms).items():
         if each in walk.own:
             total = total + gain.carried(walk.own[each], walk.alike.get(each))
     return total
@@ -313,7 +325,7 @@ def _refuse_beyond(number: int, off: float, margin: float) -> None:
 def carried(facts: Facts, walk: Walk) -> dict[str, Upper]:
     """Rule Sum: all errors, carried to the outputs, part by part."""
     circuit = facts.circuit
-    every = gains(circuit, facts.edges, circuit.output, facts.slopes.steps)
+    every = gains(circuit, facts.edges, circuit.output, facts.slopes.steps, facts.slopes.norms)
     zero = Upper(np.zeros(circuit.nodes[circuit.output].size))
     sides = {"approximation": [zero, zero], "softmax": [zero, zero]}
     sums = {"leak": zero, "rounding": _readout(facts, walk)}

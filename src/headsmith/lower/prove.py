@@ -24,20 +24,22 @@ from headsmith.core.intervals import Box
 from headsmith.core.program import Over, Program, Times
 from headsmith.export.nodes import node_data, program_data
 from headsmith.export.stored import Header, Tensors, graph_data, transformer_data
-from headsmith.kernel.arithmetic import Interval
+from headsmith.kernel.arithmetic import FLOAT32, Interval
 from headsmith.kernel.check import DAMAGE, Certificate, box_of, certificate, facts_of, proved
 from headsmith.kernel.chord import check_region, curve_of
 from headsmith.kernel.errors import Refused, ThinMargin
-from headsmith.kernel.expressions import comparisons
+from headsmith.kernel.expressions import comparisons, headed
 from headsmith.kernel.graph import Graph as KernelGraph
 from headsmith.kernel.graph import read_graph
 from headsmith.kernel.model import Model, read_model
 from headsmith.kernel.proof import Proof, Region, read_proof
 from headsmith.kernel.ranges import ranges, refuse_undefined
 from headsmith.kernel.same import Forms
+from headsmith.kernel.slopes import edges_of
 from headsmith.kernel.walk import Facts
 from headsmith.lower.views import Views
 from headsmith.search.cells import chord_ends, table_cells
+from headsmith.search.norms import find_norms
 from headsmith.search.steps import find_powers, find_steps
 from headsmith.source.exchange import exchange
 from headsmith.source.fuse import Fusion, fuse
@@ -159,6 +161,7 @@ def prove(
         "tables": writer.tables,
         "views": writer.viewed,
         "steps": [],
+        "norms": [],
         "bends": [*writer.views.bends, *writer.bends],
         "alike": writer.alike,
         "halvings": _halvings(header) if assembly.regions else 0,
@@ -174,8 +177,7 @@ def add_proof(
 ) -> bool:
     """Add a proof and the claim that the kernel finds it to prove; False, and nothing added, where there is none.
 
-    Learners by Newton's iteration, sampled callables and functions of a user's own have none yet, and very long
-    programs are not worth the time.
+    Sampled callables and functions of a user's own have none yet, and very long programs are not worth the time.
     """
     if len(target.nodes) > MOST_NODES:
         return False
@@ -401,7 +403,7 @@ def _halvings(header: Header) -> int:
 def _plainly_defined(header: Header, tensors: Tensors) -> bool:
     """Whether intervals alone show that every function of the target is defined on the whole domain."""
     target = read_graph(_plain(header["source"]), tensors)
-    bare = Proof(target, {}, {}, {}, {}, {}, {}, {}, _halvings(header), 0)
+    bare = Proof(target, {}, {}, {}, {}, {}, {}, {}, {}, _halvings(header), 0)
     try:
         refuse_undefined(target, Interval(header["domain"]["low"], header["domain"]["high"]), bare, ())
     except Refused:
@@ -444,6 +446,7 @@ def _search(stored: Header, header: Header, tensors: Tensors, error: float) -> N
             numbers = [number for members in each.columns.values() for number, _ in members]
             margin = max(proof.tables[number].margin for number in numbers)
             cells.update(dict.fromkeys(numbers, table_cells(each.table, margin=margin)))
+        stored["norms"] = _norms(proof, model, found, tensors)
     nodes = proof.circuit.nodes
     for region in stored["regions"]:
         if nodes[region["stands_for"]].kind == "exchange":
@@ -452,6 +455,22 @@ def _search(stored: Header, header: Header, tensors: Tensors, error: float) -> N
         table["cells"] = cells[table["node"]]
         if nodes[table["node"]].kind == "attend":
             table["margin"] = _share(error, found[nodes[table["node"]].arguments[0]])
+
+
+def _norms(proof: Proof, model: Model, found: list[Interval], tensors: Tensors) -> list[Header]:
+    """Diagonals for networks of several layers of gates."""
+    places = headed(proof.circuit, model)
+    gates = [number for number in places if proof.circuit.nodes[number].kind == "relu"]
+    if proof.regions or proof.tables or len(gates) < 2:
+        return []
+    edges = edges_of(proof, found, places, {}).of
+    stored = []
+    for number, carried in find_norms(
+        proof.circuit, edges, [*gates, 0] if model.precision is FLOAT32 else gates
+    ).items():
+        tensors[f"proof.norms.{number}"] = carried.diagonal
+        stored.append({"node": number, "diagonal": f"proof.norms.{number}", "flat": carried.flat})
+    return stored
 
 
 def _share(error: float, range_: Interval) -> float:
