@@ -12,8 +12,9 @@ import pytest
 from flint import arb, ctx
 from mathematics import EXACT
 
+from headsmith.kernel.arithmetic import Interval
 from headsmith.kernel.errors import Refused
-from headsmith.kernel.functions import FUNCTIONS, Program, enclose, program_series, read_program, working
+from headsmith.kernel.functions import FUNCTIONS, Program, enclose, named, program_series, read_program, working
 
 ORACLE = {
     **EXACT,
@@ -46,7 +47,7 @@ def test_enclosures_hold_everywhere_and_are_tight(name: str, parameter: float | 
     low = rng.uniform(0.02, 0.8, 6)
     high = low + np.array([0.0, 1e-9, 1e-4, 1e-2, 0.1, 0.15])
     for order in (0, 1, 2):
-        found = enclose(name, parameter, low, high, order)
+        found = enclose(named(name, parameter), Interval(low, high), order)
         assert np.all(np.isfinite(found.low) & np.isfinite(found.high))
         for i, x in enumerate(low):
             inside = [exact(name, parameter, s, order) for s in np.linspace(x, high[i], 5)]
@@ -58,19 +59,19 @@ def test_enclosures_hold_everywhere_and_are_tight(name: str, parameter: float | 
 
 def test_known_extremes_are_met() -> None:
     square, root, sine = (
-        enclose("square", None, -1.0, 2.0),
-        enclose("sqrt", None, 0.0, 4.0),
-        enclose("sin", None, -1, 9),
+        enclose(named("square"), Interval(-1.0, 2.0)),
+        enclose(named("sqrt"), Interval(0.0, 4.0)),
+        enclose(named("sin"), Interval(-1, 9)),
     )
     assert (float(square.low), float(square.high)) == (0.0, 4.0)
     assert (float(root.low), float(root.high)) == (0.0, 2.0)
     assert (float(sine.low), float(sine.high)) == (-1.0, 1.0)
-    bend = enclose("gelu", None, -3.0, 3.0)
+    bend = enclose(named("gelu"), Interval(-3.0, 3.0))
     # An extreme inside the interval is met up to a small share of the range.
     assert -0.171 < float(bend.low) <= -0.16997120747990369
     assert float(bend.high) >= 2.9959
     for name, most in (("softplus", 1.0), ("sigmoid", 0.25), ("tanh", 1.0)):
-        slope = enclose(name, None, -900.0, 900.0, 1)
+        slope = enclose(named(name), Interval(-900.0, 900.0), 1)
         assert float(slope.low) >= 0.0
         assert float(slope.high) == most
 
@@ -94,7 +95,7 @@ def test_outside_of_a_domain_bounds_are_infinite_and_never_nan(
     name: str, parameter: float | None, low: float, high: float
 ) -> None:
     for order in (0, 1, 2):
-        found = enclose(name, parameter, low, high, order)
+        found = enclose(named(name, parameter), Interval(low, high), order)
         assert not np.isnan([found.low, found.high]).any()
         assert float(found.high) == inf
     assert (ctx.prec, ctx.cap) == (53, 10)
@@ -103,7 +104,7 @@ def test_outside_of_a_domain_bounds_are_infinite_and_never_nan(
 @pytest.mark.parametrize("ends", [(1.0, 0.0), (float("nan"), 1.0), (0.0, inf)])
 def test_what_is_no_interval_is_refused(ends: tuple[float, float]) -> None:
     with pytest.raises(Refused):
-        enclose("exp", None, *ends)
+        enclose(named("exp"), Interval(*ends))
 
 
 def test_a_program_is_read_and_expanded() -> None:
@@ -121,7 +122,7 @@ def test_a_program_is_read_and_expanded() -> None:
 
 def test_what_is_undefined_inside_a_program_is_not_multiplied_away() -> None:
     program = read_program({"variables": 1, "steps": [["call", "log", 0], ["linear", [], 0], ["times", 1, 2]]})
-    found = enclose(program, None, -1.0, 1.0)
+    found = enclose(program, Interval(-1.0, 1.0))
     assert not isfinite(float(found.high))
 
 

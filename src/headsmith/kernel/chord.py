@@ -133,14 +133,14 @@ def on_cells(curve: Curve, ends: Array) -> tuple[Interval, dict[int, Interval], 
     values[curve.arguments[0]] = interval(np.repeat(ends[None], curve.size, axis=0))
     deviations = chords(curve.nodes, curve.nodes, values)
     value, left, right = values[max(curve.nodes)], ends[:-1], ends[1:]
-    bend, width = enclose(curve.program, None, left, right, 2, halvings=2), interval(right) - left
-    half, error = Upper((width * width).high) * 0.5, value - enclose(curve.program, None, ends, ends)
+    bend, width = enclose(curve.program, Interval(left, right), 2, halvings=2), interval(right) - left
+    half, error = Upper((width * width).high) * 0.5, value - enclose(curve.program, interval(ends))
     with np.errstate(all="ignore"):
         above = _highest(error.high, half * np.maximum(bend.high, 0.0))
         below = -_highest(-error.low, half * np.maximum(-bend.low, 0.0))
     unknown = ~(np.isfinite(bend.low) & np.isfinite(bend.high))
     if unknown.any():
-        plain = between(value)[:, unknown] - enclose(curve.program, None, left[unknown], right[unknown])
+        plain = between(value)[:, unknown] - enclose(curve.program, Interval(left, right)[unknown])
         below[:, unknown], above[:, unknown] = plain.low, plain.high
     return Interval(below, above).widened(deviations[max(curve.nodes)]), values, deviations
 

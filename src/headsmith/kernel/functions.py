@@ -22,6 +22,7 @@ from fractions import Fraction
 from functools import partial
 from math import comb, copysign, factorial, inf, nextafter, prod, sqrt
 from operator import methodcaller
+from re import fullmatch
 from typing import Any
 
 import numpy as np
@@ -99,16 +100,14 @@ MONOTONE: tuple[str, ...] = ("exp", "log", "sqrt", "erf", "expm1", "log1p", "sin
 MONOTONE += ("arcsin", "arccos", "arctan")
 # Each is defined on an interval, so between two points where it is defined.
 IMAGES = {
-    **dict.fromkeys((("exp", 0), ("square", 0), ("sqrt", 0), ("softplus", 0), ("exp", 1)), (0.0, inf)),
-    **dict.fromkeys((("sigmoid", 0), ("gaussian", 0), ("tanh", 1), ("softplus", 1), ("arctan", 1)), (0.0, 1.0)),
+    **dict.fromkeys((("square", 0), ("exp", 1)), (0.0, inf)),
+    **dict.fromkeys((("gaussian", 0), ("tanh", 1), ("softplus", 1), ("arctan", 1)), (0.0, 1.0)),
     **dict.fromkeys(((name, order) for name in ("sin", "cos", "j0", "j1") for order in (0, 1, 2)), (-1.0, 1.0)),
-    **dict.fromkeys((("tanh", 0), ("erf", 0), ("gaussian", 1), ("hypotenuse", 1)), (-1.0, 1.0)),
+    **dict.fromkeys((("gaussian", 1), ("hypotenuse", 1)), (-1.0, 1.0)),
     **dict.fromkeys((("cosh", 0), ("hypotenuse", 0)), (1.0, inf)),
-    ("sigmoid", 1): (0.0, 0.25),
-    ("erf", 1): (0.0, 1.13),
-    ("gelu", 1): (-0.13, 1.13),
+    **{("sigmoid", 1): (0.0, 0.25), ("erf", 1): (0.0, 1.13), ("gelu", 1): (-0.13, 1.13)},
 }
-# Where all values of a derivative lie, whatever the argument.
+# Where all values of a derivative lie, whatever the argument; of monotone functions the ends say it.
 
 
 # Programs -----------------------------------------------------------------------------------------------------------
@@ -160,13 +159,9 @@ def _step(step: list[Any], last: int) -> tuple[Any, ...]:
 def _rational(value: Any) -> Fraction:
     """A whole number, or a text such as "3/7"."""
     written = value if isinstance(value, str) else str(whole(value, -(2**53), 2**53))
-    numerator, _, denominator = written.partition("/")
-    try:
-        if len(written) <= LONGEST_NUMBER:
-            return Fraction(int(numerator), int(denominator or "1"))
-    except (ValueError, ZeroDivisionError):
-        pass
-    raise Refused(f"{written[:40]!r} is no rational number such as 3/7")
+    if len(written) > LONGEST_NUMBER or not fullmatch("-?[0-9]+(/0*[1-9][0-9]*)?", written):
+        raise Refused(f"{written[:40]!r} is no rational number such as 3/7")
+    return Fraction(written)
 
 
 def run(program: Program, arguments: Sequence[Any], linear: Any, call: Any, times: Any) -> Any:
@@ -227,12 +222,12 @@ def _defined(series: Any) -> Any:
 
 
 def ends(ball: Any) -> tuple[float, float]:
-    """Doubles at or outside of the ends of a ball, equal where an end is a double; infinite for nan."""
+    """Doubles at or outside of the ends of a ball, next to them; infinite for nan."""
     bottom, top = ball.lower(), ball.upper()
     low, high = float(bottom), float(top)  # to nearest: may lie on the wrong side
     if not low <= high:
         return -inf, inf
-    return low if bottom == low else nextafter(low, -inf), high if top == high else nextafter(high, inf)
+    return low if low <= bottom else nextafter(low, -inf), high if high >= top else nextafter(high, inf)
 
 
 def enclosed(balls: Any) -> Interval:
@@ -241,30 +236,26 @@ def enclosed(balls: Any) -> Interval:
     return Interval(found[..., 0], found[..., 1])
 
 
-def enclose(
-    function: str | Program, parameter: float | None, low: Any, high: Any, order: int = 0, halvings: int = 7
-) -> Interval:
-    """Bounds of the derivative of an order (0, 1, 2, ...) of a function of one variable over each interval [low, high].
+def enclose(program: Program, x: Interval, order: int = 0, halvings: int = 7) -> Interval:
+    """Bounds of the derivative of an order (0, 1, 2, ...) of a function of one variable over each interval of x.
 
-    Guarantee: low_i <= f^(order)(x) <= high_i for every real x in the i-th interval; infinite where Arb finds f not to
-    be defined on all of it, never nan.
+    Guarantee: they hold for every real number in the interval; infinite where Arb finds f not to be defined on all of
+    it, never nan.
 
     A run over the whole interval bounds F = f^(order) and F'. Where F' keeps its sign, F lies between its values at the
     ends, and so does a function that is known to be monotone. Elsewhere the ball of F and the mean value form
     F(m) + F'(interval) (interval - m) both hold: they are intersected, and the interval is halved a few times.
     """
-    program = function if isinstance(function, Program) else named(function, parameter)
-    low, high = np.broadcast_arrays(np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
-    if not np.all((low <= high) & (abs(low) < inf) & (abs(high) < inf)):
+    if not x.finite():
         raise Refused("the range of an argument is not a bounded interval")
     monotone, image = _known(program, order)
-    points, place = np.unique(np.stack([low, high]), return_inverse=True)
+    points, place = np.unique(np.stack([x.low, x.high]), return_inverse=True)
     with working(BITS, order + 2):
         at = [(point, *ends(_derivatives(program, order, arb(point))[0])) for point in points.tolist()]
         pairs = [(at[i], at[j]) for i, j in place.reshape(2, -1).T.tolist()]
         halvings = -1 if monotone else halvings
-        found = np.reshape([_range(program, order, left, right, halvings) for left, right in pairs], (*low.shape, 2))
-    return Interval(found[..., 0], found[..., 1]).meet(Interval(*image))
+        found = np.array([_range(program, order, left, right, halvings) for left, right in pairs]).reshape(-1, 2).T
+    return Interval(*found.reshape(2, *x.low.shape)).meet(Interval(*image))
 
 
 def _derivatives(program: Program, order: int, place: Any) -> list[Any]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from .arithmetic import Array, Interval, Upper, interval, rational, smallest
 from .errors import Refused
-from .functions import Program, enclose, run
+from .functions import Program, enclose, named, run
 from .graph import Graph, Node, needed
 from .powers import entries
 from .proof import Proof, Region
@@ -83,7 +83,7 @@ def program_range(program: Program, arguments: list[Interval]) -> Interval:
         program,
         arguments,
         linear=lambda terms, constant: sum((_times(x, rational(c)) for c, x in terms), start=rational(constant) + zero),
-        call=lambda name, parameter, x: enclose(name, parameter, x.low, x.high),
+        call=lambda name, parameter, x: enclose(named(name, parameter), x),
         times=_times,
     )
     return found
@@ -91,7 +91,7 @@ def program_range(program: Program, arguments: list[Interval]) -> Interval:
 
 def _times(left: Interval, right: Interval) -> Interval:
     """The product; what may be undefined stays so, whatever it is multiplied by."""
-    product = enclose("square", None, left.low, left.high) if left is right else left * right
+    product = enclose(named("square"), left) if left is right else left * right
     known = np.isfinite(left.width.value + right.width.value)
     return Interval(np.where(known, product.low, -np.inf), np.where(known, product.high, np.inf))
 

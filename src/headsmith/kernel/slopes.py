@@ -142,7 +142,7 @@ def _reference_slopes(node: Node, wide: Sequence[Interval]) -> tuple[Interval, .
     if node.kind in ("maximum", "minimum", "exchange"):
         return tuple(_unit(node.size) for _ in wide)
     if node.program.variables == 1:
-        return (enclose(node.program, None, wide[0].low, wide[0].high, 1),)
+        return (enclose(node.program, wide[0], 1),)
     if node.program == PRODUCT:
         return wide[1], wide[0]
     if node.program == QUOTIENT:

@@ -150,8 +150,8 @@ def length(step: Step, circuit: Graph, found: Sequence[Interval], source: Upper)
     if step.curve >= 0:
         curve = circuit.nodes[step.curve]
         score = found[curve.arguments[0]].hull(interval(np.zeros(1)))
-        slope = enclose(curve.program, None, score.low, score.high, 1)
-        first = rest + enclose(curve.program, None, np.zeros(1), np.zeros(1), 0)
+        slope = enclose(curve.program, score, 1)
+        first = rest + enclose(curve.program, interval(np.zeros(1)))
     linear = _expansion(step, size, slope) * source + norm(size * first.magnitude) * abs(step.rate)
     same = all(np.all(each == each[:1]) for each in (*map(dense, node.weights), node.constants))
     if step.curve >= 0 or not same or not 0.0 <= step.kept <= 1.0 or not step.rate >= 0.0:

@@ -29,10 +29,8 @@ Let G be the Taylor polynomial of g and F that of f at c, of all degrees below t
     n B^n / n! = B B^(n-1) / (n-1)!, the sums of 3 become M times as large: |(N - G D)_i| <= M e. And |D_i| <= A_1.
     So the slopes differ by at most e (M + A_1).
 
-The coefficients of N and D along a line x = t h are moments, sum_k w_k v_k (b_k . h)^d / d!. The shift m cancels in
-N / D, so those of G may be computed with another one, the same for all cells. In two variables G is computed along the
-lines h = (1, z) for M nodes z: its degree d is a polynomial in z of degree d, whose coefficients are those of G. So is
-F. Both are computed on a cell as large as the box, and scaled by powers of two.
+Along a line x = t h the head is a quotient of sums of power series in t. In two variables G is computed along the lines
+h = (1, z) for M nodes z: its degree d is a polynomial in z of degree d, whose coefficients are those of G. So is F.
 """
 
 from __future__ import annotations
@@ -144,82 +142,49 @@ def expand(table: Table, cells: Sequence[Cell]) -> Expansion:
     variables, (low, high) = len(table.box), table.box.T
     order, margin = ORDERS[variables], np.where(low == high, 2.0**-30 * np.where(low == 0.0, 1.0, np.abs(low)), 0.0)
     low, high = low - margin, high + margin  # a point becomes a short interval round it
-    part = np.array([[0.5 ** (level + 1) for _, level in cell] for cell in cells])
-    odd = np.array([[2 * place + 1 for place, _ in cell] for cell in cells], dtype=object)
-    radius = (interval(high) - low) * part
+    radius = (interval(high) - low) * np.array([[0.5 ** (level + 1) for _, level in cell] for cell in cells])
     pairs = [(d - b, b) for d in range(order) for b in range(d + 1 if variables == 2 else 1)]
-    exponents = np.array(pairs)[:, :variables]
     steepest = float(np.nan_to_num(np.max(np.ptp(table.slopes, axis=0) * radius.high)))
-    nodes, inverse = _interpolation(order if variables == 2 else 1)
     with working(int(BITS + min(4.0 * steepest, MOST_BITS - BITS)), order + 1):
-        size = _exact(high) - _exact(low)
-        radii = size * part
-        centres = _exact(low) + radii * odd
-        lines = np.array([[1, node][:variables] for node in nodes], dtype=object) * size
-        weights = _weights(table, centres)
-        head = _head_series(table, weights, lines, order)
-        difference = head - _target_series(table, centres, lines, order)
-        scale = np.prod(part[:, None] ** exponents, axis=-1)[:, None]
-        series = (enclosed(_coefficients(inverse, each, exponents)) * scale for each in (head, difference))
-        mean, rest = enclosed(weights @ _exact(table.slopes)), enclosed(_rests(table, centres, radii, order))
-        return Expansion(exponents, radius, mean, enclosed(weights).magnitude, rest.magnitude, *series)
+        exact = [_exact(each) for each in (table.slopes, table.offsets, table.values.T, low, high)]
+        nodes, inverse = _interpolation(order if variables == 2 else 1)
+        rows = [_taylor(table.programs, exact, cell, pairs, nodes, arb_mat(inverse)) for cell in cells]
+        mean, weights, rest, head, difference = (enclosed(np.array(each)) for each in zip(*rows, strict=True))
+    exponents = np.array(pairs)[:, :variables]
+    return Expansion(exponents, radius, mean, weights.magnitude, rest.magnitude, head, difference)
 
 
 def _exact(array: Array) -> Balls:
-    return _each(arb, array)
+    return np.asarray(np.frompyfunc(arb, 1, 1)(array), dtype=object)
 
 
-def _each(function: Any, array: Any) -> Balls:
-    return np.asarray(np.frompyfunc(function, 1, 1)(array), dtype=object)
-
-
-def _target_series(table: Table, centres: Balls, lines: Balls, order: int) -> Balls:
-    """The coefficients of t -> f(c + t h) for each cell, column and line h."""
-    places = [[list(zip(centre, line, strict=True)) for line in lines] for centre in centres]
-    found = [[[program_series(f, line, order) for line in place] for f in table.programs] for place in places]
-    return np.array(found, dtype=object)
-
-
-def _rests(table: Table, centres: Balls, radii: Balls, order: int) -> Balls:
-    """|f - F| for each cell and column, by one run over the whole cell."""
-    anywhere = arb(0, 1)
-    wide, steps = centres + radii * anywhere, radii if radii.shape[1] == 1 else radii * anywhere
-    places = [list(zip(*pair, strict=True)) for pair in zip(wide, steps, strict=True)]
-    found = [[program_series(f, place, order + 1)[order] for f in table.programs] for place in places]
-    return np.array(found, dtype=object)
-
-
-def _weights(table: Table, centres: Balls) -> Balls:
-    """Softmax at the centres: (cells, tokens)."""
-    scores = centres @ _exact(table.slopes.T) + _exact(table.offsets)
-    # A double near the largest score is subtracted first, exactly: exponentials keep a size that balls can divide by.
-    powers = _each(arb.exp, scores - _exact(_each(float, scores).max(axis=1, keepdims=True)))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
-
-
-def _head_series(table: Table, weights: Balls, lines: Balls, order: int) -> Balls:
-    """The coefficients of t -> g(c + t h), as N / D, for each cell, column and line h."""
-    middle = 0.5 * (table.slopes.max(axis=0) + table.slopes.min(axis=0))
-    along = (_exact(table.slopes) - _exact(middle)) @ lines.T
-    powers = [along * 0 + 1]
-    for degree in range(1, order):
-        powers.append(powers[-1] * along / degree)
-    columns = np.vstack([np.ones(len(table.offsets)), table.values.T])
-    rows = weights[:, None] * _exact(columns)
-    moments = _product(rows.reshape(-1, len(along)), np.stack(powers, axis=-1).reshape(len(along), -1))
-    moments = moments.reshape(len(weights), len(columns), len(lines), order)
-    moments[:, 0, :, 0] = arb(1)  # the weights sum to 1
-    found = moments[:, 1:].copy()
-    for cell, column, line in np.ndindex(found.shape[:3]):
-        numerator, denominator = (arb_series(moments[cell, j, line].tolist(), order) for j in (column + 1, 0))
-        quotient = numerator / denominator
-        found[cell, column, line] = [quotient[i] for i in range(order)]
-    return found
-
-
-def _product(left: Balls, right: Balls) -> Balls:
-    product = arb_mat(left.tolist()) * arb_mat(right.tolist())
-    return np.array(product.entries(), dtype=object).reshape(len(left), -1)
+def _taylor(
+    programs: Sequence[Program], exact: list[Balls], cell: Cell, pairs: Any, nodes: Any, inverse: Any
+) -> tuple[Any, ...]:
+    """On one cell: the mean slopes, the weights, f - F, and the coefficients of G and of G - F."""
+    slopes, offsets, values, low, high = exact
+    order, anywhere = sum(pairs[-1]) + 1, arb(0, 1)
+    radii = (high - low) * np.array([0.5 ** (level + 1) for _, level in cell])
+    centre = low + radii * np.array([2 * place + 1 for place, _ in cell], dtype=object)
+    scores = slopes @ centre + offsets
+    scores = scores - arb(max(map(float, scores)))  # exponentials keep a size that balls can divide by
+    power = np.frompyfunc(lambda score, along: arb_series([score, along], order).exp(), 2, 1)
+    lines: list[list[Any]] = []
+    for node in nodes:
+        step = radii * np.array([1, node])[: len(cell)]
+        powers = power(scores, slopes @ step)
+        total, places = powers.sum(), list(zip(centre, step, strict=True))
+        heads = [numerator / total for numerator in values @ powers]
+        lines.append([head[i] for head in heads for i in range(order)])
+        lines[-1] += [coefficient for f in programs for coefficient in program_series(f, places, order)]
+    weights = np.array([power[0] / total[0] for power in powers])
+    wide = list(zip(centre + radii * anywhere, radii * anywhere if len(cell) == 2 else radii, strict=True))
+    rest = [program_series(f, wide, order + 1)[order] for f in programs]
+    # Along the lines (1, z), degree a + b has the coefficients of x^a y^b as those of a polynomial in z.
+    found = inverse * arb_mat(lines)
+    columns = range(0, found.ncols(), order)
+    head, target = np.split(np.array([[found[b, column + a + b] for a, b in pairs] for column in columns]), 2)
+    return weights @ slopes, weights, rest, head, head - target
 
 
 @lru_cache(maxsize=4)
@@ -227,14 +192,6 @@ def _interpolation(count: int) -> tuple[list[fmpq], fmpq_mat]:
     """Nodes in [-1, 1], near those of Chebyshev, and what makes coefficients of the values there."""
     nodes = [fmpq(round(64 * cos(pi * (2 * j + 1) / (2 * count))), 64) for j in range(count)]
     return nodes, fmpq_mat(count, count, [node**b for node in nodes for b in range(count)]).inv()
-
-
-def _coefficients(inverse: fmpq_mat, series: Balls, exponents: Any) -> Balls:
-    """From series along lines (cells, columns, lines, order) to coefficients (cells, columns, monomials)."""
-    cells, columns, lines, order = series.shape
-    matrix = np.array(arb_mat(inverse).entries(), dtype=object).reshape(lines, lines)
-    found = _product(matrix, np.moveaxis(series, 2, 0).reshape(lines, -1)).reshape(lines, cells, columns, order)
-    return np.stack([found[sum(powers[1:]), ..., sum(powers)] for powers in exponents], axis=-1)
 
 
 # In doubles that round themselves -----------------------------------------------------------------------------------

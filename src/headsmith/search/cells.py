@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.kernel.arithmetic import Array, Interval
+from headsmith.kernel.arithmetic import Array, Interval, interval
 from headsmith.kernel.chord import MOST_ENDS, Curve, on_cells
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.functions import enclose
@@ -187,7 +187,7 @@ def chord_ends(curve: Curve) -> Array:
     for _ in range(ROUNDS):
         found, values, deviations = on_cells(curve, ends)
         last = max(curve.nodes)
-        error = values[last] - enclose(curve.program, None, ends, ends)
+        error = values[last] - enclose(curve.program, interval(ends))
         seen = np.array([error.high.min(), error.low.max()])
         slack = (CHORD_TIGHTNESS - 1.0) * np.max(np.abs(seen)) + 2.1 * deviations[last].value
         # What is not known better at the ends of a cell is not known better inside.
