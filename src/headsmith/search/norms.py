@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.core.arrays import Array
+from headsmith.kernel.arithmetic import Array
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.graph import Graph
 from headsmith.kernel.norms import Carried, norms_of
