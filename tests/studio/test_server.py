@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -42,6 +43,18 @@ def test_a_formula_becomes_a_model_with_its_files(studio: Studio, tmp_path: Path
     assert run["result"]["outputs"][0][0] == pytest.approx(-0.25, abs=1e-6)
     studio.wait(studio.start(do="page", model=done["result"]["model"]))
     assert studio.request("GET", f"{folder}/page.html")[1].startswith(b"<!DOCTYPE html>")
+
+
+@pytest.mark.parametrize("to", ["circuit", "huggingface"])
+def test_models_are_exported_as_archives(to: str, studio: Studio, tmp_path: Path) -> None:
+    model = studio.compile("x*y", error="1e-6")["result"]["model"]
+    done = studio.wait(studio.start(do="export", model=model, to=to))
+    assert done["state"] == "done", done
+    (tmp_path / "made.zip").write_bytes(studio.request("GET", f"/api/models/{model}/{to}.zip")[1])
+    shutil.unpack_archive(tmp_path / "made.zip", tmp_path)
+    assert hs.verify(tmp_path / to).error <= 1e-6
+    failed = studio.wait(studio.start(do="export", model=model, to="../nothing"))
+    assert failed["error"]["kind"] == "TargetError"
 
 
 def test_the_same_request_is_the_same_model_and_made_once(studio: Studio) -> None:

@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from headsmith.core.errors import HeadsmithError
 from headsmith.studio.jobs import Job, Jobs, Limits
 from headsmith.studio.page import SCRIPTS, asset
-from headsmith.studio.worker import MODEL, PAGE, VIEW
+from headsmith.studio.worker import EXPORTS, MODEL, PAGE, VIEW
 
 LARGEST_REQUEST, LARGEST_FILE = 256 << 10, 32 << 20
 """Bytes of a request, and of a file that is dropped."""
@@ -151,8 +151,8 @@ class Studio:
                 return JSONResponse(self._make(asked).shown())
             if kind == "plan":
                 return JSONResponse(self.jobs.submit(self._request(asked, "do", "asked")).shown())
-            if kind in ("run", "page") and self._folder(asked.get("model")) is not None:
-                return JSONResponse(self.jobs.submit(self._request(asked, "do", "model", "rows")).shown())
+            if kind in ("run", "page", "export") and self._folder(asked.get("model")) is not None:
+                return JSONResponse(self.jobs.submit(self._request(asked, "do", "model", "rows", "to")).shown())
         except HeadsmithError as problem:
             return failed(str(problem), 503)
         return failed("there is no such request, or no such model any more", 404)
@@ -210,9 +210,10 @@ class Studio:
         return JSONResponse({"file": kept, "name": name})
 
     async def model(self, request: Request) -> Response:
-        """A file of a model: its view as JSON, the model itself, or its page."""
+        """A file of a model: its view as JSON, the model itself, its page, or an export."""
         folder, what = self._folder(request.path_params["name"]), request.path_params["what"]
         kinds = {VIEW: "application/json", MODEL: "application/octet-stream", PAGE: "text/html"}
+        kinds |= {f"{to}.zip": "application/zip" for to in EXPORTS}
         if folder is None or what not in kinds or not (folder / what).is_file():
             return failed("there is no such model any more: compile it again", 404)
         return FileResponse(folder / what, media_type=kinds[what], filename=None if what == VIEW else what)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +23,9 @@ PAUSE = 0.05
 
 MODEL, VIEW, PAGE = "model.safetensors", "view.json", "page.html"
 """The files of a model, in its folder."""
+
+EXPORTS = ("onnx", "huggingface", "torch", "transformerlens", "circuit")
+"""What models are written for, each as a .zip file of that name."""
 
 Tell = Callable[[str, float], None]
 
@@ -192,6 +197,21 @@ def write_page(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
     return {}
 
 
+def export_model(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    """Write a model for another tool, with its proof, as one .zip file beside it."""
+    from headsmith.core.errors import TargetError
+    from headsmith.report.exporting import export
+
+    to, folder = str(request.get("to")), Path(request["models"]) / request["model"]
+    if to not in EXPORTS:
+        raise TargetError(f"models are exported to {', '.join(EXPORTS)}, not to {to[:20]!r}")
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        export(folder / MODEL, Path(place) / to, to)  # type: ignore[arg-type]
+        made = shutil.make_archive(str(Path(place) / "made"), "zip", place, to)
+        os.replace(made, folder / f"{to}.zip")
+    return {}
+
+
 HANDLERS: dict[str, Callable[[dict[str, Any], Tell], dict[str, Any]]] = {
     "compile": compile_target,
     "example": compile_example,
@@ -199,6 +219,7 @@ HANDLERS: dict[str, Callable[[dict[str, Any], Tell], dict[str, Any]]] = {
     "plan": plan_target,
     "run": run_model,
     "page": write_page,
+    "export": export_model,
 }
 
 if __name__ == "__main__":

@@ -19,6 +19,14 @@
     ["A sum of three products", { ...FIRST, formula: "x*y + y*z + z*x", error: "1e-4" }],
   ];
 
+  const EXPORTS = [
+    ["onnx", "ONNX"],
+    ["huggingface", "Hugging Face folder"],
+    ["torch", "torch"],
+    ["transformerlens", "TransformerLens"],
+    ["circuit", "circuit.json"],
+  ];
+
   let shown = null, // the model on the page
     running = null, // the name of the job that this page waits for
     state = {}; // { ask, view }: what was asked for, and what is looked at
@@ -152,25 +160,29 @@
       download: "model.safetensors",
       text: "model.safetensors",
     });
-    const page = make("button", {
-      type: "button",
-      text: "This page as one file",
-      onclick: async () => {
-        try {
-          await work({ do: "page", model }, true);
-          const link = make("a", { href: `/api/models/${model}/page.html`, download: "model.html" });
-          document.body.append(link);
-          link.click();
-          link.remove();
-        } catch (problem) {
-          complain(problem);
-        }
-      },
-    });
+    const made = (label, request, from, to) =>
+      make("button", {
+        type: "button",
+        text: label,
+        onclick: async () => {
+          complain(null);
+          try {
+            await work({ ...request, model }, true);
+            const link = make("a", { href: `/api/models/${model}/${from}`, download: to });
+            document.body.append(link);
+            link.click();
+            link.remove();
+          } catch (problem) {
+            complain(problem);
+          }
+        },
+      });
+    const exports = EXPORTS.map(([to, label]) => made(label, { do: "export", to }, `${to}.zip`, `model-${to}.zip`));
+    const page = made("This page as one file", { do: "page" }, "page.html", "model.html");
     shown = headsmith.show(place, view, {
       state: look,
       onstate: (current) => toAddress({ ask: state.ask, view: current }),
-      downloads: [file, page],
+      downloads: [file, page, ...exports],
       askPython: async (rows) => (await work({ do: "run", model, rows }, true)).outputs,
     });
     toAddress({ ask: state.ask, view: shown.current() });
