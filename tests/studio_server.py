@@ -44,12 +44,21 @@ class Studio:
 
     def wait(self, job: dict[str, Any], seconds: float = 60.0) -> dict[str, Any]:
         """The job when it has ended."""
-        end = time.monotonic() + seconds
+        end, pause = time.monotonic() + seconds, 0.02
         while job["state"] in ("waiting", "running"):
+            assert time.monotonic() < end, job
+            time.sleep(pause)
+            job, pause = self.state(job), min(2.0 * pause, 0.5)
+        return job
+
+    def under_way(self, job: dict[str, Any], seconds: float = 60.0) -> None:
+        """Wait until a job's process has told what it does."""
+        end = time.monotonic() + seconds
+        while job["text"] in ("waiting for a free process", "starting"):
+            assert job["state"] in ("waiting", "running"), job
             assert time.monotonic() < end, job
             time.sleep(0.05)
             job = self.state(job)
-        return job
 
     def compile(self, formula: str, domain: str = "-1:1", **options: Any) -> dict[str, Any]:
         return self.wait(self.start(do="compile", asked={"formula": formula, "domain": domain, **options}))

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -300,19 +300,21 @@ def test_files_that_are_none_are_refused_without_a_path(content: bytes, ending: 
     assert "/" not in failed["error"]["message"]
 
 
-def test_a_file_that_unpacks_to_more_than_there_is_memory_is_refused() -> None:
-    with running("--memory", "1") as small:
-        file = dropped(small, "bomb.npz", npz(W0=np.zeros((20_000, 10_000)), b0=np.zeros(20_000)))
-        asked = {"file": file, "domain": "-1:1"}
-        failed = small.wait(small.start(do="compile", asked=asked), 120)
-        assert failed["error"]["kind"] in ("MemoryError", "Died")
-        assert small.compile("x*y", error=1e-2)["state"] == "done"
+def test_a_file_that_unpacks_to_more_than_there_is_memory_is_refused(studio: Studio) -> None:
+    file, header = io.BytesIO(), io.BytesIO()
+    shape = {"descr": "<f8", "fortran_order": False, "shape": (200_000, 100_000)}
+    np.lib.format.write_array_header_1_0(header, shape)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("W0.npy", header.getvalue() + bytes(10_000_000))
+    asked = {"file": dropped(studio, "bomb.npz", file.getvalue()), "domain": "-1:1"}
+    failed = studio.wait(studio.start(do="compile", asked=asked))
+    assert failed["error"]["kind"] == "MemoryError"
+    assert studio.compile("x*y", error=1e-2)["state"] == "done"
 
 
 def test_a_job_is_cancelled(studio: Studio) -> None:
     job = studio.start(do="compile", asked=HEAVY)
-    while studio.state(job)["state"] == "waiting":
-        time.sleep(0.05)
+    studio.under_way(job)
     status, body = studio.request("DELETE", f"/api/jobs/{job['job']}")
     assert (status, json.loads(body)["state"]) == (200, "cancelled")
     assert studio.compile("x - y")["state"] == "done"
@@ -320,8 +322,7 @@ def test_a_job_is_cancelled(studio: Studio) -> None:
 
 def test_killing_the_process_in_mid_compile_fails_that_job_alone(studio: Studio) -> None:
     job = studio.start(do="compile", asked={**HEAVY, "error": 2e-9})
-    while "finding" not in studio.state(job)["text"] and studio.state(job)["share"] == 0.0:
-        time.sleep(0.05)
+    studio.under_way(job)
     for worker in studio.workers():
         os.kill(worker, signal.SIGKILL)
     failed = studio.wait(job)

@@ -142,12 +142,12 @@ def test_a_link_makes_the_same_model_again(page: Browser) -> None:
 
 def test_sequences_and_learners_are_chosen(page: Browser) -> None:
     page.run("const s = document.getElementById('examples'); s.value = 'g4'; s.dispatchEvent(new Event('change'))")
-    settled(page, "A learner in context")
+    settled(page, "Learn in context: ridge")
     assert page.run("return document.querySelectorAll('.bars [role=slider]').length") == 36
     address = page.run("return location.href")
     page.open("about:blank")
     page.open(address)
-    settled(page, "A learner in context")
+    settled(page, "Learn in context: ridge")
 
 
 def test_two_tabs_at_once(page: Browser, studio: Studio) -> None:

@@ -103,14 +103,14 @@ def listed() -> list[dict[str, Any]]:
     ]
 
 
-def chosen(name: Any, given: Any, progress: Report) -> tuple[Compiled, str]:
-    """The model of an example with these numbers, and the lines that make it."""
+def chosen(name: Any, given: Any, progress: Report) -> tuple[Compiled, str, str]:
+    """The model of an example with these numbers, the lines that make it, and its title."""
     example = GALLERY.get(name) if isinstance(name, str) else None
     if example is None or not isinstance(given, Mapping):
         raise TargetError(f"there is no such example; choose one of {', '.join(GALLERY)}")
     values = {field.name: _value(field, given.get(field.name, field.first)) for field in example.fields}
     lines = f"import headsmith as hs\n\n{example.python.format(**values)}\nmodel.save('model.safetensors')\n"
-    return example.make(**values, progress=progress), lines
+    return example.make(**values, progress=progress), lines, example.title
 
 
 def _value(field: Field, given: Any) -> Any:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 PAUSE = 0.05
-"""Seconds between two words about progress, at least."""
+"""Seconds between two words about the same step, at least."""
 
 MODEL, VIEW, PAGE = "model.safetensors", "view.json", "page.html"
 """The files of a model, in its folder."""
@@ -47,12 +47,12 @@ def main(memory: int) -> None:
     say(ready=True)
     for line in sys.stdin:
         request = json.loads(line)
-        last = 0.0
+        told, last = "", 0.0
 
         def tell(text: str, share: float) -> None:
-            nonlocal last
-            if time.monotonic() - last >= PAUSE:
-                last = time.monotonic()
+            nonlocal told, last
+            if text != told or time.monotonic() - last >= PAUSE:
+                told, last = text, time.monotonic()
                 say(progress=[str(text)[:200], float(share)])
 
         try:
@@ -108,8 +108,8 @@ def compile_example(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
     """Compile an example of the gallery."""
     from headsmith.studio.gallery import chosen
 
-    model, lines = chosen(request.get("name"), request.get("values", {}), tell)
-    return keep(model, request, lines)
+    model, lines, title = chosen(request.get("name"), request.get("values", {}), tell)
+    return keep(model, request, lines, title=title)
 
 
 def open_model(request: dict[str, Any], tell: Tell) -> dict[str, Any]:

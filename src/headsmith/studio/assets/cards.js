@@ -228,7 +228,11 @@
           {},
           make("th", { scope: "row", text: name }),
           row,
-          make("td", { class: "quiet hide-narrow", text: told || (name === "data" ? "one on data tokens" : "") }),
+          make("td", {
+            class: "quiet hide-narrow told cut",
+            text: told || (name === "data" ? "one on data tokens" : ""),
+            title: told,
+          }),
         ),
       );
     }
