@@ -100,14 +100,14 @@ MONOTONE: tuple[str, ...] = ("exp", "log", "sqrt", "erf", "expm1", "log1p", "sin
 MONOTONE += ("arcsin", "arccos", "arctan")
 # Each is defined on an interval, so between two points where it is defined.
 IMAGES = {
-    **dict.fromkeys((("square", 0), ("exp", 1)), (0.0, inf)),
-    **dict.fromkeys((("gaussian", 0), ("tanh", 1), ("softplus", 1), ("arctan", 1)), (0.0, 1.0)),
+    **dict.fromkeys((("square", 0), ("softplus", 0), ("exp", 1)), (0.0, inf)),
+    **dict.fromkeys((("sigmoid", 0), ("gaussian", 0), ("tanh", 1), ("softplus", 1), ("arctan", 1)), (0.0, 1.0)),
     **dict.fromkeys(((name, order) for name in ("sin", "cos", "j0", "j1") for order in (0, 1, 2)), (-1.0, 1.0)),
-    **dict.fromkeys((("gaussian", 1), ("hypotenuse", 1)), (-1.0, 1.0)),
+    **dict.fromkeys((("tanh", 0), ("erf", 0), ("gaussian", 1), ("hypotenuse", 1)), (-1.0, 1.0)),
     **dict.fromkeys((("cosh", 0), ("hypotenuse", 0)), (1.0, inf)),
     **{("sigmoid", 1): (0.0, 0.25), ("erf", 1): (0.0, 1.13), ("gelu", 1): (-0.13, 1.13)},
 }
-# Where all values of a derivative lie, whatever the argument; of monotone functions the ends say it.
+# Where all values of a derivative lie, whatever the argument.
 
 
 # Programs -----------------------------------------------------------------------------------------------------------
@@ -124,12 +124,9 @@ class Program:
 
 def named(name: str, parameter: float | None = None) -> Program:
     """A named function as a program. Refuses names that nobody knows."""
-    if name != "power" and name not in FUNCTIONS:
-        raise Refused(f"there is no function named {name!r}")
-    if (name == "power") != (parameter is not None):
-        raise Refused(f"{name} has the parameter {parameter}: power needs its exponent, no other function has one")
-    if parameter is not None and not abs(parameter) <= LARGEST_POWER:
-        raise Refused(f"the exponent {parameter} is not within {LARGEST_POWER}")
+    power = name == "power" and parameter is not None and abs(parameter) <= LARGEST_POWER
+    if not power and (name not in FUNCTIONS or parameter is not None):
+        raise Refused(f"there is no function {name!r} with the exponent {parameter}, at most {LARGEST_POWER} for power")
     return Program(1, (("call", name, 0, parameter),))
 
 
