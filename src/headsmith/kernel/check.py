@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -26,10 +26,10 @@ from .chord import check_region
 from .errors import Refused
 from .expressions import computed, headed
 from .graph import Graph, read_graph
-from .model import Model, read_model
+from .model import Model, largest_weight, read_model
 from .proof import Proof, read_proof, refuse_open
 from .ranges import ranges, refuse_undefined
-from .reading import Tensors, field, items, mapping, read, real
+from .reading import Tensors, digest, field, items, mapping, read, real
 from .same import Forms, TooLarge
 from .slopes import edges_of
 from .walk import Facts, carried, refuse_overflow, walk_through
@@ -47,7 +47,8 @@ class Certificate:
     `run` is floating-point execution in `dtype`, rounded to nearest, in any order of summation, with exp correct to
     `exp_ulps` units in the last place, of 1 to `tokens` data tokens, under the masks in `masks`; `target` is exact real
     arithmetic. With `blocks`, the inputs are laid out over that many tokens (proof.py). `parts` belong to the worst
-    output and add up to the error; `outputs` has a bound for each output.
+    output and add up to the error; `outputs` has a bound for each output. No score is larger than `max_score`, and no
+    entry of the dense matrices than `max_weight`. `target` is a digest of the target.
     """
 
     error: float
@@ -60,6 +61,8 @@ class Certificate:
     exp_ulps: int
     blocks: int
     domain: tuple[tuple[str, float, float], ...]
+    max_weight: float
+    target: str = ""
 
 
 def check_file(path: str | os.PathLike[str]) -> Certificate:
@@ -86,7 +89,8 @@ def _proved(header: Any, tensors: Tensors) -> Certificate:
         stored = field(header, "proof")
         model = read_model(field(header, "transformer"), tensors, field(stored, "roles"))
         box = box_of(field(header, "domain"), target)
-        return certificate(target, facts_of(target, model, read_proof(stored, tensors, target), box), box)
+        found = certificate(target, facts_of(target, model, read_proof(stored, tensors, target), box), box)
+        return replace(found, target=digest(field(header, "source"), tensors))
 
 
 def box_of(stored: Any, target: Graph) -> Interval:
@@ -102,14 +106,14 @@ def _compare(stored: Any, found: Certificate) -> None:
     outputs = [real(each) for each in items(field(stored, "outputs"))]
     parts = {name: real(field(field(stored, "parts"), name)) for name in PARTS}
     proven = [("error", real(field(stored, "error")), found.error)]
-    proven += [("max_score", real(field(stored, "max_score")), found.max_score)]
+    proven += [(name, real(field(stored, name)), getattr(found, name)) for name in ("max_score", "max_weight")]
     proven += [(f"part {name}", parts[name], found.parts[name]) for name in PARTS]
     proven += [(f"output {n}", a, b) for n, (a, b) in enumerate(zip(outputs, found.outputs, strict=False))]
     for name, claimed, bound in proven:
         if not bound <= claimed:
             raise Refused(f"{name}: {claimed!r} is claimed, and {bound!r} can be proved")
     same = {"dtype": found.dtype, "tokens": found.tokens, "exp_ulps": found.exp_ulps, "masks": list(found.masks)}
-    same["blocks"] = found.blocks
+    same |= {"blocks": found.blocks, "target": found.target}
     for key, value in same.items():
         if field(stored, key) != value or type(field(stored, key)) is not type(value):
             raise Refused(f"{key}: {field(stored, key)!r} is claimed, and {value!r} is the case")
@@ -153,6 +157,7 @@ def certificate(target: Graph, facts: Facts, box: Interval) -> Certificate:
         exp_ulps=EXP_ULPS,
         blocks=proof.blocks,
         domain=tuple(zip(target.nodes[0].names, box.low.tolist(), box.high.tolist(), strict=True)),
+        max_weight=largest_weight(model),
     )
 
 

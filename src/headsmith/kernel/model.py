@@ -32,12 +32,13 @@ values (W_V) are these; KEY = 8 only shares gains between query and key.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .arithmetic import FLOAT64, PRECISIONS, Array, Precision
+from .arithmetic import FLOAT64, PRECISIONS, Array, Precision, Upper
 from .errors import Refused
 from .reading import Tensors, field, indices, items, mapping, numbers, real, text, whole
 
@@ -260,3 +261,30 @@ class _Reader:
         write = self.links(field(stored, "write"), outputs, "write")
         address = text(field(stored, "address")) if kind == "move" else ""
         return Bank(kind, read, write, arrays, gains, forms, outputs, heads, node, component, address, width)
+
+
+def largest_weight(model: Model) -> float:
+    """No entry of the dense matrices is larger: of links (those of one register may add up), of what is read times the
+    heads' scales, of stored numbers and gains."""
+    arrays = [*model.initial.values(), *model.positional.values(), model.readout_bias]
+    banks = [bank for layer in model.layers for bank in layer]
+    sums = [*_heaviest(model.embedding), *_heaviest(model.readout), 1.0]
+    for bank in banks:
+        scale = {"sink": "query_scale", "boltzmann": "key_scale"}.get(bank.kind, "")
+        arrays += bank.arrays.values()
+        sums += [*_heaviest(bank.read), *_heaviest(bank.read, bank.arrays.get(scale)), *_heaviest(bank.write)]
+        sums += [] if bank.kind == "table" and not model.sink_tokens else [KEY]
+        for name, gain in bank.gains.items():
+            sums.append(abs(gain) if (bank.kind, name) == ("table", "gain") else abs(gain) * max(model.bits, 1) / KEY)
+    return max([*sums, *(float(np.max(np.abs(array), initial=0.0)) for array in arrays)])
+
+
+def _heaviest(links: Iterable[Link], scale: Array | None = None) -> list[float]:
+    """For each register the sum of the largest weights of its links, times the scales of what they feed."""
+    found: dict[str, Upper] = {}
+    for link in links:
+        weights = Upper(np.abs(link.weights))
+        if scale is not None:
+            weights = weights * (scale[link.rows] if link.weights.ndim == 1 else scale[link.rows, None])
+        found[link.register] = weights.max() + found.get(link.register, 0.0)
+    return [float(size.value) for size in found.values()]

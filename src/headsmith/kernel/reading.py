@@ -6,6 +6,7 @@ Sizes come from tensors that are really in the file: no number in the header mak
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -139,3 +140,21 @@ def _tensor(tensors: Tensors, name: Any, dimensions: tuple[int, ...]) -> Any:
 def _shown(value: Any) -> str:
     shown = repr(value) if isinstance(value, int | float | str | bool | None) else type(value).__name__
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
+
+
+def digest(stored: Any, tensors: Tensors) -> str:
+    """SHA-256 of a graph, in hexadecimal digits: of its JSON text with sorted keys and without blanks, in which the
+    digest of a tensor (of its shape as JSON, and its numbers as little-endian doubles) stands for its name."""
+
+    def plain(key: str, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: plain(name, each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [plain("", each) for each in value]
+        if key in ("bias", "weights", "values") and isinstance(value, str):
+            array = np.ascontiguousarray(tensors[value], dtype="<f8")
+            return hashlib.sha256(json.dumps(array.shape).encode() + array.tobytes()).hexdigest()
+        return value
+
+    text = json.dumps(plain("", stored), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -34,6 +34,7 @@ from headsmith.kernel.graph import read_graph
 from headsmith.kernel.model import Model, read_model
 from headsmith.kernel.proof import Proof, Region, read_proof
 from headsmith.kernel.ranges import ranges, refuse_undefined
+from headsmith.kernel.reading import digest
 from headsmith.kernel.same import Forms
 from headsmith.kernel.slopes import edges_of
 from headsmith.kernel.walk import Facts
@@ -112,7 +113,8 @@ def certified(draft: Draft, transformer: Transformer) -> tuple[Draft, Certificat
     with _refusals(), np.errstate(all="ignore"):
         facts = replace(draft.facts, model=_model(_plain(header), tensors))
         scaled = Draft(header, tensors, draft.target, draft.box, facts)
-        return scaled, certificate(scaled.target, facts, scaled.box)
+        proved_ = certificate(scaled.target, facts, scaled.box)
+        return scaled, replace(proved_, target=digest(header["source"], tensors))
 
 
 def _model(header: Header, tensors: Tensors) -> Model:
