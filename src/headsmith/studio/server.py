@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from headsmith.core.errors import HeadsmithError
 from headsmith.studio.jobs import Job, Jobs, Limits
 from headsmith.studio.page import SCRIPTS, asset
-from headsmith.studio.worker import EXPORTS, MODEL, PAGE, VIEW
+from headsmith.studio.worker import EXPORTS, MODEL, NETWORKS, PAGE, VIEW
 
 LARGEST_REQUEST, LARGEST_FILE = 256 << 10, 32 << 20
 """Bytes of a request, and of a file that is dropped."""
@@ -37,7 +37,7 @@ LARGEST_REQUEST, LARGEST_FILE = 256 << 10, 32 << 20
 MOST_MODELS, MOST_FILES = 64, 16
 """How many models and dropped files are kept; the oldest go."""
 
-ENDINGS = (".npz", ".safetensors")
+ENDINGS = (*NETWORKS, ".safetensors")
 
 ASSETS = {
     "style.css": "text/css",

@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,9 @@ PAUSE = 0.05
 
 MODEL, VIEW, PAGE = "model.safetensors", "view.json", "page.html"
 """The files of a model, in its folder."""
+
+NETWORKS = (".npz", ".onnx")
+"""Files with networks that may be dropped."""
 
 EXPORTS = ("onnx", "huggingface", "torch", "transformerlens", "circuit")
 """What models are written for, each as a .zip file of that name."""
@@ -85,18 +88,20 @@ def failure(problem: BaseException, request: dict[str, Any]) -> dict[str, Any]:
 def compile_target(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
     """Compile a formula, or a network that was dropped."""
     from headsmith.compile import compile
-    from headsmith.report.inputs import read_npz
+    from headsmith.source.weight_files import read_network
     from headsmith.studio.asked import asked_of
     from headsmith.studio.view import python_lines
 
     asked = asked_of(request.get("asked"))
     options = {"error": asked.error, "recipe": asked.recipe, "dtype": asked.dtype, "tokens": asked.tokens}
     if asked.file:
-        network = read_npz(str(upload(request, asked.file, ".npz")))
+        network = read_network(str(upload(request, asked.file, *NETWORKS)))
         domain = asked.domain_of(network.names)
         model = compile(network, domain, progress=tell, **options)  # type: ignore[arg-type]
-        text = f'headsmith compile {asked.file} --domain "{asked.domain}" --error {asked.error:g} -o model.safetensors'
-        return keep(model, request, f"# on the command line:\n# {text}\n")
+        name, notes = asked.file.partition("-")[2], getattr(network, "notes", ())
+        line = f'# headsmith compile {name} --domain "{asked.domain}" --error {asked.error:g} -o model.safetensors'
+        lines = f"# on the command line:\n{line}\n"
+        return keep(model, request, lines, title=f"the network in {name}", notes=notes)
     domain = asked.domain_of(asked.names())
     model = compile(asked.formula, domain, progress=tell, **options)  # type: ignore[arg-type]
     plain = {"error": 1e-6, "recipe": "auto", "dtype": "float64", "tokens": 1}
@@ -124,20 +129,26 @@ def open_model(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
     return keep(model, request, f"import headsmith as hs\n\nmodel = hs.load({request['file']!r})\n", verified=True)
 
 
-def upload(request: dict[str, Any], name: Any, ending: str) -> Path:
+def upload(request: dict[str, Any], name: Any, *endings: str) -> Path:
     """The file that was dropped under this name."""
     from headsmith.core.errors import FileFormatError
 
     path = Path(request["uploads"]) / os.path.basename(str(name))
-    if not str(name).lower().endswith(ending) or not path.is_file():
+    if not str(name).lower().endswith(endings) or not path.is_file():
         raise FileFormatError(f"{os.path.basename(str(name))[:80]}: not among the files of this studio; drop it again")
     return path
 
 
 def keep(
-    model: Any, request: dict[str, Any], python: str, *, title: str = "", verified: bool = False
+    model: Any,
+    request: dict[str, Any],
+    python: str,
+    *,
+    title: str = "",
+    verified: bool = False,
+    notes: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Write the model and its view into the job's folder."""
+    """Write the model and its view into the job's folder. `notes` tell what reading a network left out or changed."""
     from headsmith.core.errors import HeadsmithError
     from headsmith.studio.page import json_text
     from headsmith.studio.view import summary, view
@@ -149,7 +160,7 @@ def keep(
         found = view(model, title=title, python=python, verified=verified)
     except HeadsmithError as problem:
         found = summary(model, title=title, python=python, verified=verified) | {"too_large": str(problem)}
-    (folder / VIEW).write_text(json_text(found), encoding="utf-8")
+    (folder / VIEW).write_text(json_text(found | {"notes": list(notes)}), encoding="utf-8")
     return {}
 
 
@@ -157,11 +168,11 @@ def plan_target(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
     """All recipes side by side, at the error that is asked for and at two larger ones."""
     from headsmith.plan import plan
     from headsmith.report.data import as_data
-    from headsmith.report.inputs import read_npz
+    from headsmith.source.weight_files import read_network
     from headsmith.studio.asked import asked_of
 
     asked = asked_of(request.get("asked"))
-    network = read_npz(str(upload(request, asked.file, ".npz"))) if asked.file else None
+    network = read_network(str(upload(request, asked.file, *NETWORKS))) if asked.file else None
     domain = asked.domain_of(asked.names() if network is None else network.names)
     errors = [asked.error * factor for factor in (1e4, 1e2, 1.0) if asked.error * factor <= 0.1] or [asked.error]
     wanted = asked.formula if network is None else network

@@ -53,6 +53,7 @@
       view.assumed
         ? make("p", { class: "small quiet", text: `Assumed of the target, which was sampled: ${view.assumed}` })
         : null,
+      (view.notes || []).map((text) => make("p", { class: "small quiet", text: `Of the file: ${text}` })),
       make(
         "div",
         { class: "scroll" },
