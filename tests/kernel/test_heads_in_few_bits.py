@@ -148,3 +148,24 @@ def test_no_head_commits_more_than_its_bound(kind: str, order: str) -> None:
     rng = np.random.default_rng(11)
     found = max(worst(kind, order, rng) for _ in range(4))
     assert SHARES[kind] <= found <= 1.0
+
+
+@pytest.mark.parametrize("order", ["one by one", "pairs"])
+def test_a_gate_where_its_lemma_is_sharp_commits_all_of_its_bound(order: str) -> None:
+    """At |z| = (1 + W(1/e)) / b a gate is below the ReLU by W(1/e) / b; roundings make that no worse than is said."""
+    rng, share = np.random.default_rng(12), []
+    only = sink(8.0, 24.0, 24.0)
+    found = local_errors(model(only, DATA, GRID, TOY), only, reads(-1.0, 1.0))
+    for _ in range(4):
+        z = uniform(rng, -1.0, 1.0)
+        z[:, MINE] = rounded(np.sign(z[:, MINE]) * (1.2784645 / 8.0) * (1.0 + 1e-4 * z[:, MINE]))
+        features = [
+            (8.0 * z[:, MINE], keys(data=1.0)),
+            (0.0, keys(KEY)),
+            *position(24.0),
+            (KEY, keys(grid=-24.0 / KEY)),
+        ]
+        off = attention(features, keys(data=z), order, rng) - np.maximum(z[:, MINE], 0.0)
+        share.append(np.max(-off / found.committed.value[0]))
+        assert np.all(off <= (found.leak + found.rounding).value[0])
+    assert 0.99 <= max(share) <= 1.0
