@@ -31,8 +31,8 @@ def test_every_section_that_is_named_is_there() -> None:
 def test_names_of_the_format_are_in_the_document() -> None:
     """Every kind of bank with its arrays and gains, every function, every field of a proof and of a claim."""
     text = CERTIFICATE.read_text()
-    names = {*model.ARRAYS, *PARTS, *heads.RULES, *(gain for gains in model.GAINS.values() for gain in gains)}
-    names |= {name for arrays in model.ARRAYS.values() for name in arrays}
+    names = {*model.SHAPES, *PARTS, *heads.RULES, *(gain for gains in model.GAINS.values() for gain in gains)}
+    names |= {name for arrays in model.SHAPES.values() for name in arrays}
     names |= {*proof.Proof.__dataclass_fields__, "roles", "masks", "exp_ulps", "max_score", "outputs", "error"}
     assert not [name for name in sorted(names) if f"`{name}`" not in text]
     assert not [name for name in functions.FUNCTIONS if not re.search(rf"\b{name}\b", text)]
