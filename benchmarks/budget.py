@@ -15,9 +15,9 @@ from itertools import pairwise
 import numpy as np
 
 import headsmith as hs
-from headsmith.certify.kernel import certify
 from headsmith.core.balls import gate_constant
 from headsmith.heads.sink import split_scale
+from headsmith.lower.prove import certified, drafted
 from headsmith.source.ranges import ranges
 from headsmith.source.sensitivity import Flow, slopes_on
 from headsmith.transformer.bill import bill
@@ -67,7 +67,7 @@ def networks() -> Iterator[tuple[str, hs.Network]]:
 
 
 def outcome(model: hs.Compiled, transformer: Transformer) -> Outcome:
-    certificate = certify(model.graph, model.choices, model.box, transformer)
+    certificate = certified(drafted(model.graph, model.box, model.choices, None, transformer), transformer)
     cost = bill(transformer, certificate.max_score)
     scales = [bank.query_scale * bank.key_scale for layer in transformer.layers for bank in layer.banks]
     largest = max(float(scale.max()) for scale in scales)

@@ -15,9 +15,10 @@ from time import perf_counter
 
 import numpy as np
 
-from headsmith.certify.tables import check_program_table
-from headsmith.core.program import Program, program_values
+from headsmith.core.program import Program, kernel_program, program_values
+from headsmith.kernel.table import Table, check_table, read_cells
 from headsmith.lower.fit import Fit, fit_program
+from headsmith.search.cells import table_cells
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from programs import ONE_VARIABLE, TWO_VARIABLES
@@ -55,13 +56,16 @@ def main() -> None:
             if found is None:
                 print(f"{name:22} {error:6.0e} {'none':>6} {fitting:6.2f}")
                 continue
+            table = Table(slopes_of(found), found.offset, found.values, [kernel_program(program)], np.array(box))
+            cells = table_cells(table).text
             start = perf_counter()
-            checked = check_program_table(slopes_of(found), found.offset, found.values, [program], box)
+            checked = check_table(table, cells)
             checking = perf_counter() - start
-            bound, true = float(checked.error[0]), sampled_error(found, program, box)
+            bound = float(max(-checked.low[0, 0], checked.high[0, 0]))
+            true = sampled_error(found, program, box)
             print(
                 f"{name:22} {error:6.0e} {found.tokens:6d} {fitting:6.2f} {bound / error:7.3f} {bound / true:6.3f} "
-                f"{checked.cells:5d} {checking:7.3f}"
+                f"{len(read_cells(cells, len(box))):5d} {checking:7.3f}"
             )
 
 

@@ -6,7 +6,7 @@ of both that writes what the bank reads, on reference tokens too (a little).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 from dense_reference import Floating, run_dense
+from proving import certify
 
-from headsmith.certify.certificate import PARTS, Certificate
-from headsmith.certify.kernel import certify
+from headsmith.core.certificate import PARTS, Certificate
 from headsmith.core.errors import CertificateError
 from headsmith.core.intervals import Box
+from headsmith.core.rounding import EXP_ULPS
 from headsmith.export.file import Contents, read_file, write_file
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import DATA, Link, Register
@@ -186,13 +187,29 @@ def forced(model: Transformer) -> tuple[Layer, ...]:
     return (Layer((gates("side", model.inputs),)),) if model.sink_tokens else ()
 
 
+def whatever(model: Transformer, names: Sequence[str]) -> Certificate:
+    """Some certificate for inputs of these names in [-1, 1]: nobody proves it."""
+    return Certificate(
+        error=1.0,
+        parts={name: 0.1 * (1 + index) for index, name in enumerate(PARTS)},
+        outputs=(0.3,) * model.outputs,
+        dtype=model.dtype,
+        tokens=model.tokens,
+        masks=("full", "causal"),
+        max_score=1.0 / 3.0,
+        exp_ulps=EXP_ULPS,
+        blocks=0,
+        domain=tuple((name, -1.0, 1.0) for name in names),
+        max_weight=2.0,
+    )
+
+
 def contents(model: Transformer) -> Contents:
     """A file's contents with some target and whatever certificate."""
     size, outputs = model.inputs, model.outputs
     names = tuple(f"x{index}" for index in range(size))
     graph = Graph((Input(names), Affine((Term(0, np.ones((outputs, size))),), np.zeros(outputs))), 1)
-    parts = {name: 0.1 * (1 + index) for index, name in enumerate(PARTS)}
-    claimed = Certificate(1.0, parts, (0.3,) * outputs, model.dtype, model.tokens, 1.0 / 3.0)
+    claimed = whatever(model, names)
     return Contents(graph, {}, Box(names, np.full(size, -1.0), np.ones(size)), model, claimed)
 
 

@@ -1,5 +1,5 @@
 """The suite tells a story: first the arithmetic (core), then the lemma of the head (heads), then the model as plain
-attention (run, transformer), then the certificate against everything that could break it (certify, compile)."""
+attention (run, transformer), then the certificate against everything that could break it (kernel, compile)."""
 
 from __future__ import annotations
 

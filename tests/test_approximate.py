@@ -9,8 +9,9 @@ import pytest
 
 from headsmith.approximate import approximate
 from headsmith.core.errors import DomainError, TargetError, UnreachableError
-from headsmith.files import load, verify
+from headsmith.files import load
 from headsmith.report.falsify import falsify
+from headsmith.verify import verify
 
 SQUARE = {"x": (-1.0, 1.0), "y": (-1.0, 1.0)}
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from headsmith import signal
     from headsmith import single as heads
     from headsmith.approximate import Approximation, approximate
-    from headsmith.certify.certificate import Certificate
     from headsmith.compile import Compiled, compile
+    from headsmith.core.certificate import Certificate
     from headsmith.core.errors import (
         CertificateError,
         DomainError,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         TargetError,
         UnreachableError,
     )
-    from headsmith.files import load, verify
+    from headsmith.files import load
     from headsmith.iprm.model import Reasoner, iprm
     from headsmith.plan import plan
     from headsmith.regions.enumeration import regions
@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from headsmith.source.own import function
     from headsmith.source.sklearn_models import from_sklearn
     from headsmith.source.torch_modules import from_torch
+    from headsmith.verify import verify
 
 __version__ = "0.1.0"
 
@@ -171,7 +172,7 @@ __all__ = [
 
 _HOME = {
     "Approximation": "approximate",
-    "Certificate": "certify.certificate",
+    "Certificate": "core.certificate",
     "CertificateError": "core.errors",
     "Compiled": "compile",
     "CompiledSequence": "sequence.compiled",
@@ -249,7 +250,7 @@ _HOME = {
     "tokens": "sequence.tokens",
     "top_k": "source.library",
     "universal": "sequence.universal",
-    "verify": "files",
+    "verify": "verify",
 }
 
 

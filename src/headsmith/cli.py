@@ -178,7 +178,8 @@ def compile_command(
     network = network_data(wanted)
     if as_json:
         return _print_json(file=output, certificate=compiled.certificate, bill=compiled.bill, **network)
-    from headsmith.report.tables import bill_table, certificate_table
+    from headsmith.report.certificate import certificate_table
+    from headsmith.report.tables import bill_table
 
     if network:
         _print(repr(wanted)[1:-1])
@@ -320,47 +321,17 @@ OUTSIDE = "some inputs lie outside the domain: nothing is promised of these outp
 def verify_command(file: str, as_json: bool) -> None:
     """Prove the certificate of FILE again, from its weights. Exit code 1 and the reason if that fails. FILE may be a
     folder that `headsmith export` wrote: then everything in it must be what was proven, bit for bit."""
-    from headsmith.files import check_proof, load, verify
-    from headsmith.report.inputs import assumption
+    from headsmith.verify import verify
 
+    certificate = verify(file)
+    if as_json:
+        return _print_json(file=file, verified=True, certificate=certificate)
+    from headsmith.report.certificate import certificate_table
+
+    told = "verified: proved from the stored weights, by the kernel alone"
     if os.path.isdir(file):
-        return _verify_folder(file, as_json)
-    model = load(file)
-    certificate, assumed, proved = verify(model), assumption(model), check_proof(file)
-    if as_json:
-        extra = {"assumed": assumed} if assumed else {}
-        carried = None if proved is None else proved.error
-        return _print_json(file=file, verified=True, certificate=certificate, carried_proof=carried, **extra)
-    from headsmith.report.tables import certificate_table
-
-    _print(certificate_table(certificate), "verified: re-derived from the stored weights")
-    if proved is not None:
-        _print(f"the proof that the file carries: error <= {proved.error:.6g}, checked by the kernel alone")
-    if assumed:
-        _print(f"assumed of the target, which was sampled: {assumed}")
-
-
-def _verify_folder(folder: str, as_json: bool) -> None:
-    """The same for a folder that was exported."""
-    from headsmith.export.folder import PROOF
-    from headsmith.files import check_proof, load, verify
-    from headsmith.report.inputs import assumption
-
-    proof = os.path.join(folder, PROOF)
-    certificate = verify(folder)
-    assumed, proved = assumption(load(proof)), check_proof(proof)
-    if as_json:
-        extra = {"assumed": assumed} if assumed else {}
-        carried = None if proved is None else proved.error
-        return _print_json(file=folder, verified=True, certificate=certificate, carried_proof=carried, **extra)
-    from headsmith.report.tables import certificate_table
-
-    told = (
-        "verified: the proof in the folder was checked, and every weight beside it is the proven model's, bit for bit"
-    )
+        told += "; every weight in the folder is the proven model's, bit for bit"
     _print(certificate_table(certificate), told)
-    if assumed:
-        _print(f"assumed of the target, which was sampled: {assumed}")
 
 
 @commands.command("falsify", short_help="Search for the worst input.")

@@ -5,7 +5,8 @@
     met          = table heads (lower/native.py) or ReLU circuits (lower/plan.py, circuits/) for all non-linear nodes,
                    the cheapest recipe that is certified            lower/recipes.py
     transformer  = registers and heads, then scales                 lower/lower.py, lower/budget.py
-    certificate  = what the proof kernel can prove of it            certify/  (knows nothing of planning and lowering)
+    proof        = why it is right, step by step                    lower/prove.py
+    certificate  = what the kernel finds the proof to prove         kernel/  (knows nothing of all the others)
     bill         = what it costs                                    transformer/bill.py
 
 `lower/meet.py` repeats the middle lines until the certificate is within the asked error.
@@ -26,11 +27,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headsmith.certify.certificate import Certificate
-from headsmith.certify.kernel import Arrangement, certify
 from headsmith.circuits.assemble import Choice
-from headsmith.circuits.pieces import Pieces, in_blocks
+from headsmith.circuits.pieces import Arrangement, Pieces, in_blocks
 from headsmith.core.arrays import Array, reals
+from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, DomainError, TargetError, UnreachableError
 from headsmith.core.intervals import Box, Interval, as_box
 from headsmith.core.rounding import PRECISIONS, Dtype
@@ -38,6 +38,7 @@ from headsmith.export.file import Contents, Form, write_file
 from headsmith.export.formats import To
 from headsmith.export.onnx_model import fused_onnx, textbook_onnx
 from headsmith.export.plain import Plain, Takes, called, plain
+from headsmith.export.stored import Proof
 from headsmith.inside import notebook
 from headsmith.inside.anatomy import Anatomy, Directions, LayerView
 from headsmith.inside.circuit import circuit
@@ -47,6 +48,7 @@ from headsmith.inside.meanings import Meanings
 from headsmith.inside.shares import Share, head_shares
 from headsmith.intermediates import head_names, run_with_cache
 from headsmith.lower.meet import Met, Request
+from headsmith.lower.prove import checked_again
 from headsmith.lower.recipes import as_cost, meet
 from headsmith.progress import Report, Shown, shown
 from headsmith.run.numpy_runner import refuse_length, run
@@ -114,7 +116,8 @@ def compile(
 def compiled_of(request: Request, met: Met) -> Compiled:
     """The certified model with its target and its bill."""
     billed = bill(met.transformer, met.certificate.max_score)
-    return Compiled(request.graph, met.choices, request.box, met.transformer, met.certificate, billed, met.fusion)
+    parts = (request.graph, met.choices, request.box, met.transformer, met.certificate, billed, met.fusion)
+    return Compiled(*parts, met.proof)
 
 
 def as_request(
@@ -154,6 +157,7 @@ class Compiled:
     certificate: Certificate
     bill: Bill
     fusion: Arrangement = None
+    proof: Proof | None = None
 
     def __repr__(self) -> str:
         return notebook.short(type(self).__name__, self)
@@ -266,9 +270,9 @@ class Compiled:
 
     def save(self, path: str | os.PathLike[str], *, proof: bool = True) -> None:
         """Write everything to one safetensors file, completely or not at all. With `proof`, the file carries what
-        `python -m headsmith.kernel` needs to check it alone, where this kind of model has such a proof."""
+        `python -m headsmith.kernel` needs to check it alone."""
         parts = (self.graph, self.choices, self.box, self.transformer, self.certificate, self.fusion)
-        write_file(path, Contents(*parts, self._form()), proof)
+        write_file(path, Contents(*parts, self._form(), self.proof if proof else None))
 
     def verify(self) -> Certificate:
         """Re-derive the certificate from the weights. Raises CertificateError if less can be proven than is claimed."""
@@ -394,28 +398,17 @@ def compiled_from(contents: Contents) -> Compiled:
         contents.certificate,
         cost,
         contents.fusion,
+        contents.proof,
     )
 
 
 def verify(compiled: Compiled) -> Certificate:
     """Re-derive the certificate from the stored weights. Raises CertificateError if less can be proven than is
     claimed."""
-    proven = certify(compiled.graph, compiled.choices, compiled.box, compiled.transformer, compiled.fusion)
-    claimed = compiled.certificate
-    # The kernel's own last bits depend on the machine's matrix product: allow that much, and return what was
-    # proven here.
-    room = 1.0 + 1e-9
-    if not proven.error <= claimed.error * room:
-        raise CertificateError(
-            f"the model claims an error of {claimed.error:.6g}, but from its weights only {proven.error:.6g} can be "
-            "proven"
-        )
-    same = (claimed.dtype, claimed.tokens, len(claimed.outputs)) == (proven.dtype, proven.tokens, len(proven.outputs))
-    if not same or any(not p <= c * room for p, c in zip(proven.outputs, claimed.outputs, strict=True)):
-        raise CertificateError(
-            "the model's certificate claims more than can be proven: dtype, tokens or single outputs"
-        )
-    return proven
+    if compiled.proof is None:
+        raise CertificateError("the model carries no proof: it was saved without one")
+    parts = (compiled.graph, compiled.box, compiled.transformer, compiled.proof)
+    return checked_again(*parts, compiled.certificate.claim)
 
 
 def as_graph(target: Target, domain: Any = None) -> Graph:

@@ -13,20 +13,18 @@ import os
 from typing import Any
 
 from headsmith.approximate import Approximation
-from headsmith.certify.certificate import Certificate
 from headsmith.compile import Compiled, compiled_from
+from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, DomainError, FileFormatError, TargetError
-from headsmith.export.file import Contents, carries_proof, kind_of, read_file
+from headsmith.export.file import Contents, kind_of, read_file
 from headsmith.export.folder import PROOF, compare, read_manifest
 from headsmith.export.formats import contents, wanted_of
 from headsmith.iprm.model import reasoner_of
-from headsmith.kernel.check import Certificate as Proved
-from headsmith.kernel.check import check_file
-from headsmith.kernel.errors import Refused
 from headsmith.sequence.compiled import CompiledSequence, mixes, sequence_of
 from headsmith.sequence.in_context import learner_of
 from headsmith.sequence.universal import Universal, load_universal
 from headsmith.sequence.universal_file import KIND
+from headsmith.verify import verified_file
 
 Model = Compiled | Universal
 """Every kind of model: sequence models and learners are compiled ones."""
@@ -76,28 +74,12 @@ def model_of(given: Any) -> Model:
     raise TargetError(f"a {type(given).__name__} is neither a model nor the path of a saved one")
 
 
-def verify(model: Model | Approximation | str | os.PathLike[str]) -> Certificate:
-    """Re-derive the certificate from the stored weights. Raises CertificateError if less can be proven than is
-    claimed.
-
-    Of a sampled callable the certificate says: the model is within the error of every function that has the stated
-    Lipschitz bound and, at the nodes, the stored answers; `Universal.check` samples the callable again. A file that
-    carries a proof must pass the kernel, too.
-    """
-    if isinstance(model, str | os.PathLike) and os.path.isdir(model):
-        return verify_folder(model)
-    found = model_of(model).verify()
-    if isinstance(model, str | os.PathLike):
-        check_proof(model)
-    return found
-
-
 def verify_folder(folder: str | os.PathLike[str]) -> Certificate:
     """Prove an exported model: the proof that came with it, and that everything else in the folder, every weight
     included, is what that proven model exports. CertificateError or FileFormatError, with the place, otherwise."""
     wanted = wanted_of(read_manifest(folder))
     proof = os.path.join(folder, PROOF)
-    found = verify(proof)
+    found = verified_file(proof)
     try:
         compare(folder, contents(load(proof), wanted))
     except (TargetError, DomainError) as problem:
@@ -105,14 +87,3 @@ def verify_folder(folder: str | os.PathLike[str]) -> Certificate:
             f"{os.fspath(folder)}: the model cannot have been exported like this: {problem}"
         ) from None
     return found
-
-
-def check_proof(path: str | os.PathLike[str]) -> Proved | None:
-    """What the kernel proves of a file from the proof that it carries; None if it carries none. Raises CertificateError
-    where the proof does not prove the claim."""
-    if not carries_proof(path):
-        return None
-    try:
-        return check_file(path)
-    except Refused as problem:
-        raise CertificateError(f"{os.fspath(path)}: the proof that the file carries fails: {problem}") from None

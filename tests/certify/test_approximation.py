@@ -17,10 +17,10 @@ import pytest
 from oracle import exact_image
 
 import headsmith as hs
-from headsmith.certify.approximation import Approximation, approximate
 from headsmith.circuits.assemble import Assembly, Choice, assemble
 from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Box, Interval, as_box
+from headsmith.lower.approximation import Approximation, approximate
 from headsmith.lower.plan import plan
 from headsmith.source.evaluation import apply, node_values
 from headsmith.source.formula import formula_graph

@@ -16,13 +16,13 @@ import pytest
 from circuits.fragment_checks import HIGH_PRECISION
 from oracle import exact_nodes, extended, extended_nodes
 
-from headsmith.certify import chords
-from headsmith.certify.chords import Checked, check_circuit
 from headsmith.circuits.options import options
 from headsmith.circuits.shallow import shallow
 from headsmith.circuits.square import square
 from headsmith.core.errors import HeadsmithError, TooManyPiecesError
 from headsmith.core.functions import FUNCTIONS
+from headsmith.lower import chords
+from headsmith.lower.chords import Checked, check_circuit
 from headsmith.source.graph import Affine, Builder, Graph, Term
 
 DIGITS = 50

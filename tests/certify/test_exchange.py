@@ -15,9 +15,9 @@ import pytest
 from attack import worst_ratio
 from hypothesis import given
 from hypothesis import strategies as st
+from proving import certify
 
 import headsmith as hs
-from headsmith.certify.kernel import certify
 from headsmith.core.intervals import Box
 from headsmith.sequence.compiled import sequence_graph
 from headsmith.source.contraction import contractions

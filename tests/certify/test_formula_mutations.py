@@ -19,9 +19,9 @@ import pytest
 import saved
 
 import headsmith as hs
-from headsmith.certify.approximation import approximate
 from headsmith.circuits.assemble import Choice, assemble
 from headsmith.core.functions import FUNCTIONS
+from headsmith.lower.approximation import approximate
 from headsmith.lower.budget import with_softmax_budget
 from headsmith.lower.lower import lower
 from headsmith.source.evaluation import evaluate

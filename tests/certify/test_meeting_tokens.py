@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from attack import worst_ratio
 from precise import error_at, precise
+from proving import certify
 
 import headsmith as hs
-from headsmith.certify.kernel import certify
 from headsmith.core.intervals import Box, Interval
 from headsmith.heads.attend import AttendBank
 from headsmith.heads.mean import MeanBank

@@ -20,9 +20,10 @@ from dense_reference import Rounded, run_dense
 from precise import Grower, error_at, precise
 
 import headsmith as hs
-from headsmith.certify.ramps import ramp_bounds
 from headsmith.core.rounding import EXP_ULPS
-from headsmith.source.graph import Builder, Expression, Graph
+from headsmith.kernel.errors import Refused
+from headsmith.kernel.heads import ramp_sides
+from headsmith.source.graph import Builder, Graph
 from headsmith.transformer.dense import dense
 
 
@@ -181,8 +182,8 @@ def test_no_table_stands_for_a_kink(formula: str) -> None:
 def test_a_ramp_on_no_interval_is_refused(ends: tuple[float, float]) -> None:
     """Bounds that overflowed are not certified, and nothing else is raised."""
     steps = np.array([0.0, 1.0])
-    with pytest.raises(hs.CertificateError):
-        ramp_bounds(steps, np.zeros(2), steps, *ends)
+    with pytest.raises(Refused):
+        ramp_sides(steps, np.zeros(2), steps, *ends, 8)
 
 
 def test_unknown_functions_are_refused() -> None:
@@ -193,12 +194,3 @@ def test_unknown_functions_are_refused() -> None:
             graph = mutation.put(model.graph, ("nodes", number, "name"), "nobody")
             with pytest.raises(hs.HeadsmithError):
                 hs.verify(replace(model, graph=graph))
-
-
-def test_expressions_are_only_computed_by_heads() -> None:
-    """What was fused is not believed to be a circuit."""
-    model = hs.compile("sin(x)*exp(x)", (-1, 1), error=1e-3, recipe="native")
-    assert any(isinstance(node, Expression) for node in model.fused.nodes)
-    choices = {number: replace(choice, family="square") for number, choice in model.choices.items()}
-    with pytest.raises(hs.HeadsmithError):
-        hs.verify(replace(model, choices=choices))

@@ -18,9 +18,9 @@ import mutation
 import numpy as np
 import pytest
 from attack import is_causal, worst_ratio
+from proving import certify
 
 import headsmith as hs
-from headsmith.certify.kernel import certify
 from headsmith.compile import as_request
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.table import TableBank
@@ -81,7 +81,7 @@ MODELS: dict[str, Callable[[], hs.Compiled]] = {
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that was made steep is refused after fewer cells than usual."""
-    monkeypatch.setattr("headsmith.certify.tables.MOST_CELLS", 1 << 11)
+    monkeypatch.setattr("headsmith.search.cells.MOST_CELLS", 1 << 11)
 
 
 @cache

@@ -19,12 +19,11 @@ import mpmath
 import numpy as np
 import pytest
 import saved
-from bank_models import same
+from bank_models import same, whatever
 from dense_reference import Floating, Rounded, run_dense
+from proving import certify
 
 import headsmith as hs
-from headsmith.certify.certificate import PARTS, Certificate
-from headsmith.certify.kernel import certify
 from headsmith.core.errors import CertificateError, HeadsmithError
 from headsmith.core.intervals import Box
 from headsmith.core.rounding import EXP_ULPS, PRECISIONS
@@ -845,9 +844,7 @@ def contents(case: Case, graph: Graph | None = None) -> Contents:
     if graph is None:
         graph = Graph((Input(tuple("xy"[:size])), Affine((Term(0, np.ones((outputs, size))),), np.zeros(outputs))), 1)
     box = Box(graph.input.names, np.full(size, -1.0), np.ones(size))
-    parts = {name: 0.1 * (1 + index) for index, name in enumerate(PARTS)}
-    claimed = Certificate(1.0, parts, (0.3,) * outputs, case.model.dtype, case.model.tokens, 1.0 / 3.0)
-    return Contents(graph, {}, box, case.model, claimed)
+    return Contents(graph, {}, box, case.model, whatever(case.model, graph.input.names))
 
 
 @each_builder

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 import headsmith as hs
-from headsmith.export.file import Contents, _header
-from headsmith.lower.prove import prove
+from headsmith.export.file import Contents, header_of
 
 SQUARE = {"x": (-1, 1), "y": (-1, 1)}
 
@@ -74,8 +73,7 @@ def carried(model: Any) -> tuple[Any, dict[str, Any]]:
     """The header and the tensors of a model with its proof."""
     tensors: dict[str, Any] = {}
     parts = (model.graph, model.choices, model.box, model.transformer, model.certificate, model.fusion)
-    header = _header(Contents(*parts), tensors)
-    header["proof"] = prove(header, tensors, model.graph, model.choices, model.fusion, model.certificate.error)
+    header = header_of(Contents(*parts, proof=model.proof), tensors)
     return json.loads(json.dumps(header)), tensors
 
 

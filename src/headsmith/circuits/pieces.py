@@ -23,6 +23,7 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Box
+from headsmith.source.fuse import Fusion
 from headsmith.source.graph import Affine, Builder, Graph, Input, Maximum, Minimum, Relu, needed
 from headsmith.source.once import once_for_graph
 
@@ -30,6 +31,10 @@ from headsmith.source.once import once_for_graph
 @dataclass(frozen=True)
 class Pieces:
     """Says that a model has one token for each affine piece."""
+
+
+Arrangement = Fusion | Pieces | None
+"""How a target was rewritten before heads were chosen for it."""
 
 
 @dataclass(frozen=True, eq=False)

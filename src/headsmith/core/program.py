@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, assert_never
 
 import numpy as np
 
 from headsmith.core.functions import FUNCTIONS
+from headsmith.kernel.functions import Program as KernelProgram
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,25 @@ class Program:
 
     variables: int
     steps: tuple[Step, ...]
+
+
+@lru_cache(maxsize=4096)
+def kernel_program(program: Program) -> KernelProgram:
+    """The same program as the kernel knows it."""
+    steps: list[tuple[Any, ...]] = []
+    for step in program.steps:
+        match step:
+            case Linear():
+                steps.append(("linear", step.terms, step.constant))
+            case Call():
+                steps.append(("call", step.name, step.operand, step.parameter))
+            case Times():
+                steps.append(("times", step.left, step.right))
+            case Over():
+                steps.append(("over", step.numerator, step.denominator))
+            case _:
+                assert_never(step)
+    return KernelProgram(program.variables, tuple(steps))
 
 
 def fault_of(program: Program) -> str | None:

@@ -17,8 +17,8 @@ from typing import Any
 from flint import arb
 
 from headsmith.core.balls import PRECISION_BITS, Ball, lower_float, precision, upper_float
-from headsmith.core.jets import run_series
-from headsmith.core.program import Program
+from headsmith.core.program import Program, kernel_program
+from headsmith.kernel.functions import program_series, working
 
 MOST_CELLS, MOST_SINGULAR = 200, 80
 SLACK = 0.02
@@ -94,7 +94,12 @@ def _face(low: float, high: float, rise: Ball) -> tuple[float, float]:
 
 
 def _at(program: Program, place: Sequence[Ball], axis: int) -> Ball:
-    return run_series(program, [(s, arb(number == axis)) for number, s in enumerate(place)], 2)[1]
+    return _series(program, [(s, arb(number == axis)) for number, s in enumerate(place)], 2)[1]
+
+
+def _series(program: Program, lines: Sequence[tuple[Ball, Ball]], length: int) -> list[Ball]:
+    with working(PRECISION_BITS, length):
+        return program_series(kernel_program(program), lines, length)
 
 
 def _second(program: Program, place: Sequence[Ball], axis: int) -> tuple[Ball, list[Ball]]:
@@ -103,7 +108,7 @@ def _second(program: Program, place: Sequence[Ball], axis: int) -> tuple[Ball, l
     """
 
     def along(*axes: int) -> list[Ball]:
-        return run_series(program, [(s, arb(number in axes)) for number, s in enumerate(place)], 3)
+        return _series(program, [(s, arb(number in axes)) for number, s in enumerate(place)], 3)
 
     _, slope, square = along(axis)
     bends: list[Any] = [2 * square] * len(place)

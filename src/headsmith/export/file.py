@@ -21,25 +21,24 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from headsmith.certify.certificate import PARTS, Certificate
 from headsmith.circuits.assemble import Choice
 from headsmith.circuits.pieces import Pieces
 from headsmith.core.arrays import Array, frozen
+from headsmith.core.certificate import Certificate
 from headsmith.core.errors import FileFormatError, HeadsmithError
 from headsmith.core.folders import check_folder
 from headsmith.core.intervals import Box
 from headsmith.core.rounding import PRECISIONS
 from headsmith.export.banks import read_bank, read_links
-from headsmith.export.stored import graph_data, transformer_data
+from headsmith.export.stored import Header, Proof, Tensors, graph_data, proof_of, transformer_data
 from headsmith.heads.stream import Register
-from headsmith.lower.prove import add_proof
 from headsmith.source.fuse import Fusion
 from headsmith.source.graph import (
     Affine,
@@ -63,11 +62,10 @@ from headsmith.source.graph import (
 from headsmith.transformer.ir import Layer, Transformer
 
 FORMAT = "headsmith"
-VERSION = 1
+VERSION = 2
 COMPILED = "compiled"
 """The kind of a file that does not name one."""
 
-Header = dict[str, Any]
 Tensor = Callable[[str], Any]
 Read = TypeVar("Read")
 
@@ -93,15 +91,14 @@ class Contents:
     certificate: Certificate
     fusion: Fusion | Pieces | None = None
     form: Form | None = None
+    proof: Proof | None = None
 
 
-def write_file(path: str | os.PathLike[str], contents: Contents, proof: bool = True) -> None:
-    """Write to a temporary file beside `path`, then rename: the file is complete or absent. With `proof`, the file
-    carries what `python -m headsmith.kernel` needs to check it, where its kind of model has such a proof."""
+def write_file(path: str | os.PathLike[str], contents: Contents) -> None:
+    """Write to a temporary file beside `path`, then rename: the file is complete or absent. It carries the proof that
+    `python -m headsmith.kernel` checks."""
     tensors: dict[str, Any] = {}
-    header = _header(contents, tensors)
-    if proof:
-        add_proof(header, tensors, contents.graph, contents.choices, contents.fusion)
+    header = header_of(contents, tensors)
     write_tensors(path, header, tensors)
 
 
@@ -126,7 +123,7 @@ def write_tensors(path: str | os.PathLike[str], header: Mapping[str, Any], tenso
         raise
 
 
-def read_tensors(path: str | os.PathLike[str], kind: str, contents: Callable[[Header, Tensor], Read]) -> Read:
+def read_tensors(path: str | os.PathLike[str], kind: str, contents: Callable[[Header, Tensors], Read]) -> Read:
     """What `contents` makes of a file of this kind, from its header and its tensors by name; FileFormatError otherwise.
 
     A header without a kind is that of a compiled model.
@@ -139,17 +136,12 @@ def read_tensors(path: str | os.PathLike[str], kind: str, contents: Callable[[He
         found = header.get("kind", COMPILED)
         if found != kind:
             raise FileFormatError(f"holds a {found!r} model, not a {kind!r} one; headsmith.load reads both")
-        return contents(header, lambda name: tensors[name])
+        return contents(header, tensors)
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
     """What kind of model a file says that it holds, from its header alone."""
     return _from_header(path, lambda header: str(header.get("kind", COMPILED)))
-
-
-def carries_proof(path: str | os.PathLike[str]) -> bool:
-    """Whether a file carries a proof, or a claim that needs one."""
-    return _from_header(path, lambda header: "proof" in header or "claim" in header)
 
 
 def _from_header(path: str | os.PathLike[str], found: Callable[[Header], Read]) -> Read:
@@ -211,7 +203,8 @@ def _umask() -> int:
     return current
 
 
-def _header(contents: Contents, tensors: dict[str, Any]) -> dict[str, Any]:
+def header_of(contents: Contents, tensors: dict[str, Any]) -> dict[str, Any]:
+    """Everything but the numbers of a file, which are added to the tensors."""
     transformer = contents.transformer
 
     def keep(name: str, values: Any, kind: Any) -> str:
@@ -226,10 +219,18 @@ def _header(contents: Contents, tensors: dict[str, Any]) -> dict[str, Any]:
             for number, choice in contents.choices.items()
         },
         "transformer": transformer_data(transformer, tensors),
-        "certificate": asdict(contents.certificate),
+        "claim": contents.certificate.claim,
         "fusion": _arrangement(contents.fusion),
         **_stored_form(contents.form, keep),
+        **_stored_proof(contents.proof, tensors),
     }
+
+
+def _stored_proof(proof: Proof | None, tensors: dict[str, Any]) -> dict[str, Any]:
+    if proof is None:
+        return {}
+    tensors.update(proof.tensors)
+    return {"proof": proof.stored}
 
 
 def _stored_form(form: Form | None, keep: Callable[..., str]) -> dict[str, Any]:
@@ -259,7 +260,9 @@ def _arrangement(fusion: Fusion | Pieces | None) -> Any:
             return {**stored, "apart": True} if fusion.apart else stored
 
 
-def _contents(header: dict[str, Any], tensor: Callable[[str], Any]) -> Contents:
+def _contents(header: dict[str, Any], tensors: Tensors) -> Contents:
+    tensor = tensors.__getitem__
+
     def node(item: dict[str, Any]) -> Node:
         match item["kind"]:
             case "input":
@@ -324,17 +327,7 @@ def _contents(header: dict[str, Any], tensor: Callable[[str], Any]) -> Contents:
     elif stored is not None:
         exits, plain = (frozenset(map(int, stored[name])) for name in ("exits", "plain"))
         fusion = Fusion(int(stored["variables"]), exits, plain, bool(stored.get("apart", False)))
-    claimed = _certificate(header["certificate"])
-    return Contents(graph, choices, box, transformer, claimed, fusion, _form(header.get("form"), tensor))
-
-
-def _certificate(stored: dict[str, Any]) -> Certificate:
-    return Certificate(
-        error=float(stored["error"]),
-        parts={name: float(stored["parts"][name]) for name in PARTS},
-        outputs=tuple(float(value) for value in stored["outputs"]),
-        dtype=stored["dtype"],
-        tokens=int(stored["tokens"]),
-        max_score=float(stored["max_score"]),
-        exp_ulps=int(stored["exp_ulps"]),
-    )
+    domain = [*zip(graph.input.names, header["domain"]["low"], header["domain"]["high"], strict=True)]
+    claimed = Certificate.claimed(header["claim"], domain)
+    proof = proof_of(header, tensors) if "proof" in header else None
+    return Contents(graph, choices, box, transformer, claimed, fusion, _form(header.get("form"), tensor), proof)

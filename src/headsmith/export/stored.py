@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,23 @@ from headsmith.transformer.ir import Transformer
 
 Header = dict[str, Any]
 Tensors = dict[str, Any]
+
+
+PROOF = "proof."
+"""How the names of a proof's own tensors begin."""
+
+
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """What a file carries for the kernel: structure as JSON, and the tensors that are the proof's own."""
+
+    stored: Header
+    tensors: Tensors
+
+
+def proof_of(header: Header, tensors: Tensors) -> Proof:
+    """The proof in a file."""
+    return Proof(header["proof"], {name: each for name, each in tensors.items() if name.startswith(PROOF)})
 
 
 def graph_data(graph: Graph, tensors: Tensors) -> Header:

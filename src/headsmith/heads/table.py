@@ -6,7 +6,7 @@ holds the constants values[k]. The head returns
     g(s) = sum_k w_k values[k],        w = softmax_k(slope[k] . s + offset[k]),
 
 one number for each column of `values`: all functions of the same linear form share a head. How well g stands for
-them is proved from the stored numbers themselves (`certify.tables`).
+them is proved from the stored numbers themselves (`kernel/table.py`).
 
 Tokens that hold no value (data tokens, and the sink) are silent: they score -gain. With n of them,
 

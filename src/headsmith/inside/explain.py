@@ -10,8 +10,8 @@ from typing import assert_never
 
 import numpy as np
 
-from headsmith.certify.certificate import MEANING, PARTS, Certificate
 from headsmith.circuits.pieces import Pieces
+from headsmith.core.certificate import MEANING, PARTS, Certificate
 from headsmith.core.figures import bound, count, number, shortened
 from headsmith.core.intervals import Box
 from headsmith.heads.attend import AttendBank

@@ -14,10 +14,9 @@ from typing import Protocol
 
 import numpy as np
 
-from headsmith.certify.certificate import Certificate
-from headsmith.certify.kernel import Arrangement
 from headsmith.circuits.assemble import GATE, TABLE, Assembly, Choice, assemble, expressions_of, with_own_output
-from headsmith.circuits.pieces import Pieces, lay_out
+from headsmith.circuits.pieces import Arrangement, Pieces, lay_out
+from headsmith.core.certificate import Certificate
 from headsmith.core.figures import shortened
 from headsmith.core.intervals import Box
 from headsmith.heads.gate import GateBank

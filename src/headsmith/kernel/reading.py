@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from .arithmetic import Array
 from .errors import Refused
 
-FORMAT, VERSION = "headsmith", 1
+FORMAT, VERSION = "headsmith", 2
 LARGEST_HEADER = 1 << 26
 TYPES = ("F64", "F32", "I64")
 MOST = 1 << 31

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from headsmith.certify.table_bounds import Tables
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Interval
@@ -21,6 +20,7 @@ from headsmith.lower.mixing_banks import address_registers, gather, mixing_banks
 from headsmith.lower.reduce import Reduced, reduce
 from headsmith.lower.registers import OUTPUT, Allocation, allocate
 from headsmith.lower.table_banks import table_banks
+from headsmith.lower.tables import Tables
 from headsmith.source.graph import Graph, Positional, Relu
 from headsmith.transformer.ir import Bank, Layer, Transformer, reserved_registers
 

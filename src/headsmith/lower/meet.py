@@ -14,21 +14,22 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from headsmith.certify.certificate import Certificate
-from headsmith.certify.kernel import Arrangement, certify
-from headsmith.certify.pieces import PieceFlow, approximate_pieces
-from headsmith.certify.table_bounds import Progress
 from headsmith.circuits.assemble import Choice
-from headsmith.circuits.pieces import Pieces, tokens_for
+from headsmith.circuits.pieces import Arrangement, Pieces, tokens_for
 from headsmith.core.arrays import Array
+from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, HeadsmithError, TargetError, ThinMarginError, UnreachableError
 from headsmith.core.intervals import Box, Interval
 from headsmith.core.rounding import PRECISIONS, Dtype
+from headsmith.export.stored import Proof
 from headsmith.lower.budget import softmax_part, with_softmax_budget
 from headsmith.lower.lower import lower
 from headsmith.lower.native import Failed, native_plan
+from headsmith.lower.piece_plan import PieceFlow, approximate_pieces
 from headsmith.lower.plan import Planned, plan
+from headsmith.lower.prove import Draft, certified, drafted
 from headsmith.lower.ramp_plan import FEW_TOKENS, MOST_TOKENS, with_ramps
+from headsmith.lower.tables import Progress
 from headsmith.source.fuse import Fusion, fuse
 from headsmith.source.graph import Attend, Graph, Pool
 from headsmith.source.ranges import ranges
@@ -49,6 +50,7 @@ class Met:
     choices: Mapping[int, Choice]
     transformer: Transformer
     certificate: Certificate
+    proof: Proof
 
 
 @dataclass(eq=False)
@@ -212,19 +214,20 @@ def _scaled(request: Request, fusion: Arrangement, planned: Planned, skeleton: T
     error = request.error
     sizes = _sizes(planned)
     refusals: list[CertificateError] = []
+    drafts: list[Draft] = []
 
     def attempt(budget: float) -> Met | None:
         try:
             transformer = with_softmax_budget(skeleton, planned.gains, budget, 1e-6 * budget, sizes)
-            proof = certify(
-                request.graph, planned.choices, request.box, transformer, fusion=fusion, progress=request.progress
-            )
+            if not drafts:
+                drafts.append(drafted(request.graph, request.box, planned.choices, fusion, transformer, error))
+            proven = certified(drafts[0], transformer)
         except ThinMarginError:
             raise
         except CertificateError as refusal:
             refusals.append(refusal)
             return None
-        met = Met(fusion, planned.choices, transformer, proof)
+        met = Met(fusion, planned.choices, transformer, proven, drafts[0].proof)
         request.seen.add(met)
         return met
 

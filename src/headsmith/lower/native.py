@@ -17,8 +17,6 @@ from functools import lru_cache
 
 import numpy as np
 
-from headsmith.certify.approximation import approximate
-from headsmith.certify.table_bounds import Gate, Progress, Table
 from headsmith.circuits.assemble import GATE, TABLE, Choice, assemble, expressions_of
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, DomainError, HeadsmithError, UnreachableError
@@ -27,12 +25,14 @@ from headsmith.core.intervals import Interval
 from headsmith.core.program import Call, Program
 from headsmith.core.rounding import Precision
 from headsmith.heads.gate_fit import GateFit, gate_product_fit
+from headsmith.lower.approximation import approximate
 from headsmith.lower.candidates import Option, candidates
 from headsmith.lower.choose import argument_slopes, cheapest, possible_margin, softmax_share, steps_on, target_gains
 from headsmith.lower.fit import Fit, fit_program
 from headsmith.lower.fit_accurate import attained, fit_accurate
 from headsmith.lower.fit_curve import value_room
 from headsmith.lower.plan import Planned, gained
+from headsmith.lower.tables import Gate, Progress, Table
 from headsmith.source.describe import describe
 from headsmith.source.doubled_flow import doublings_on, size_of
 from headsmith.source.graph import (

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headsmith.certify.approximation import Approximation, approximate
-from headsmith.certify.table_bounds import Tables
 from headsmith.circuits.assemble import Choice, assemble
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TooManyPiecesError, UnreachableError
 from headsmith.core.intervals import Interval
+from headsmith.lower.approximation import Approximation, approximate
 from headsmith.lower.choose import Chooser
+from headsmith.lower.tables import Tables
 from headsmith.source.doubled_flow import DoubledFlow, flow_through
 from headsmith.source.gains import Gain, pushed
 from headsmith.source.graph import Graph

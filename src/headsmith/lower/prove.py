@@ -12,27 +12,29 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from headsmith.circuits.assemble import Assembly, Choice, Extremum, assemble, with_own_output
 from headsmith.circuits.pieces import Pieces, lay_out
-from headsmith.core.errors import CertificateError, HeadsmithError, ThinMarginError
+from headsmith.core.certificate import Certificate
+from headsmith.core.errors import CertificateError, ThinMarginError
 from headsmith.core.intervals import Box
 from headsmith.core.program import Over, Program, Times
 from headsmith.export.nodes import node_data, program_data
-from headsmith.export.stored import Header, Tensors, graph_data, transformer_data
+from headsmith.export.stored import Header, Proof, Tensors, graph_data, proof_of, transformer_data
 from headsmith.kernel.arithmetic import FLOAT32, Interval
-from headsmith.kernel.check import DAMAGE, Certificate, box_of, certificate, facts_of, proved
+from headsmith.kernel.check import DAMAGE, box_of, certificate, checked, facts_of
 from headsmith.kernel.chord import check_region, curve_of
 from headsmith.kernel.errors import Refused, ThinMargin
 from headsmith.kernel.expressions import comparisons, headed
 from headsmith.kernel.graph import Graph as KernelGraph
 from headsmith.kernel.graph import read_graph
 from headsmith.kernel.model import Model, read_model
-from headsmith.kernel.proof import Proof, Region, read_proof
+from headsmith.kernel.proof import Proof as KernelProof
+from headsmith.kernel.proof import Region, read_proof
 from headsmith.kernel.ranges import ranges, refuse_undefined
 from headsmith.kernel.reading import digest
 from headsmith.kernel.same import Forms
@@ -59,8 +61,6 @@ from headsmith.source.graph import (
 )
 from headsmith.transformer.ir import Transformer
 
-MOST_NODES = 2000
-SLACK = 1e-9
 HALVINGS = 9
 PERSPECTIVE = Program(2, (Times(0, 0), Over(2, 1)))
 """s^2 / V."""
@@ -70,14 +70,14 @@ SMALL = 64
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """A model with its proof, as a file would hold them, and what the kernel has found to be true of it whatever its
-    scales are."""
+    """The proof of a model, and what the kernel has found to be true of the model whatever its scales are."""
 
-    header: Header
+    proof: Proof
     tensors: Tensors
     target: KernelGraph
     box: Interval
     facts: Facts
+    digest: str
 
 
 def drafted(
@@ -91,35 +91,47 @@ def drafted(
     """The proof of a model that may be off by `error`, written down and checked up to what depends on scales. Raises
     CertificateError where there is none."""
     tensors: Tensors = {}
-    header: Header = {
-        "domain": {"low": box.low.tolist(), "high": box.high.tolist()},
-        "source": graph_data(target, tensors),
-        "transformer": transformer_data(transformer, tensors),
-    }
+    header = _header(target, box, transformer, tensors)
     with _refusals(), np.errstate(all="ignore"):
         header["proof"] = prove(header, tensors, target, choices, fusion, error)
         plain = _plain(header)
         read = read_graph(plain["source"], tensors)
         domain = box_of(plain["domain"], read)
-        facts = facts_of(read, _model(plain, tensors), read_proof(plain["proof"], tensors, read), domain)
-    return Draft(header, tensors, read, domain, facts)
+        model = _model(plain["transformer"], plain["proof"], tensors)
+        facts = facts_of(read, model, read_proof(plain["proof"], tensors, read), domain)
+    return Draft(proof_of(plain, tensors), tensors, read, domain, facts, digest(plain["source"], tensors))
 
 
-def certified(draft: Draft, transformer: Transformer) -> tuple[Draft, Certificate]:
-    """The same proof for a model of other scales, and what the kernel proves of it. Raises ThinMarginError where
-    something is further off than the proof allows for, and CertificateError where nothing is proved."""
+def certified(draft: Draft, transformer: Transformer) -> Certificate:
+    """What the kernel proves of a model of other scales by the same proof. Raises ThinMarginError where something is
+    further off than the proof allows for, and CertificateError where nothing is proved."""
     tensors = dict(draft.tensors)
-    header = {**draft.header, "transformer": transformer_data(transformer, tensors)}
+    stored = transformer_data(transformer, tensors)
     with _refusals(), np.errstate(all="ignore"):
-        facts = replace(draft.facts, model=_model(_plain(header), tensors))
-        scaled = Draft(header, tensors, draft.target, draft.box, facts)
-        proved_ = certificate(scaled.target, facts, scaled.box)
-        return scaled, replace(proved_, target=digest(header["source"], tensors))
+        facts = replace(draft.facts, model=_model(stored, draft.proof.stored, tensors))
+        found = certificate(draft.target, facts, draft.box)
+        return Certificate.of(replace(found, target=draft.digest))
 
 
-def _model(header: Header, tensors: Tensors) -> Model:
-    model = read_model(header["transformer"], tensors, header["proof"]["roles"])
-    return model
+def checked_again(target: Graph, box: Box, transformer: Transformer, proof: Proof, claim: Header) -> Certificate:
+    """What the kernel proves of a model by a proof that it carries, from nothing else. Raises CertificateError where
+    that is less than is claimed."""
+    tensors: Tensors = {}
+    header = {**_header(target, box, transformer, tensors), "proof": proof.stored, "claim": claim}
+    with _refusals():
+        return Certificate.of(checked(_plain(header), {**tensors, **proof.tensors}))
+
+
+def _header(target: Graph, box: Box, transformer: Transformer, tensors: Tensors) -> Header:
+    return {
+        "domain": {"low": box.low.tolist(), "high": box.high.tolist()},
+        "source": graph_data(target, tensors),
+        "transformer": transformer_data(transformer, tensors),
+    }
+
+
+def _model(stored: Header, proof: Header, tensors: Tensors) -> Model:
+    return read_model(_plain(stored), tensors, proof["roles"])
 
 
 @contextmanager
@@ -172,42 +184,6 @@ def prove(
     }
     _search(stored, header, tensors, error)
     return stored
-
-
-def add_proof(
-    header: Header, tensors: Tensors, target: Graph, choices: Mapping[int, Choice], fusion: Fusion | Pieces | None
-) -> bool:
-    """Add a proof and the claim that the kernel finds it to prove; False, and nothing added, where there is none.
-
-    Sampled callables and functions of a user's own have none yet, and very long programs are not worth the time.
-    """
-    if len(target.nodes) > MOST_NODES:
-        return False
-    more, found = dict(tensors), dict(header)
-    try:
-        found["proof"] = prove(found, more, target, choices, fusion, header["certificate"]["error"])
-        certificate = proved(_plain(found), more)
-    except (Refused, HeadsmithError, ArithmeticError, AssertionError, LookupError, TypeError, ValueError):
-        # A model that no compiler made may have no proof; it is saved all the same.
-        return False
-    header["proof"], header["claim"] = found["proof"], _claim(certificate)
-    tensors.update(more)
-    return True
-
-
-def _claim(certificate: Certificate) -> Header:
-    """What is claimed: a little more than was proved, because another machine adds up in another order."""
-    stored = asdict(certificate)
-    stored.pop("domain")
-
-    def more(value: Any) -> Any:
-        if isinstance(value, float):
-            return value * (1.0 + SLACK)
-        if isinstance(value, dict):
-            return {name: more(each) for name, each in value.items()}
-        return [more(each) for each in value] if isinstance(value, list | tuple) else value
-
-    return {name: more(value) for name, value in stored.items()}
 
 
 def _roles(model: Header, tensors: Tensors, places: Mapping[int, int]) -> list[list[Header]]:
@@ -405,7 +381,7 @@ def _halvings(header: Header) -> int:
 def _plainly_defined(header: Header, tensors: Tensors) -> bool:
     """Whether intervals alone show that every function of the target is defined on the whole domain."""
     target = read_graph(_plain(header["source"]), tensors)
-    bare = Proof(target, {}, {}, {}, {}, {}, {}, {}, {}, _halvings(header), 0)
+    bare = KernelProof(target, {}, {}, {}, {}, {}, {}, {}, {}, _halvings(header), 0)
     try:
         refuse_undefined(target, Interval(header["domain"]["low"], header["domain"]["high"]), bare, ())
     except Refused:
@@ -435,7 +411,7 @@ def _search(stored: Header, header: Header, tensors: Tensors, error: float) -> N
     box = Interval(header["domain"]["low"], header["domain"]["high"])
     regions = {region["output"]: region for region in stored["regions"]}
 
-    def compare(proof_: Proof, region: Region, around: list[Interval]) -> Any:
+    def compare(proof_: KernelProof, region: Region, around: list[Interval]) -> Any:
         name, wide = f"proof.ends.{region.output}", [each.widened(region.margin or 0.0) for each in around]
         ends = chord_ends(curve_of(proof_, region, wide))
         tensors[name], regions[region.output]["ends"] = ends, name
@@ -447,7 +423,7 @@ def _search(stored: Header, header: Header, tensors: Tensors, error: float) -> N
         for each in comparisons(proof, model, found):
             numbers = [number for members in each.columns.values() for number, _ in members]
             margin = max(proof.tables[number].margin for number in numbers)
-            cells.update(dict.fromkeys(numbers, table_cells(each.table, margin=margin)))
+            cells.update(dict.fromkeys(numbers, table_cells(each.table, margin=margin).text))
         stored["norms"] = _norms(proof, model, found, tensors)
     nodes = proof.circuit.nodes
     for region in stored["regions"]:
@@ -459,7 +435,7 @@ def _search(stored: Header, header: Header, tensors: Tensors, error: float) -> N
             table["margin"] = _share(error, found[nodes[table["node"]].arguments[0]])
 
 
-def _norms(proof: Proof, model: Model, found: list[Interval], tensors: Tensors) -> list[Header]:
+def _norms(proof: KernelProof, model: Model, found: list[Interval], tensors: Tensors) -> list[Header]:
     """Diagonals for networks of several layers of gates."""
     places = headed(proof.circuit, model)
     gates = [number for number in places if proof.circuit.nodes[number].kind == "relu"]
@@ -480,7 +456,7 @@ def _share(error: float, range_: Interval) -> float:
     return max(error, 1e-3 * float(np.max(range_.magnitude.value)))
 
 
-def _parsed(stored: Header, header: Header, tensors: Tensors, target: Any) -> tuple[Model, Proof]:
+def _parsed(stored: Header, header: Header, tensors: Tensors, target: Any) -> tuple[Model, KernelProof]:
     for region in stored["regions"]:
         if region.get("ends") == "":
             tensors.setdefault("proof.none", np.zeros(0))

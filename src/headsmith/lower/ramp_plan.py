@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from headsmith.certify.table_bounds import Table
 from headsmith.core.errors import UnreachableError
 from headsmith.heads.ramp import ramp_error, ramp_table
 from headsmith.lower.plan import Planned
+from headsmith.lower.tables import Table
 from headsmith.source.graph import Relu
 
 MOST_TOKENS, FEW_TOKENS = 1025, 193

@@ -10,7 +10,6 @@ import math
 
 import numpy as np
 
-from headsmith.certify.table_bounds import Gate, Table, Tables
 from headsmith.core.arrays import Array
 from headsmith.heads.gate import GateBank
 from headsmith.heads.stream import DATA, Link
@@ -19,6 +18,7 @@ from headsmith.lower.linear import product
 from headsmith.lower.links import constant, links, sourced
 from headsmith.lower.reduce import Reduced
 from headsmith.lower.registers import Allocation
+from headsmith.lower.tables import Gate, Table, Tables
 from headsmith.source.graph import Expression, Relu, arguments
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from headsmith import single
-from headsmith.certify.ramps import ramp_bounds
 from headsmith.compile import compile
 from headsmith.core.arrays import Array
 from headsmith.heads.ramp import HARDMAX_ERROR, WIDTH, ramp_error, ramp_table
+from headsmith.kernel.heads import RAMP_CELLS, ramp_sides
 from headsmith.report.claims import Finding, claim
 from headsmith.report.falsify import falsify
 from headsmith.report.recipe_claims import exponent
@@ -74,12 +74,13 @@ def _ramp(tokens: int) -> dict[str, Any]:
     step = (HIGH - LOW) / (tokens - 1)
     slope, offset, values = ramp_table(0.0, HIGH - LOW, tokens)
     # Up to its upper end the ramp from 0 is a ReLU.
-    below, above = ramp_bounds(slope[0, :, 0], offset[0], values[0, :, 0], LOW - HIGH, HIGH - LOW)
+    cells = RAMP_CELLS * tokens
+    below, above = ramp_sides(slope[0, :, 0], offset[0], values[0, :, 0], LOW - HIGH, HIGH - LOW, cells)
     return {
         "tokens": tokens,
         "measured": _measured(tokens, 1),
         "lemma": ramp_error(tokens) * step,
-        "kernel": max(above, -below),
+        "kernel": float(max(below, above)),
         "published": (HIGH - LOW) / tokens,
         "hardmax": _measured(tokens, 1, NARROW),
     }

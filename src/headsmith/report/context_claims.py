@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.certify.approximation import approximate
-from headsmith.certify.kernel import certify
-from headsmith.certify.table_bounds import Gate
 from headsmith.circuits.assemble import GATE, Choice, assemble, expression_of
 from headsmith.compile import Compiled, as_request, parts_of
 from headsmith.core.arrays import Array
 from headsmith.core.extras import install
 from headsmith.heads.gate_fit import gate_product_fit
+from headsmith.lower.approximation import approximate
 from headsmith.lower.budget import with_softmax_budget
 from headsmith.lower.lower import lower
 from headsmith.lower.plan import gained
+from headsmith.lower.prove import certified, drafted
+from headsmith.lower.tables import Gate
 from headsmith.report.claims import Finding, claim
 from headsmith.report.recipe_claims import exponent
 from headsmith.sequence import in_context
@@ -121,8 +121,10 @@ def same_heads(steps: int, decay: float = 0.0, features: int = 3, examples: int 
     )
     skeleton = lower(planned.circuit, planned.ranges, tokens=examples, dtype="float64", tables=tables)
     transformer = with_softmax_budget(skeleton, planned.gains, 1e-4, 1e-10)
-    proof = certify(graph, choices, request.box, transformer)
-    model = Compiled(graph, choices, request.box, transformer, proof, bill(transformer, proof.max_score))
+    draft = drafted(graph, request.box, choices, None, transformer)
+    proven = certified(draft, transformer)
+    billed = bill(transformer, proven.max_score)
+    model = Compiled(graph, choices, request.box, transformer, proven, billed, None, draft.proof)
     return Learner(**parts_of(model), rule=run)
 
 

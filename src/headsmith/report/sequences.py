@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.certify.certificate import Certificate
 from headsmith.core.arrays import Array
+from headsmith.core.certificate import Certificate
 from headsmith.report.found import Found, fitting_dtype, over
 from headsmith.sequence.compiled import CompiledSequence
 

@@ -8,28 +8,21 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from headsmith.certify.certificate import Certificate, certificate_rows, statement
+from headsmith.core.certificate import Certificate
 from headsmith.core.figures import bound, number
 from headsmith.core.figures import found as rounded_down
 from headsmith.inside.plan_text import COLUMNS, NOTE, cells
 from headsmith.plan import Row
+from headsmith.report.certificate import plain_table
 from headsmith.report.claims import Checked
 from headsmith.report.falsify import Found
 from headsmith.report.papers import papers_of
 from headsmith.transformer.bill import Bill, bill_rows
 
 
-def certificate_table(certificate: Certificate) -> Table:
-    """The proven error, its parts, and the statement in one sentence."""
-    table = _table("Certificate", caption=statement(certificate))
-    for row in certificate_rows(certificate):
-        table.add_row(*row, style="bold" if row[0] == "error" else None)
-    return table
-
-
 def bill_table(bill: Bill) -> Table:
     """What the model costs."""
-    table = _table("Bill")
+    table = plain_table("Bill")
     for row in bill_rows(bill):
         table.add_row(*row)
     return table
@@ -37,7 +30,7 @@ def bill_table(bill: Bill) -> Table:
 
 def found_table(found: Found, certificate: Certificate) -> Table:
     """The falsifier's figure beside the bound."""
-    table = _table("Falsifier")
+    table = plain_table("Falsifier")
     tried = f"an estimate, from {number(found.evaluations)} inputs"
     table.add_row("worst error found", rounded_down(found.error), tried)
     table.add_row("certified error", bound(certificate.error), "a bound")
@@ -97,11 +90,3 @@ def figure_text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return number(value) if isinstance(value, int | float) else "" if value is None else str(value)
-
-
-def _table(title: str, caption: str | None = None) -> Table:
-    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left", show_header=False)
-    table.add_column("name", no_wrap=True)
-    table.add_column("figure", justify="right", no_wrap=True)
-    table.add_column("meaning", style="dim")
-    return table

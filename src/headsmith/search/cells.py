@@ -6,6 +6,8 @@ an error that is attained are halved, and the tree (or the sorted list of ends) 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from math import comb
 from typing import Any
@@ -28,7 +30,7 @@ from headsmith.kernel.table import (
     polynomial_range,
 )
 
-TIGHTNESS = 1.05
+TIGHTNESS, SLOPE_TIGHTNESS = 1.01, 1.05
 FLOOR = 1e-25
 SLOPE_FLOOR = 1e-9
 SLOPE_SHARE = 0.01
@@ -38,28 +40,57 @@ Tree = dict[Cell, int]
 """Which variable each cell is cut along, counted from 1; 0 for those that are not cut."""
 
 
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The cells of a table head for kernel.table.check_table, as a tree in pre-order, and the bounds that it finds on
+    them: of the error of each column, and of its slope by each variable (columns, 1 + variables)."""
+
+    text: str
+    bounds: Interval
+
+
 def table_cells(
     table: Table, *, tightness: float = TIGHTNESS, floor: float | None = None, margin: float = np.inf
-) -> str:
-    """The cells of a table head for kernel.table.check_table, as a tree in pre-order.
-
-    Bounds of errors and slopes will be within `tightness` of what is attained, or below `floor`: by default a
-    thousandth of what rounding the values costs, since errors below need no proof of their own. What the head reads is
-    off by at most `margin`: slopes that are wrong by less than a small part of the error over it do not matter.
-    """
-    variables = len(table.box)
-    sizes = np.max(np.abs(table.values), axis=0)
+) -> Cells:
+    """Cells on which bounds of errors are within `tightness` of what is attained, and those of slopes within
+    SLOPE_TIGHTNESS; or below `floor`: by default a thousandth of what rounding the values costs, since errors below
+    need no proof of their own. What the head reads is off by at most `margin`: slopes that are wrong by less than a
+    small part of the error over it do not matter."""
     if floor is None:
-        floor = max(FLOOR, 1e-3 * UNIT_ROUNDOFF * float(np.max(sizes)))
-    lowest = np.full((len(table.programs), 1 + variables), floor)
+        floor = max(FLOOR, 1e-3 * UNIT_ROUNDOFF * float(np.max(np.abs(table.values))))
+    return _remembered(_Key(table), tightness, floor, margin)
+
+
+class _Key:
+    """A table that is equal to others of the same numbers and programs."""
+
+    def __init__(self, table: Table) -> None:
+        arrays = (table.slopes, table.offsets, table.values, table.box)
+        self.table, self.key = table, (tuple(table.programs), *((array.shape, array.tobytes()) for array in arrays))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@lru_cache(maxsize=1024)
+def _remembered(key: _Key, tightness: float, floor: float, margin: float) -> Cells:
+    """Planning and proving ask for the same tables."""
+    table = key.table
+    lowest = np.full((len(table.programs), 1 + len(table.box)), floor)
+    sizes = np.max(np.abs(table.values), axis=0)
     lowest[:, 1:] += SLOPE_FLOOR * sizes[:, None] * np.max(np.abs(table.slopes), axis=0)
-    return written(_refined(table, lowest, tightness, margin), variables)
+    return _refined(table, lowest, tightness, margin)
 
 
-def _refined(table: Table, floor: Array, tightness: float, margin: float) -> Tree:
+def _refined(table: Table, floor: Array, tightness: float, margin: float) -> Cells:
     tree: Tree = {}
+    lowest, highest = np.full_like(floor, np.inf), np.full_like(floor, -np.inf)
     level: list[Cell] = [((0, 0),) * len(table.box)]
     seen_low, seen_high = np.full_like(floor, np.inf), np.full_like(floor, -np.inf)
+    factor = 0.98 * (np.array([tightness] + [SLOPE_TIGHTNESS] * len(table.box)) - 1.0)
     most = min(MOST_CELLS, MOST_PRODUCTS // table.products)
     while level:
         if sum(axis == 0 for axis in tree.values()) + len(level) > most:
@@ -70,17 +101,19 @@ def _refined(table: Table, floor: Array, tightness: float, margin: float) -> Tre
         found = bound(table, known)
         low, high = _attained(known, found)
         seen_low, seen_high = np.minimum(seen_low, low), np.maximum(seen_high, high)
-        slack = 0.98 * (tightness - 1.0) * np.maximum(np.maximum(-seen_low, seen_high), 0.0)
+        slack = factor * np.maximum(np.maximum(-seen_low, seen_high), 0.0)
         low, high = np.minimum(seen_low - slack, -floor), np.maximum(seen_high + slack, floor)
         room = SLOPE_SHARE * np.maximum(-low, high)[:, :1] / margin if margin > 0.0 else np.inf
         low[:, 1:], high[:, 1:] = low[:, 1:] - room, high[:, 1:] + room
         wide = np.maximum(found.high - high, low - found.low)
         axes = np.where(np.all(wide <= 0.0, axis=(1, 2)), 0, 1 + _axis(table, known, found, wide, high - low))
         tree.update(zip(level, axes.tolist(), strict=True))
+        lowest = np.minimum(lowest, found.low[axes == 0].min(axis=0, initial=np.inf))
+        highest = np.maximum(highest, found.high[axes == 0].max(axis=0, initial=-np.inf))
         level = [
             half for cell, axis in zip(level, axes.tolist(), strict=True) if axis for half in halves(cell, axis - 1)
         ]
-    return tree
+    return Cells(written(tree, len(table.box)), Interval(lowest, highest))
 
 
 def _polynomials(known: Expansion) -> tuple[list[Array], list[Any]]:

@@ -24,13 +24,13 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from headsmith.certify.certificate import Certificate
 from headsmith.core.arrays import Array, frozen
+from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, DomainError, TargetError, UnreachableError
 from headsmith.core.figures import bound, count
 from headsmith.core.html import card, table
 from headsmith.core.intervals import Box
-from headsmith.core.rounding import Dtype
+from headsmith.core.rounding import EXP_ULPS, Dtype
 from headsmith.export.formats import To
 from headsmith.export.onnx_model import textbook_onnx
 from headsmith.export.plain import Plain, called, plain
@@ -169,6 +169,11 @@ class Universal:
             dtype="float64",
             tokens=self.tokens,
             max_score=self.bill.max_score,
+            masks=("full",),
+            exp_ulps=EXP_ULPS,
+            blocks=0,
+            domain=(),
+            max_weight=self.bill.max_weight,
         )
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headsmith.certify.certificate import Certificate
+from headsmith.core.certificate import Certificate
 from headsmith.core.intervals import Box
 from headsmith.sequence.universal_cache import HEADS, WRITTEN
 from headsmith.sequence.universal_model import Architecture, Attention, layout

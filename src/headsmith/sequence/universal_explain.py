@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headsmith.certify.certificate import Certificate
+from headsmith.core.certificate import Certificate
 from headsmith.core.figures import bound, count, number
 from headsmith.inside.explain import domain_text, errors_text, size_text
 from headsmith.sequence.universal_model import GAIN, Attention, Lookup

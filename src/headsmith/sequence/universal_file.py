@@ -18,7 +18,8 @@ import numpy as np
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import FileFormatError
 from headsmith.core.intervals import Box
-from headsmith.export.file import Header, Tensor, read_tensors, write_tensors
+from headsmith.export.file import Tensor, read_tensors, write_tensors
+from headsmith.export.stored import Header
 from headsmith.sequence.universal_inputs import names_of
 from headsmith.sequence.universal_model import HEAD, LAST, Architecture, Attention, Head, Softmax, named
 from headsmith.sequence.universal_proof import PARTS, Stated
@@ -50,7 +51,7 @@ def write_universal(path: str | os.PathLike[str], stated: Stated, model: Attenti
 
 def read_universal(path: str | os.PathLike[str]) -> tuple[Attention, Stated, dict[str, float]]:
     """Read what `write_universal` wrote, or raise FileFormatError."""
-    return read_tensors(path, KIND, _contents)
+    return read_tensors(path, KIND, lambda header, tensors: _contents(header, tensors.__getitem__))
 
 
 def _contents(header: Header, tensor: Tensor) -> tuple[Attention, Stated, dict[str, float]]:

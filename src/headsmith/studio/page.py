@@ -12,8 +12,9 @@ from typing import Any
 
 from headsmith.core.errors import HeadsmithError
 from headsmith.core.folders import check_folder
-from headsmith.files import load, verify
+from headsmith.files import load
 from headsmith.studio.view import refuse_large, view
+from headsmith.verify import verify
 
 SCRIPTS = (
     "model.js",

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.certify.certificate import MEANING
 from headsmith.circuits.pieces import Pieces
 from headsmith.compile import Compiled
 from headsmith.core.arrays import Array
+from headsmith.core.certificate import MEANING
 from headsmith.core.errors import HeadsmithError
 from headsmith.core.figures import bound, count, shortened
 from headsmith.core.program import Call, Linear, Over, Program

@@ -119,7 +119,8 @@ def compile_example(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
 
 def open_model(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
     """Read a model that was dropped, and prove its certificate again."""
-    from headsmith.files import load, verify
+    from headsmith.files import load
+    from headsmith.verify import verify
 
     path = upload(request, request.get("file"), ".safetensors")
     tell("reading the file", 0.1)

@@ -1,11 +1,11 @@
 """How far a circuit can be from its target, node by node, and where all of its values lie: the approximation part.
 
-The kernel rebuilds the circuit from the target and the stored choices (`circuits.assemble`), then bounds each spliced
-fragment on the exact range of its argument (`certify.chords`). Every value is taken at the reference: arguments are
-exact target values, so a fragment's error is that of the fragment alone, and errors of its argument travel through the
-circuit's own slopes.
+This is for planning; what the kernel proves in the end is close to it. The circuit is assembled from the target and the
+choices (`circuits.assemble`), and each spliced fragment is bounded on the range of its argument (`lower/chords.py`).
+Every value is taken at the reference: arguments are exact target values, so a fragment's error is that of the fragment
+alone, and errors of its argument travel through the circuit's own slopes.
 
-A node that a table head computes is bounded from the head's stored keys and values (`certify.tables`), and what its
+A node that a table head computes is bounded by the kernel's own rule for tables (`lower/tables.py`), and what its
 arguments are off by passes with the slopes of the head itself.
 """
 
@@ -16,8 +16,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from headsmith.certify.chords import Checked, check_circuit
-from headsmith.certify.table_bounds import Item, Progress, TableBounds, Tables, table_bounds
 from headsmith.circuits.assemble import Assembly, Choice, Splice, expressions_of
 from headsmith.core.arrays import Array
 from headsmith.core.directed import divided, multiplied
@@ -26,6 +24,8 @@ from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Interval, add, linear_image, point
 from headsmith.core.program_range import program_range
 from headsmith.core.rounding import upper
+from headsmith.lower.chords import Checked, check_circuit
+from headsmith.lower.tables import Item, Progress, TableBounds, Tables, table_bounds
 from headsmith.source.contraction import contractions, expands
 from headsmith.source.doubled_flow import Doubling, doublings_on
 from headsmith.source.graph import (
@@ -211,7 +211,8 @@ class _Approximator:
                 node = circuit.nodes[place]
                 assert isinstance(node, Expression)
                 margin = np.full(node.size, self.margins[number])
-                items.append(Item(place, node, [self.known[each].inflated(margin) for each in node.arguments]))
+                around = [self.known[each].inflated(margin) for each in node.arguments]
+                items.append(Item(place, node, around, self.margins[number]))
         bounds = table_bounds(items, self.tables, self.progress)
         self.heads = {number: [bounds[place] for place in places] for number, places in self.computed.items()}
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 from headsmith.core.figures import bound, count, number
 from headsmith.core.html import table
-from headsmith.core.rounding import EXP_ULPS, Dtype
+from headsmith.kernel.check import PARTS
+from headsmith.kernel.check import Certificate as Proved
 
-PARTS = ("approximation", "softmax", "leak", "rounding")
+__all__ = ["MEANING", "PARTS", "Certificate", "certificate_rows", "statement"]
+
+SLACK = 1e-9
 
 MEANING = {
     "approximation": "tables and circuits against the target",
@@ -20,22 +24,26 @@ MEANING = {
 
 
 @dataclass(frozen=True)
-class Certificate:
-    """For every input in the domain and every output: |run(model, x) - target(x)| <= error. A bound, never an estimate.
+class Certificate(Proved):
+    __doc__ = Proved.__doc__
 
-    `run` is floating-point execution in `dtype`, rounded to nearest, in any order of summation, with exp correct to
-    `exp_ulps` units in the last place, of up to `tokens` data tokens in one sequence, under full attention or a causal
-    mask; `target` is exact real arithmetic. `parts` belong to the worst output and add up to `error`; `outputs` has one
-    bound for each output. `max_score` bounds every attention score.
-    """
+    @staticmethod
+    def of(proved: Proved) -> Certificate:
+        """What the kernel proved, and a little more: another machine adds up in another order."""
+        return Certificate(**{each.name: _more(getattr(proved, each.name)) for each in fields(Proved)})
 
-    error: float
-    parts: Mapping[str, float]
-    outputs: tuple[float, ...]
-    dtype: Dtype
-    tokens: int
-    max_score: float
-    exp_ulps: int = EXP_ULPS
+    @staticmethod
+    def claimed(claim: Mapping[str, Any], domain: Sequence[tuple[str, float, float]]) -> Certificate:
+        """What a file claims for its domain; nothing is checked here."""
+        stored: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in claim.items()
+        }
+        return Certificate(**stored, domain=tuple(domain))
+
+    @property
+    def claim(self) -> dict[str, Any]:
+        """All fields as a file holds them; the domain has a place of its own there."""
+        return {name: value for name, value in asdict(self).items() if name != "domain"}
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{name} {bound(value)}" for name, value in self.parts.items() if value)
@@ -44,6 +52,17 @@ class Certificate:
 
     def _repr_html_(self) -> str:
         return table("Certificate", certificate_rows(self), note=statement(self))
+
+
+def _more(value: Any) -> Any:
+    match value:
+        case float():
+            return value * (1.0 + SLACK)
+        case Mapping():
+            return {name: _more(each) for name, each in value.items()}
+        case tuple() if all(isinstance(each, float) for each in value):
+            return tuple(_more(each) for each in value)
+    return value
 
 
 def certificate_rows(certificate: Certificate) -> list[tuple[str, str, str]]:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import numpy as np
 
-from headsmith.certify.tables import Checked, check_program_table
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
 from headsmith.core.intervals import Interval
-from headsmith.core.program import Linear, Program, Times
-from headsmith.core.rounding import FLOAT64, upper
+from headsmith.core.program import Linear, Program, Times, kernel_program
+from headsmith.core.rounding import upper
+from headsmith.kernel.arithmetic import Interval as Bounds
+from headsmith.kernel.errors import Refused
+from headsmith.kernel.table import Table as KernelTable
+from headsmith.search.cells import table_cells
 from headsmith.source.graph import Expression
 
 Progress = Callable[[str, float], None]
@@ -76,6 +78,7 @@ class Item:
     place: int
     node: Expression
     ranges: Sequence[Interval]
+    margin: float = 0.0
 
 
 @dataclass(eq=False)
@@ -88,6 +91,7 @@ class _Job:
     members: list[list[tuple[int, int]]]
     low: Array
     high: Array
+    margin: float = 0.0
 
 
 def table_bounds(items: Sequence[Item], tables: Tables, progress: Progress | None) -> dict[int, TableBounds]:
@@ -106,12 +110,14 @@ def table_bounds(items: Sequence[Item], tables: Tables, progress: Progress | Non
             if isinstance(table, Gate):
                 raise CertificateError("some components of an expression have gate heads, and others tables")
             _enter(jobs, item, component, table, low[:, component], high[:, component])
-    checked: dict[tuple[int, int], tuple[Checked, int]] = {}
+    known: dict[tuple[int, int], tuple[Bounds, int]] = {}
     for number, job in enumerate(jobs.values()):
-        result = _proof(job, _reporter(progress, number, len(jobs)))
+        if progress is not None:
+            progress("proving table heads", number / len(jobs))
+        bounds = _bounds(job)
         for column, members in enumerate(job.members):
-            checked.update(dict.fromkeys(members, (result, column)))
-    return {item.place: _collected(item, checked) for item in items}
+            known.update(dict.fromkeys(members, (bounds, column)))
+    return {item.place: _collected(item, known) for item in items}
 
 
 def _gate_bounds(items: Sequence[Item], tables: Tables, progress: Progress | None) -> dict[int, TableBounds]:
@@ -128,6 +134,7 @@ def _gate_bounds(items: Sequence[Item], tables: Tables, progress: Progress | Non
             item.place,
             Expression(gate_weight(item.node.program), item.node.arguments[:1], item.node.size),
             item.ranges[:1],
+            item.margin,
         )
         for item in items
     ]
@@ -153,6 +160,7 @@ def _enter(
     key = (table.slope.tobytes(), table.offset.tobytes(), item.node.arguments)
     job = jobs.setdefault(key, _Job(table.slope, table.offset, [], [], low, high))
     job.low, job.high = np.minimum(job.low, low), np.maximum(job.high, high)
+    job.margin = max(job.margin, item.margin)
     for index, (program, values) in enumerate(job.columns):
         if program == item.node.program and np.array_equal(values, table.values):
             job.members[index].append((item.place, component))
@@ -161,71 +169,19 @@ def _enter(
     job.members.append([(item.place, component)])
 
 
-def _proof(job: _Job, progress: Callable[[float], None] | None) -> Checked:
+def _bounds(job: _Job) -> Bounds:
+    """The kernel's bounds for the columns of a head, on cells that make them tight."""
     values = np.stack([column for _, column in job.columns], axis=1)
-    programs = tuple(program for program, _ in job.columns)
-    box = tuple(zip(job.low.tolist(), job.high.tolist(), strict=True))
-    remembered = _Remembered(job.slope.tobytes(), job.offset.tobytes(), values.tobytes(), programs, box)
-    return _proven(remembered, _Numbers(job.slope, job.offset, values, progress))
+    programs = [kernel_program(program) for program, _ in job.columns]
+    try:
+        table = KernelTable(job.slope, job.offset, values, programs, np.stack([job.low, job.high], axis=1))
+        return table_cells(table, margin=job.margin).bounds
+    except Refused as problem:
+        raise CertificateError(str(problem)) from None
 
 
-@dataclass(frozen=True)
-class _Remembered:
-    slope: bytes
-    offset: bytes
-    values: bytes
-    programs: tuple[Program, ...]
-    box: tuple[tuple[float, float], ...]
-
-
-@dataclass(frozen=True, eq=False)
-class _Numbers:
-    """The same numbers as arrays; equal to any other, so that only the bytes are a key."""
-
-    slope: Array
-    offset: Array
-    values: Array
-    progress: Callable[[float], None] | None
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Numbers)
-
-    def __hash__(self) -> int:
-        return 0
-
-
-@lru_cache(maxsize=1024)
-def _proven(key: _Remembered, numbers: _Numbers) -> Checked:
-    # Errors far below the rounding of the values need no proof of their own.
-    floor = max(1e-25, 1e-3 * FLOAT64.unit_roundoff * float(np.max(np.abs(numbers.values))))
-    return check_program_table(
-        numbers.slope,
-        numbers.offset,
-        numbers.values,
-        key.programs,
-        key.box,
-        floor=floor,
-        progress=numbers.progress,
-    )
-
-
-def _reporter(progress: Progress | None, number: int, count: int) -> Callable[[float], None] | None:
-    if progress is None:
-        return None
-    return lambda fraction: progress("proving table heads", (number + fraction) / count)
-
-
-def _collected(item: Item, checked: Mapping[tuple[int, int], tuple[Checked, int]]) -> TableBounds:
-    found = [checked[item.place, component] for component in range(item.node.size)]
-    error = Interval(
-        np.array([result.low[column] for result, column in found]),
-        np.array([result.high[column] for result, column in found]),
-    )
-    slopes = tuple(
-        Interval(
-            np.array([result.slope_low[column, variable] for result, column in found]),
-            np.array([result.slope_high[column, variable] for result, column in found]),
-        )
-        for variable in range(len(item.node.arguments))
-    )
-    return TableBounds(error, slopes)
+def _collected(item: Item, known: Mapping[tuple[int, int], tuple[Bounds, int]]) -> TableBounds:
+    rows = [known[item.place, component] for component in range(item.node.size)]
+    low, high = (np.array([getattr(bounds, end)[column] for bounds, column in rows]) for end in ("low", "high"))
+    slopes = (Interval(low[:, variable], high[:, variable]) for variable in range(1, low.shape[1]))
+    return TableBounds(Interval(low[:, 0], high[:, 0]), tuple(slopes))

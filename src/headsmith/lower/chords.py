@@ -43,11 +43,13 @@ WIDE_ROUNDOFF = float(np.finfo(WIDE).eps) / 2.0
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """circuit - f lies in [low, high] on the interval; `ranges` encloses every node of the circuit there."""
+    """circuit - f lies in [low, high] on the interval; `ranges` encloses every node of the circuit there; `ends` are
+    those of cells on which that is seen."""
 
     low: float
     high: float
     ranges: tuple[Interval, ...]
+    ends: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +86,7 @@ def check_circuit(graph: Graph, low: float, high: float, name: str, parameter: f
     """
     ends = _kinks(graph, low, high)
     values, deviations = _chords(graph, ends)
-    bounds = _compare(ends, values[graph.output][:, 0], deviations[graph.output][:, 0], name, parameter)
+    bounds, cells = _compare(ends, values[graph.output][:, 0], deviations[graph.output][:, 0], name, parameter)
     if not np.isfinite(bounds).all():
         raise CertificateError(f"no finite bound for {name} on [{low}, {high}]")
     found = []
@@ -93,7 +95,7 @@ def check_circuit(graph: Graph, low: float, high: float, name: str, parameter: f
         found.append(
             Interval(np.nextafter(low_end, -np.inf), np.nextafter(high_end, np.inf)).inflated(deviation.max(axis=0))
         )
-    return Checked(float(bounds[0]), float(bounds[1]), tuple(found))
+    return Checked(float(bounds[0]), float(bounds[1]), tuple(found), cells)
 
 
 # ---- the circuit, cell by cell
@@ -202,8 +204,12 @@ def _both_ends(values: Any) -> tuple[Any, Any]:
 # ----------------------------------------------------------------------------------------------
 
 
-def _compare(ends: Array, wide_values: Any, deviation: Array, name: str, parameter: float | None) -> Array:
-    """[min, max] of circuit - f over all cells, halving the cells that decide until the answer is tight."""
+def _compare(
+    ends: Array, wide_values: Any, deviation: Array, name: str, parameter: float | None
+) -> tuple[Array, Array]:
+    """[min, max] of circuit - f over all cells, halving the cells that decide until the answer is tight; and the ends
+    of all cells."""
+    every = [ends]
     values = wide_values.astype(np.float64)
     f_low, f_high = FUNCTIONS[name].enclose(ends, ends, 0, parameter)
     (low_left, low_right), (high_left, high_right) = _both_ends(f_low), _both_ends(f_high)
@@ -221,9 +227,11 @@ def _compare(ends: Array, wide_values: Any, deviation: Array, name: str, paramet
             break
         done = _union(done, below[~unclear], above[~unclear])
         cells, seen = _halved(cells[unclear], seen, name, parameter)
+        every.append(np.union1d(cells.left, cells.right))
         below, above = _cell_bounds(cells, name, parameter)
     done = _union(done, below, above)
-    return np.array([np.nextafter(done[0], -np.inf), np.nextafter(done[1], np.inf)])
+    bounds = np.array([np.nextafter(done[0], -np.inf), np.nextafter(done[1], np.inf)])
+    return bounds, ends if len(every) == 1 else np.unique(np.concatenate(every))
 
 
 def _union(bounds: tuple[float, float], below: Array, above: Array) -> tuple[float, float]:
