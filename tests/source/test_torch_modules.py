@@ -166,6 +166,17 @@ def test_pooling() -> None:
     )
 
 
+def test_gates_before_max_pooling_come_after_it() -> None:
+    found = read(nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)), 1, 4, 4)
+    assert found.graph.gates == 8
+
+
+def test_layers_read_what_is_laid_end_to_end_where_it_is() -> None:
+    module = nn.Sequential(Written(torch.relu, lambda x: x), nn.Linear(6, 2))
+    found = read(module, 3)
+    assert [type(node).__name__ for node in found.graph.nodes] == ["Input", "Relu", "Affine"]
+
+
 def test_norms() -> None:
     torch.manual_seed(0)
     layers = (

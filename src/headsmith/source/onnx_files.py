@@ -17,6 +17,7 @@ from headsmith.source.graph import Builder
 from headsmith.source.imported import Difference, Imported, input_names, measured
 from headsmith.source.onnx_operators import OPERATORS, Call, Comparison
 from headsmith.source.operators import unsupported
+from headsmith.source.pooled import finished
 from headsmith.source.tensors import Tensor, check_shape, flat, joined, moved, shape_of
 
 LARGEST_FILE = 1 << 31
@@ -41,7 +42,7 @@ def from_onnx(
     found = reading.read(chosen)
     builder = reading.builder
     whole_output = found[0] if len(found) == 1 else joined(builder, [moved(each, np.ravel) for each in found], 0)
-    graph = builder.graph(flat(builder, whole_output))
+    graph = finished(builder.graph(flat(builder, whole_output)))
     output_shape = shape_of(whole_output)
     output_shape = output_shape[1:] if len(output_shape) > 1 and output_shape[0] == 1 else output_shape
     difference, more = _compared(onnx, model, reading, graph, chosen)

@@ -19,6 +19,7 @@ from headsmith.source import over_axes as axes
 from headsmith.source.foreign import family_of
 from headsmith.source.graph import Builder, Graph
 from headsmith.source.imported import Difference, Imported, input_names, measured
+from headsmith.source.pooled import finished
 from headsmith.source.tensors import Operand, Tensor, add, flat, joined, moved, scale, shape_of, whole
 
 Reader = Callable[[Builder, Tensor, Any], Operand]
@@ -37,10 +38,10 @@ def from_sklearn(estimator: Any, *, probabilities: bool = False) -> Imported:
     size = _features(estimator)
     builder = Builder(input_names(size, _names(estimator)))
     found = _model(builder, whole(builder, builder.input), estimator)
-    scores = builder.graph(flat(builder, found))
+    scores = finished(builder.graph(flat(builder, found)))
     # An MLPClassifier shows its probabilities alone: these are compared, whatever is wanted.
     proba = probabilities or _is(_last(estimator), "MLPClassifier")
-    graph = builder.graph(flat(builder, _probabilities(builder, found, estimator))) if proba else scores
+    graph = finished(builder.graph(flat(builder, _probabilities(builder, found, estimator)))) if proba else scores
     difference = _compared(graph, estimator, size, proba)
     graph = graph if probabilities else scores
     shape = (graph.nodes[graph.output].size,)

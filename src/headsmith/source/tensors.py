@@ -19,7 +19,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
-from headsmith.source.graph import Builder
+from headsmith.source.graph import Affine, Builder
 
 MOST_ENTRIES = 1 << 27
 """So many numbers one matrix may have: a gigabyte."""
@@ -122,7 +122,20 @@ def linear(
     matrix = _zeros(math.prod(shape), builder.size(tensor.node))
     matrix[rows[there], places[there]] = weights[there]
     bias = np.broadcast_to(np.asarray(bias, dtype=np.float64), tuple(shape)).ravel()
-    return whole(builder, builder.affine([(tensor.node, matrix)], bias), shape)
+    return whole(builder, builder.affine(_through(builder, tensor.node, matrix), bias), shape)
+
+
+def _through(builder: Builder, number: int, matrix: Array) -> list[tuple[int, Array]]:
+    """The terms of matrix @ node. Where the node only lays other nodes end to end, these are read themselves."""
+    node = builder.nodes[number]
+    if not (isinstance(node, Affine) and len(node.terms) > 1 and not node.bias.any()):
+        return [(number, matrix)]
+    picks = [np.diag(term.weights) if term.diagonal else term.weights for term in node.terms]
+    once = all(np.all((each == 0.0) | (each == 1.0)) and np.all(each.sum(axis=0) <= 1.0) for each in picks)
+    if not once or not np.all(sum(each.sum(axis=1) for each in picks) <= 1.0):
+        return [(number, matrix)]
+    # Every entry of the product is one entry of the matrix, or zero: nothing is rounded.
+    return [(term.node, matrix @ each) for term, each in zip(node.terms, picks, strict=True)]
 
 
 def _zeros(rows: int, columns: int) -> Array:

@@ -18,6 +18,7 @@ from headsmith.source.foreign import family_of
 from headsmith.source.graph import Builder, Graph
 from headsmith.source.imported import Imported, input_names, measured
 from headsmith.source.operators import unsupported
+from headsmith.source.pooled import finished
 from headsmith.source.tensors import Tensor, check_shape, flat, joined, linear, moved, shape_of
 from headsmith.source.torch_operators import KEPT, MOVES, OPERATORS, PROBED
 
@@ -198,9 +199,9 @@ def _read(
         if kind == "USER_OUTPUT" and each is not None
     ]
     if len(found) == 1:
-        return builder.graph(flat(builder, found[0])), shape_of(found[0]), 0
+        return finished(builder.graph(flat(builder, found[0]))), shape_of(found[0]), 0
     whole_output = joined(builder, [moved(each, np.ravel) for each in found], 0)
-    return builder.graph(flat(builder, whole_output)), shape_of(whole_output), len(found)
+    return finished(builder.graph(flat(builder, whole_output))), shape_of(whole_output), len(found)
 
 
 def _constant(torch: Any, program: Any, name: str) -> Any:
