@@ -50,6 +50,7 @@ MODELS: dict[str, Any] = {
     "spread": lambda: _sequence(lambda x: hs.tokens.max(x) - hs.tokens.min(x)),
     "sort": lambda: _sequence(lambda x: hs.tokens.sort(x)),
     "sort of three": lambda: hs.compile_sequence(hs.tokens.sort, tokens=3, domain=(-1, 1), error=0.1),
+    "scaling": lambda: hs.compile_sequence(scaled, tokens=4, domain=(-1, 1), error=1e-2),
     "attention": lambda: _sequence(lambda x: hs.tokens.attend(x, x, x)),
     "ridge regression in context": lambda: hs.in_context.ridge(0.5, 4, 3, 8, error=1e-5),
     "least squares in context": lambda: hs.in_context.least_squares(3, 2, 6, error=1e-4, weights=True),
@@ -57,6 +58,12 @@ MODELS: dict[str, Any] = {
     "newton's iteration in context": lambda: hs.in_context.newton(0.1, 3, 2, 6, weights=True),
     "lasso in context": lambda: hs.in_context.lasso(0.05, 3, 2, 6, error=1e-3),
 }
+
+
+def scaled(x: Any) -> Any:
+    """Min-max scaling: the denominator is positive because the largest is not below the smallest."""
+    low, high = hs.tokens.min(x), hs.tokens.max(x)
+    return (x - low) / (high - low + 0.1)
 
 
 def _sequence(program: Any) -> Any:

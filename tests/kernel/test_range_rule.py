@@ -77,6 +77,26 @@ def test_a_bend_through_a_region_is_refused() -> None:
         range_of(file)
 
 
+def gap(first: str, second: str, *, causal: bool = False, sign: float = 1.0) -> float:
+    """The lower end of the range of a difference of the value or a pool of it and another one, on [-3, 3]."""
+    file = Forged(1, -3.0, 3.0)
+    nodes = [
+        0 if name == "own" else file.add(file.circuit, "pool", of=name, argument=0, size=1, causal=mask)
+        for name, mask in ((first, False), (second, causal))
+    ]
+    file.affine(file.circuit, [(nodes[0], [sign]), (nodes[1], [-sign])], [0.0])
+    return range_of(file)[0]
+
+
+def test_a_value_lies_between_the_smallest_and_the_largest() -> None:
+    for pair in (("max", "own"), ("own", "min"), ("max", "mean"), ("mean", "min"), ("max", "min")):
+        assert gap(*pair) == 0.0
+        assert gap(*pair[::-1]) == -6.0
+        assert gap(*pair, sign=2.0) == -12.0
+    assert gap("own", "mean") == -6.0
+    assert gap("max", "mean", causal=True) == -6.0
+
+
 @pytest.fixture(scope="module")
 def root() -> tuple[Any, Any]:
     """sqrt(|x - y| + 0.01): the sum is positive, which intervals of 2 relu(d) - d do not show."""

@@ -163,6 +163,25 @@ def _bent(proof: Proof, number: int, around: Interval) -> Interval:
     return between(values[number]).widened(deviations[number]).over(1, keepdims=True)
 
 
+def _is_gap(circuit: Graph, node: Node) -> bool:
+    """Whether a node is a difference that is never negative: of a value and its pools over the tokens, min <= mean <=
+    max and min <= own <= max."""
+    if node.kind != "affine" or len(node.arguments) != 2 or node.constants.any():
+        return False
+    if any(
+        not np.array_equal(each, sign * np.ones(node.size)) for each, sign in zip(node.weights, (1, -1), strict=True)
+    ):
+        return False
+    upper, lower = node.arguments
+    for pool, other, name in ((circuit.nodes[upper], lower, "max"), (circuit.nodes[lower], upper, "min")):
+        if pool.kind == "pool" and pool.name == name:
+            one = circuit.nodes[other]
+            alike = one.kind == "pool" and (one.arguments, one.causal) == (pool.arguments, pool.causal)
+            if alike or pool.arguments == (other,):
+                return True
+    return False
+
+
 Comparison = Callable[[Proof, Region, list[Interval]], tuple[Interval, Mapping[int, Interval]]]
 
 
@@ -190,6 +209,8 @@ def ranges(proof: Proof, box: Interval, compare: Comparison) -> tuple[list[Inter
         margins = [proof.margins_of_reads.get((number, argument), 0.0) for argument in node.arguments]
         seen = [found[argument].widened(margin) for argument, margin in zip(node.arguments, margins, strict=True)]
         found.append(node_range(node, seen, proof.blocks))
+        if not any(margins) and _is_gap(proof.circuit, node):
+            found[-1] = Interval(np.maximum(found[-1].low, 0.0), found[-1].high)
         for view in proof.views.get(number, ()):
             found[-1] = found[-1].meet(found[view])
         if number in proof.powers:

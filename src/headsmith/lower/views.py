@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.source.graph import Affine, Graph, Input, Maximum, Minimum, Node, Relu
+from headsmith.source.graph import Affine, Graph, Input, Maximum, Minimum, Node, Pool, Relu
 from headsmith.source.piecewise import Atom, Direction, Form, Forms, share_of
 
 Header = dict[str, Any]
@@ -62,6 +62,7 @@ class Views:
             found.append(self._sum([self._halved(row) for row in rows]))
             found.append(self._bent(rows))
         if node.size == 1:
+            found += self._ordered(rows[0])
             found += [self._choice(rows[0], atom) for atom in sorted(atoms) if self._meets(rows[0], atom)]
         return [each for each in found if each is not None]
 
@@ -185,6 +186,49 @@ class Views:
             kinks = [end for slope, offset in zip(slopes, offsets, strict=True) for end in _around(-offset / slope)]
             self.bends.append({"node": outer, "argument": single, "kinks": self.keep(sorted(kinks))})
         return outer
+
+    def _ordered(self, form: Form) -> list[int | None]:
+        """Sums over the gaps between a value and its pools over the tokens, which are not negative: each from the
+        smallest, and each from the largest."""
+        groups: dict[tuple[int, bool], dict[str, Fraction]] = {}
+        for atom, weight in form.terms.items():
+            pool = self.target.nodes[atom[0]]
+            if isinstance(pool, Pool) and pool.size == 1:
+                groups.setdefault((pool.argument, pool.causal), {})[pool.kind] = weight
+                form = form.without(atom)
+        sums = [Form({}, Fraction(0)), Form({}, Fraction(0))]
+        useful = False
+        for (argument, causal), weights in groups.items():
+            own = self.forms.of(argument, 0)
+            share = share_of(form, own)
+            form = form.plus(-share, own)
+            weights = {**weights, **({"own": share} if share else {})}
+            useful |= len(weights) > 1
+            places = {name: self._pooled(name, argument, causal) for name in {*weights, "min", "max"}}
+            for side, base in enumerate(("min", "max")):
+                terms = {(places[base], 0): sum(weights.values(), Fraction(0))}
+                for name in weights.keys() - {base}:
+                    upper, lower = (name, base) if base == "min" else (base, name)
+                    gap = self._gap(places[upper], places[lower])
+                    terms[gap, 0] = weights[name] if base == "min" else -weights[name]
+                terms = {key: weight for key, weight in terms.items() if weight}
+                sums[side] = sums[side].plus(Fraction(1), Form(terms, Fraction(0)))
+        rest = self._placed(form)
+        return [self._sum([each.plus(Fraction(1), rest)]) for each in sums] if useful else []
+
+    def _pooled(self, name: str, argument: int, causal: bool) -> int:
+        """A value, or a pool of it over the tokens, as a reference node."""
+        place = self.places(argument)
+        if name != "own":
+            place = self.add({"kind": "pool", "of": name, "argument": place, "size": 1, "causal": causal})
+        self.sizes[place] = 1
+        return place
+
+    def _gap(self, upper: int, lower: int) -> int:
+        terms = [{"node": upper, "weights": self.keep(np.ones(1))}, {"node": lower, "weights": self.keep(-np.ones(1))}]
+        place = self.add({"kind": "affine", "terms": terms, "bias": self.keep(np.zeros(1))})
+        self.sizes[place] = 1
+        return place
 
     def _meets(self, form: Form, atom: Atom) -> bool:
         """Whether an argument of a maximum or minimum has an atom in common with the rest of the form."""
