@@ -12,20 +12,10 @@ from .arithmetic import Array, Interval, rational
 from .errors import Refused
 from .functions import Program
 from .graph import Graph
+from .heads import RULES
 from .model import Bank, Model
 from .proof import Proof
 from .table import Table, check_table
-
-COMPUTES = {
-    "sink": ("relu",),
-    "table": ("expression", "relu"),
-    "gate": ("expression",),
-    "mean": ("pool",),
-    "boltzmann": ("pool",),
-    "move": ("move",),
-    "attend": ("attend",),
-}
-POOLS = {"mean": "mean", "boltzmann": "max"}
 
 
 def headed(circuit: Graph, model: Model) -> dict[int, Any]:
@@ -35,7 +25,7 @@ def headed(circuit: Graph, model: Model) -> dict[int, Any]:
         for number in np.unique(bank.node).tolist():
             node = circuit.nodes[number] if 0 <= number < len(circuit.nodes) else None
             components = np.sort(bank.component[bank.node == number])
-            if node is None or node.kind not in COMPUTES[bank.kind] or POOLS.get(bank.kind, node.name) != node.name:
+            if node is None or f"{node.kind} {node.name}".strip() not in RULES[bank.kind]:
                 raise Refused(f"a {bank.kind} head claims node {number}, which it cannot compute")
             inside = components[0] >= 0 and components[-1] < node.size and bool(np.all(np.diff(components) > 0))
             if not inside or (node.kind != "relu" and len(components) < node.size) or number in found:

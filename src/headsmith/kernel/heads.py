@@ -12,6 +12,7 @@ says otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -39,10 +40,11 @@ def local_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper | None = 
     refuse_large(model, reads.magnitude, "what a head reads")
     refuse_large(model, reads.drift, "what drifts into a reference token")
     if slopes is not None:
-        return {"table": table_errors, "gate": gate_errors}[bank.kind](model, bank, reads, slopes)
-    if bank.kind not in RULES:
-        raise Refused(f"the slopes of a {bank.kind} bank are not known")
-    return RULES[bank.kind](model, bank, reads)
+        return RULES[bank.kind]["expression"](model, bank, reads, slopes)
+    for computed, rule in RULES[bank.kind].items():
+        if computed != "expression":
+            return rule(model, bank, reads)
+    raise Refused(f"the slopes of a {bank.kind} bank are not known")
 
 
 # Sink: the ReLU -----------------------------------------------------------------------------------------------------
@@ -345,14 +347,16 @@ def attend_errors(model: Model, bank: Bank, reads: Reads) -> Local:
     return committed(model, size, drift, moved, tokens, margin, disturbance, scores, keep, pulled, width)
 
 
-RULES = {
-    "sink": sink_errors,
-    "table": ramp_errors,
-    "mean": mean_errors,
-    "boltzmann": boltzmann_errors,
-    "move": move_errors,
-    "attend": attend_errors,
+RULES: dict[str, dict[str, Callable[..., Local]]] = {
+    "sink": {"relu": sink_errors},
+    "table": {"relu": ramp_errors, "expression": table_errors},
+    "gate": {"expression": gate_errors},
+    "mean": {"pool mean": mean_errors},
+    "boltzmann": {"pool max": boltzmann_errors},
+    "move": {"move": move_errors},
+    "attend": {"attend": attend_errors},
 }
+# What heads of a kind compute, and by which rule.
 
 
 def addresses(targets: tuple[int, ...], bits: int) -> Array:
