@@ -330,7 +330,7 @@ def verify_command(file: str, as_json: bool) -> None:
 
     told = "verified: proved from the stored weights, by the kernel alone"
     if os.path.isdir(file):
-        told += "; every weight in the folder is the proven model's, bit for bit"
+        told = "verified: the proof in the folder holds, and everything beside it is the proven model, bit for bit"
     _print(certificate_table(certificate), told)
 
 
