@@ -158,3 +158,12 @@ def test_a_function_whose_steps_may_be_zero_keeps_all_its_coefficients() -> None
 def test_bad_programs_are_refused(data: Any) -> None:
     with pytest.raises(Refused):
         read_program(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "value"), [("arcsin", 1.0, np.pi / 2), ("arccos", -1.0, np.pi), ("sqrt", 0.0, 0.0)]
+)
+def test_a_function_is_known_where_its_slope_is_infinite(name: str, at: float, value: float) -> None:
+    found = enclose(named(name), Interval([at], [at]))
+    assert found.low[0] <= value <= found.high[0]
+    assert found.high[0] - found.low[0] <= 1e-15

@@ -248,17 +248,23 @@ def enclose(program: Program, x: Interval, order: int = 0, halvings: int = 7) ->
     monotone, image = _known(program, order)
     points, place = np.unique(np.stack([x.low, x.high]), return_inverse=True)
     with working(BITS, order + 2):
-        at = [(point, *ends(_derivatives(program, order, arb(point))[0])) for point in points.tolist()]
+        at = [(point, *_at(program, order, point)) for point in points.tolist()]
         pairs = [(at[i], at[j]) for i, j in place.reshape(2, -1).T.tolist()]
         halvings = -1 if monotone else halvings
         found = np.array([_range(program, order, left, right, halvings) for left, right in pairs]).reshape(-1, 2).T
     return Interval(*found.reshape(2, *x.low.shape)).meet(Interval(*image))
 
 
-def _derivatives(program: Program, order: int, place: Any) -> list[Any]:
-    """Balls of F = f^(order) and of F', over a ball."""
-    series = program_series(program, [(place, 1)], order + 2)
-    return [series[n] * factorial(n) for n in (order, order + 1)]
+def _derivatives(program: Program, order: int, place: Any, count: int = 2) -> list[Any]:
+    """Balls of F = f^(order) and of F', over a ball; or of F alone."""
+    series = program_series(program, [(place, 1)], order + count)
+    return [series[n] * factorial(n) for n in range(order, order + count)]
+
+
+def _at(program: Program, order: int, point: float) -> tuple[float, float]:
+    """Bounds of F at a point, where F' need not be defined."""
+    low, high = ends(_derivatives(program, order, arb(point))[0])
+    return (low, high) if low > -inf else ends(_derivatives(program, order, arb(point), 1)[0])
 
 
 # A place, and bounds of F there.
