@@ -30,6 +30,7 @@ from headsmith.heads.move import MoveBank
 from headsmith.heads.sink import SinkBank, split_scale
 from headsmith.heads.stream import position_bits
 from headsmith.heads.table import TableBank
+from headsmith.lower.relief import NONE, Relief, heaviest_read
 from headsmith.source.gains import Gain
 from headsmith.transformer.gains import gains_of_heads
 from headsmith.transformer.ir import Bank, Layer, Transformer
@@ -44,10 +45,11 @@ def with_softmax_budget(
     budget: float,
     leak: float,
     sizes: Mapping[int, float] | None = None,
+    relief: Relief = NONE,
 ) -> Transformer:
     """The same model with score scales such that the softmax part is at most `budget`, and gains that keep the leak
     near `leak`. `sizes` bounds what is read where maxima are taken over tokens, and the scores of attention, by circuit
-    node."""
+    node; `relief` says by how much scales of gates may be smaller than `gains` say."""
     sizes = sizes or {}
     if not transformer.layers:
         return transformer
@@ -59,17 +61,18 @@ def with_softmax_budget(
     reach = math.log(max(2.0 * transformer.tokens * total / max(leak, TINY), 2.0))
     position, reference = _gains(transformer, reach)
 
-    def scaled(bank: Bank) -> Bank:
+    def scaled(bank: Bank, layer: int) -> Bank:
         match bank:
             case SinkBank():
-                query, key = split_scale(common / _heaviest_read(bank), transformer.precision)
+                scale = max(common * relief.of(layer), SMALLEST_SCALE)
+                query, key = split_scale(scale / heaviest_read(bank), transformer.precision)
                 return replace(bank, query_scale=query, key_scale=key, position_gain=position, reference_gain=reference)
             case TableBank():
                 # Offsets that centre the scores leave the largest of them near zero, or above.
                 lowest = float(np.max(-bank.offset.max(axis=1), initial=0.0))
                 return replace(bank, gain=2.0 * math.ceil((reach + lowest + 6.0) / 2.0), keep_gain=reference)
             case BoltzmannBank():
-                query, key = split_scale(common / _heaviest_read(bank), transformer.precision)
+                query, key = split_scale(common / heaviest_read(bank), transformer.precision)
                 # Reference tokens score zero: the gain must lift the largest data token above them, wherever it is.
                 depth = max((float(b * sizes[n]) for b, n in zip(query * key, bank.node.tolist(), strict=True)))
                 gain = 2.0 * math.ceil((reach + depth + 4.0) / 2.0) if transformer.reference_tokens else 0.0
@@ -91,7 +94,9 @@ def with_softmax_budget(
                 return replace(bank, gain=gain, keep_gain=reference)
         raise CertificateError(f"{bank.kind} banks have no scales to choose")
 
-    layers = (Layer(tuple(scaled(bank) for bank in layer.banks)) for layer in transformer.layers)
+    layers = (
+        Layer(tuple(scaled(bank, number) for bank in layer.banks)) for number, layer in enumerate(transformer.layers)
+    )
     return replace(transformer, layers=tuple(layers))
 
 
@@ -113,14 +118,6 @@ def _gains(transformer: Transformer, reach: float) -> tuple[float, float]:
     return position, 2.0 * math.ceil((reach + 8.0 + 4.0 * (len(transformer.layers) + gates)) / 2.0)
 
 
-def _heaviest_read(bank: Bank) -> Array:
-    heaviest = np.zeros(bank.readers)
-    for link in bank.read:
-        size = np.abs(link.weights) if link.weights.ndim == 1 else np.abs(link.weights).max(axis=1)
-        heaviest[link.reads] = np.maximum(heaviest[link.reads], size)
-    return np.where(heaviest > 0.0, heaviest, 1.0)
-
-
 def _demand(transformer: Transformer, heads: list[list[Gain]]) -> float:
     """max over outputs of sum_h w_h |W_V|_h c_oh over gates and maxima, the larger of the two signs."""
     below: Array = np.zeros(1)
@@ -130,7 +127,7 @@ def _demand(transformer: Transformer, heads: list[list[Gain]]) -> float:
             if not isinstance(bank, SinkBank | BoltzmannBank):
                 continue
             constant = gate_constant() if isinstance(bank, SinkBank) else boltzmann_constant(transformer.tokens)
-            heavy = constant * _heaviest_read(bank)
+            heavy = constant * heaviest_read(bank)
             below = below + gain.rising.T @ heavy
             above = above + gain.falling.T @ heavy
     return float(max(below.max(), above.max()))

@@ -5,7 +5,12 @@ Closed forms. With N = A Y A^T, what errors before a layer make of its arguments
     flat     B = |N|: the errors grow by the norm of the weights, layer by layer
     dense    L = 2 / |N|: then G = (L - L N L / 4)^-1 <= |N|, so dense is never worse, and better in most directions
 
-`scaled` versions take a diagonal d in place of the identity: |d^-1/2 N d^-1/2| d.
+Improved. In a plain network of dense layers, what errors of 1 at every gate do to the outputs,
+
+    J = |sqrt(w Y w^T)| (sum over layers of sqrt(sum of L)),  N_k = W_k Y_(k-1) W_k^T,  Y_k = (L_k - L_k N_k L_k / 4)^-1,
+
+is made smaller by descent in log L (Adam). With Y' the gradient by Y_k, that by M = Y_k^-1 is M' = -Y Y' Y, by N_k it
+is -L M' L / 4, by L_k the diagonal of M' - N L M' / 2, and by Y_(k-1) W^T N' W.
 """
 
 from __future__ import annotations
@@ -15,17 +20,22 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.kernel.arithmetic import Array
+from headsmith.kernel.arithmetic import Array, Interval
 from headsmith.kernel.errors import Refused
-from headsmith.kernel.graph import Graph
+from headsmith.kernel.graph import Graph, dense
 from headsmith.kernel.norms import Carried, norms_of
 
 WIDE = 400
 """Layers of more gates are flat: dense ones take a few products of matrices."""
 ROOM = 1e-6
+STEPS, RATE = 200, 0.05
+WORK = 2e9
+"""How many multiplications the descent may take, about."""
+
+Edges = Mapping[int, Sequence[Any]]
 
 
-def find_norms(circuit: Graph, edges: Mapping[int, Sequence[Any]], gates: Sequence[int]) -> dict[int, Carried]:
+def find_norms(circuit: Graph, edges: Edges, gates: Sequence[int]) -> dict[int, Carried]:
     """Diagonals for nodes whose gates have heads, and for the input if its errors count; {} where there are no two
     layers, or where norms do not follow the circuit."""
     found: dict[int, Carried] = {}
@@ -44,4 +54,90 @@ def find_norms(circuit: Graph, edges: Mapping[int, Sequence[Any]], gates: Sequen
         known = norms_of(circuit, edges, set(gates), choose)
     except (Refused, np.linalg.LinAlgError):
         return {}
-    return found if circuit.output in known.heights and len(found) > 1 else {}
+    if circuit.output not in known.heights or len(found) < 2:
+        return {}
+    better = _improved(circuit, edges, found)
+    try:
+        norms_of(circuit, edges, better.keys(), lambda number, _: better[number])
+    except Refused:
+        return found
+    return better
+
+
+def _improved(circuit: Graph, edges: Edges, found: dict[int, Carried]) -> dict[int, Carried]:
+    """The same diagonals, or better ones for a plain network of dense layers."""
+    weights = _layers(circuit, edges, list(found))
+    work = 12.0 * sum(float(len(each)) ** 3 for each in weights or ())
+    if weights is None or any(each.flat for each in found.values()) or STEPS * work > 20.0 * WORK:
+        return found
+    logarithms = [np.log(each.diagonal) for each in found.values()]
+    best = _descended(weights, logarithms, int(min(STEPS, WORK / max(work, 1.0))))
+    return {number: Carried(np.exp(each), False) for number, each in zip(found, best, strict=True)}
+
+
+def _layers(circuit: Graph, edges: Edges, gates: list[int]) -> list[Array] | None:
+    """The weights from each layer of gates to the next, and to the output; None if there are other paths."""
+    found = []
+    for before, after in zip(gates, [*gates[1:], None], strict=True):
+        number = circuit.output if after is None else edges[after][0][0]
+        terms = [(argument, slope) for argument, slope, _ in edges[number] if argument != 0 or 0 in gates]
+        if len(terms) != 1 or terms[0][0] != before or isinstance(terms[0][1], Interval):
+            return None
+        passing = 1.0 if after is None else edges[after][0][1].high[:, None]
+        found.append(dense(terms[0][1]) * passing)
+    return found
+
+
+def _descended(weights: list[Array], logarithms: list[Array], steps: int) -> list[Array]:
+    """Descent in the logarithms of the diagonals; the best that was met."""
+    value, slopes = _objective(weights, logarithms)
+    best, place = (value, logarithms), logarithms
+    mean, square = ([0.0 * each for each in place] for _ in range(2))
+    for step in range(1, steps + 1):
+        mean = [0.9 * a + 0.1 * b for a, b in zip(mean, slopes, strict=True)]
+        square = [0.99 * a + 0.01 * b * b for a, b in zip(square, slopes, strict=True)]
+        down = [
+            RATE * a / (1.0 - 0.9**step) / (np.sqrt(b / (1.0 - 0.99**step)) + 1e-12)
+            for a, b in zip(mean, square, strict=True)
+        ]
+        for halvings in range(12):
+            trial = [a - 0.5**halvings * b for a, b in zip(place, down, strict=True)]
+            value, slopes = _objective(weights, trial)
+            if value < best[0] + 0.5:
+                break
+        else:
+            break
+        place = trial
+        if value < best[0]:
+            best = (value, place)
+    return best[1]
+
+
+def _objective(weights: list[Array], logarithms: list[Array]) -> tuple[float, list[Array]]:
+    """log J and its gradient; infinite where a matrix is not positive definite."""
+    diagonals = [np.exp(each) for each in logarithms]
+    matrices, arriving = [np.diag(1.0 / diagonals[0])], [np.zeros(0)]
+    for rows, pull in zip(weights[:-1], diagonals[1:], strict=True):
+        arriving.append(rows @ matrices[-1] @ rows.T)
+        form = np.diag(pull) - pull[:, None] * arriving[-1] * pull / 4.0
+        try:
+            np.linalg.cholesky(form)
+            matrices.append(np.asarray(np.linalg.inv(form), dtype=np.float64))
+        except np.linalg.LinAlgError:
+            return np.inf, []
+    last = weights[-1]
+    reached = float(np.einsum("oi,ij,oj->", last, matrices[-1], last))
+    sums = np.array([np.sqrt(each.sum()) for each in diagonals])
+    if not (reached > 0.0 and np.isfinite(reached)):
+        return np.inf, []
+    slope = last.T @ last * (0.5 / reached)
+    slopes = [each / (2.0 * total * sums.sum()) for each, total in zip(diagonals, sums, strict=True)]
+    for place in range(len(diagonals) - 1, 0, -1):
+        pull = diagonals[place]
+        bent = -matrices[place] @ slope @ matrices[place]
+        slopes[place] = slopes[place] + pull * (
+            np.diag(bent) - 0.5 * np.einsum("ij,j,ji->i", arriving[place], pull, bent)
+        )
+        slope = weights[place - 1].T @ (-pull[:, None] * bent * pull / 4.0) @ weights[place - 1]
+    slopes[0] = slopes[0] - np.diag(slope) / diagonals[0]
+    return 0.5 * float(np.log(reached)) + float(np.log(sums.sum())), slopes
