@@ -7,7 +7,7 @@ Closed forms. With N = A Y A^T, what errors before a layer make of its arguments
 
 Improved. In a plain network of dense layers, what errors of 1 at every gate do to the outputs,
 
-    J = |sqrt(w Y w^T)| (sum over layers of sqrt(sum of L)),  N_k = W_k Y_(k-1) W_k^T,  Y_k = (L_k - L_k N_k L_k / 4)^-1,
+    J = |sqrt(w Y w^T)| (sum over layers of sqrt(sum L)),  N_k = W_k Y_(k-1) W_k^T,  Y_k = (L_k - L_k N_k L_k / 4)^-1,
 
 is made smaller by descent in log L (Adam). With Y' the gradient by Y_k, that by M = Y_k^-1 is M' = -Y Y' Y, by N_k it
 is -L M' L / 4, by L_k the diagonal of M' - N L M' / 2, and by Y_(k-1) W^T N' W.
