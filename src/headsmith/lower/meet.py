@@ -29,6 +29,7 @@ from headsmith.lower.piece_plan import PieceFlow, approximate_pieces
 from headsmith.lower.plan import Planned, plan
 from headsmith.lower.prove import Draft, certified, drafted
 from headsmith.lower.ramp_plan import FEW_TOKENS, MOST_TOKENS, with_ramps
+from headsmith.lower.relief import NONE, relief_of
 from headsmith.lower.tables import Progress
 from headsmith.source.fuse import Fusion, fuse
 from headsmith.source.graph import Attend, Graph, Pool
@@ -215,12 +216,15 @@ def _scaled(request: Request, fusion: Arrangement, planned: Planned, skeleton: T
     sizes = _sizes(planned)
     refusals: list[CertificateError] = []
     drafts: list[Draft] = []
+    reliefs = [NONE]
 
     def attempt(budget: float) -> Met | None:
         try:
-            transformer = with_softmax_budget(skeleton, planned.gains, budget, 1e-6 * budget, sizes)
+            transformer = with_softmax_budget(skeleton, planned.gains, budget, 1e-6 * budget, sizes, reliefs[-1])
             if not drafts:
                 drafts.append(drafted(request.graph, request.box, planned.choices, fusion, transformer, error))
+                reliefs.append(relief_of(drafts[0].facts, skeleton))
+                transformer = with_softmax_budget(skeleton, planned.gains, budget, 1e-6 * budget, sizes, reliefs[-1])
             proven = certified(drafts[0], transformer)
         except ThinMarginError:
             raise

@@ -23,8 +23,8 @@ from headsmith.kernel.flow import Gain, gains
 from headsmith.kernel.walk import Facts
 from headsmith.transformer.ir import Bank, Transformer
 
-ENOUGH = 0.7
-"""A ratio above that is not worth another look."""
+ENOUGH = 0.999
+"""A ratio above that is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ def relief_of(facts: Facts, transformer: Transformer) -> Relief:
         plain.append(np.sum([each[1] for each in pushes], axis=0))
         sizes.append(max(each[2] for each in pushes))
     ratio = float(np.sum(known, axis=0).max() / max(np.sum(plain, axis=0).max(), 1e-300))
-    if not ratio < ENOUGH:
+    if not 0.0 < ratio < ENOUGH:
         return NONE
     worst = int(np.argmax(np.sum(known, axis=0)))
     shares = np.array([each.ravel()[worst] for each in known])

@@ -91,6 +91,8 @@ def _layers(circuit: Graph, edges: Edges, gates: list[int]) -> list[Array] | Non
 def _descended(weights: list[Array], logarithms: list[Array], steps: int) -> list[Array]:
     """Descent in the logarithms of the diagonals; the best that was met."""
     value, slopes = _objective(weights, logarithms)
+    if not np.isfinite(value):
+        return logarithms
     best, place = (value, logarithms), logarithms
     mean, square = ([0.0 * each for each in place] for _ in range(2))
     for step in range(1, steps + 1):
