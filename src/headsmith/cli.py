@@ -331,7 +331,8 @@ def verify_command(file: str, as_json: bool) -> None:
     told = "verified: proved from the stored weights, by the kernel alone"
     if os.path.isdir(file):
         told = "verified: the proof in the folder holds, and everything beside it is the proven model, bit for bit"
-    _print(certificate_table(certificate), told)
+    assumed = [f"assumed, and not proved: {each}" for each in certificate.assumes]
+    _print(certificate_table(certificate), *assumed, told)
 
 
 @commands.command("falsify", short_help="Search for the worst input.")

@@ -13,17 +13,17 @@ import os
 from typing import Any
 
 from headsmith.approximate import Approximation
-from headsmith.compile import Compiled, compiled_from
+from headsmith.compile import Compiled, compiled_from, parts_of
 from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, DomainError, FileFormatError, TargetError
-from headsmith.export.file import Contents, kind_of, read_file
+from headsmith.export.file import Contents, read_file
 from headsmith.export.folder import PROOF, compare, read_manifest
 from headsmith.export.formats import contents, wanted_of
 from headsmith.iprm.model import reasoner_of
 from headsmith.sequence.compiled import CompiledSequence, mixes, sequence_of
 from headsmith.sequence.in_context import learner_of
-from headsmith.sequence.universal import Universal, load_universal
-from headsmith.sequence.universal_file import KIND
+from headsmith.sequence.universal import Universal
+from headsmith.source.graph import Sampled
 from headsmith.verify import verified_file
 
 Model = Compiled | Universal
@@ -35,8 +35,6 @@ def load(path: str | os.PathLike[str]) -> Model:
     `verify` re-derives it."""
     if not isinstance(path, str | os.PathLike):
         raise FileFormatError(f"load takes the path of a file, not a {type(path).__name__}")
-    if kind_of(path) == KIND:
-        return load_universal(path)
     contents = read_file(path)
     compiled = compiled_from(contents)
     try:
@@ -57,6 +55,10 @@ def _as_saved(compiled: Compiled, contents: Contents) -> Compiled:
 
 def as_its_kind(compiled: Compiled) -> Compiled:
     """A model whose tokens take something from each other is a sequence model, whatever it came as."""
+    if isinstance(compiled, Universal):
+        return compiled
+    if any(isinstance(node, Sampled) for node in compiled.graph.nodes):
+        return Universal(**parts_of(compiled))
     return sequence_of(compiled) if mixes(compiled.graph) and not isinstance(compiled, CompiledSequence) else compiled
 
 
@@ -69,8 +71,6 @@ def model_of(given: Any) -> Model:
             return given.model
         case Compiled():
             return as_its_kind(given)
-        case Universal():
-            return given
     raise TargetError(f"a {type(given).__name__} is neither a model nor the path of a saved one")
 
 

@@ -8,6 +8,7 @@
     ... / values                                        (token, value), the stream times W_V
     ... / output                                        (token, column of the stream), pattern times values times W_O
     layer 1 / register out: relu(x - y)                 what the layer changed
+    softmax / pattern                                   (token, answer), of a model that ends in a softmax
     output                                              (token, output)
 
 The matrices are those of `model.dense()`, whose `columns` say where in the stream a register stands.
@@ -32,8 +33,8 @@ from headsmith.core.figures import shortened
 from headsmith.inside.meanings import LENGTH, Meanings, without_kind
 from headsmith.run import numpy_runner
 from headsmith.run.attention import linear
-from headsmith.run.textbook import attended, first_stream
-from headsmith.transformer.dense import DenseLayer, dense_layer
+from headsmith.run.textbook import attended, first_stream, shares
+from headsmith.transformer.dense import DenseLayer, dense_layer, last_softmax
 from headsmith.transformer.ir import Layer, Transformer, layout
 
 PATTERN = "pattern"
@@ -96,18 +97,27 @@ def run_with_cache(
     numpy_runner.refuse_length(transformer, inputs.shape[0], causal)
     state, columns, found = first_stream(transformer, inputs), layout(transformer), Intermediates()
     for name, place in columns.items():
+        if place.start == place.stop:
+            continue
         found[f"embedding / {_register(meanings, 0, name)}"] = state[:, place].copy()
-    for number, layer in enumerate(transformer.layers):
+    softmax = transformer.grid_form == "softmax"
+    for number, layer in enumerate(transformer.layers[:-1] if softmax else transformer.layers):
         texts = meanings.heads[number] if meanings is not None else ()
         matrices = dense_layer(transformer, layer)
-        patterns, after = attended(matrices, state, causal)
+        patterns, after = attended(matrices, state, causal, numpy_runner.watched(transformer))
         for head, name in enumerate(head_names(layer, number + 1, texts)):
             for part, value in head_parts(matrices, head, state, patterns[head], causal).items():
                 found[f"{name} / {part}"] = value
         for register in dict.fromkeys(link.register for bank in layer.banks for link in bank.write):
             name = _register(meanings, number + 1, register)
-            found[f"layer {number + 1} / {name}"] = after[:, columns[register]].copy()
+            seen = after[numpy_runner.watched(transformer) :]
+            found[f"layer {number + 1} / {name}"] = seen[:, columns[register]].copy()
         state = after
+    if softmax:
+        W, b, V = last_softmax(transformer)
+        found[f"softmax / {PATTERN}"] = shares(state @ W + b)
+        found["output"] = found[f"softmax / {PATTERN}"] @ V + transformer.readout_bias
+        return found["output"], found
     result = np.zeros((inputs.shape[0], transformer.outputs), dtype=transformer.dtype)
     for link in transformer.readout:
         result[..., link.reads] += linear(link, state[transformer.reference_tokens :, columns[link.register]])

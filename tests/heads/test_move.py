@@ -269,7 +269,7 @@ def test_a_damaged_file_is_refused(place, tmp_path) -> None:
     path = tmp_path / "model"
     write_file(path, models.contents(model("alone", "float64")))
     header, tensors = saved.read(path)
-    for new in (None, "nobody", "readout_bias", [], 3):
+    for new in (None, "nobody", "readout_bias", [], -3):
         saved.write(path, saved.put(header, ("transformer", *place), new), tensors)
         with pytest.raises(HeadsmithError):
             read_file(path)

@@ -724,7 +724,6 @@ class TestTheCheckerRefuses:
             {"values": np.ones((1, GRID_SIZE))},
             {"values": np.float64(1.0)},
             {"slope": np.ones((1, GRID_SIZE, 0))},
-            {"slope": np.ones((1, GRID_SIZE, 3))},
             {"values": np.ones((1, GRID_SIZE, 0)), "node": [], "component": [], "write": ()},
         ],
         ids=repr,

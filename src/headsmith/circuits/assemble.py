@@ -52,6 +52,7 @@ from headsmith.source.graph import (
     Product,
     Quotient,
     Relu,
+    Sampled,
     Term,
     arguments,
     needed,
@@ -236,6 +237,8 @@ class _Assembler:
             case Attend():
                 queries, keys, values = (places[argument] for argument in arguments(node))
                 return builder.attend(queries, keys, values, node.causal)
+            case Sampled():
+                return builder.add(replace(node, arguments=tuple(places[argument] for argument in node.arguments)))
             case Expression():
                 raise CertificateError(f"target node {number} is an expression: only a table head can stand for it")
             case _:

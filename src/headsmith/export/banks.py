@@ -80,6 +80,8 @@ def read_bank(item: dict[str, Any], tensor: Callable[[str], Any]) -> Bank:
     found |= {name: read_links(item[name], tensor) for name in ("read", "write")}
     found |= {name: float(item[name]) for name in BANK_NUMBERS[kind]}
     found |= {name: int(item[name]) for name in BANK_COUNTS.get(kind, ())}
+    if kind == "move" and type(item["address"]) is int:
+        return MoveBank(**found, address=item["address"])
     found |= {name: _name(item, name, default) for name, default in BANK_REGISTERS.get(kind, {}).items()}
     return BANKS[kind](**found)
 

@@ -57,8 +57,10 @@ from headsmith.source.graph import (
     Product,
     Quotient,
     Relu,
+    Sampled,
     Term,
 )
+from headsmith.source.views import domain_names
 from headsmith.transformer.ir import Layer, Transformer
 
 FORMAT = "headsmith"
@@ -295,6 +297,10 @@ def _contents(header: dict[str, Any], tensors: Tensors) -> Contents:
             case "attend":
                 queries, keys, values, size = (int(item[name]) for name in ("queries", "keys", "values", "size"))
                 return Attend(queries, keys, values, size, bool(item["causal"]))
+            case "sampled":
+                answers, lipschitz, scale = (tensor(item[name]) for name in ("answers", "lipschitz", "scale"))
+                places = tuple(map(int, item["arguments"]))
+                return Sampled(places, answers, lipschitz, scale, item["norm"], float(item["evaluation"]))
             case kind:
                 raise FileFormatError(f"unknown source node kind {kind!r}")
 
@@ -303,7 +309,7 @@ def _contents(header: dict[str, Any], tensors: Tensors) -> Contents:
         int(number): Choice(str(item["family"]), dict(item["parameters"]), _number_or_none(item["margin"]))
         for number, item in header["choices"].items()
     }
-    box = Box(graph.input.names, header["domain"]["low"], header["domain"]["high"])
+    box = Box(domain_names(graph), header["domain"]["low"], header["domain"]["high"])
     stored = header["transformer"]
     if stored["dtype"] not in PRECISIONS:
         raise FileFormatError(f"unknown dtype {stored['dtype']!r}")
@@ -319,6 +325,7 @@ def _contents(header: dict[str, Any], tensors: Tensors) -> Contents:
         layers=tuple(Layer(tuple(read_bank(item, tensor) for item in banks)) for banks in stored["layers"]),
         readout=read_links(stored["readout"], tensor),
         readout_bias=tensor(stored["readout_bias"]),
+        grid_form=stored.get("grid_form", "one-hot"),
     )
     stored = header.get("fusion")
     fusion: Fusion | Pieces | None = None
@@ -327,7 +334,8 @@ def _contents(header: dict[str, Any], tensors: Tensors) -> Contents:
     elif stored is not None:
         exits, plain = (frozenset(map(int, stored[name])) for name in ("exits", "plain"))
         fusion = Fusion(int(stored["variables"]), exits, plain, bool(stored.get("apart", False)))
-    domain = [*zip(graph.input.names, header["domain"]["low"], header["domain"]["high"], strict=True)]
+    names = graph.input.names * (box.size // graph.input.size)
+    domain = [*zip(names, header["domain"]["low"], header["domain"]["high"], strict=True)]
     claimed = Certificate.claimed(header["claim"], domain)
     proof = proof_of(header, tensors) if "proof" in header else None
     return Contents(graph, choices, box, transformer, claimed, fusion, _form(header.get("form"), tensor), proof)

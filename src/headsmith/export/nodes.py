@@ -22,6 +22,7 @@ from headsmith.source.graph import (
     Product,
     Quotient,
     Relu,
+    Sampled,
 )
 
 
@@ -65,6 +66,10 @@ def node_data(node: Node, place: Callable[[int], int], keep: Callable[[str, Any]
         case Attend():
             read = {name: place(getattr(node, name)) for name in ("queries", "keys", "values")}
             return {"kind": "attend", **read, "size": node.size, "causal": node.causal}
+        case Sampled():
+            arrays = {name: keep(name, getattr(node, name)) for name in ("answers", "lipschitz", "scale")}
+            stored = {"kind": "sampled", "arguments": [place(each) for each in node.arguments], **arrays}
+            return {**stored, "norm": node.norm, "evaluation": node.evaluation}
         case _:
             assert_never(node)
 

@@ -23,11 +23,15 @@ The features of query and key, and the value:
     sink        gain bits / KEY * address[bits] + keep_gain / KEY * (reference + sum grid)
                                                                             KEY * reference    where there is a sink
     value       read . x, one number for each output
+
+Where all tokens fetch from the same one, whose code is c, the address needs no register, and one feature is enough:
+
+    all bits    gain / KEY * data                                           KEY sum_k c[k] position[k]
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -46,18 +50,26 @@ NOTHING = -1
 
 @dataclass(frozen=True, eq=False)
 class MoveBank(HeadBank):
-    """One move head. Output k is row k of `read` at the addressee: component `component[k]` of node `node[k]`."""
+    """One move head. Output k is row k of `read` at the addressee: component `component[k]` of node `node[k]`.
+
+    `address` is the positional register that holds the addresses, or the one token that all tokens fetch from.
+    """
 
     kind: ClassVar[str] = "move"
 
-    address: str
+    address: str | int
     gain: float
     keep_gain: float
 
 
-def feature_count(tokens: int, sink: int) -> int:
+def feature_count(bank: MoveBank, tokens: int, sink: int) -> int:
     """The width of queries and keys."""
-    return position_bits(tokens) + sink
+    return (1 if isinstance(bank.address, int) else position_bits(tokens)) + sink
+
+
+def address_rows(bank: MoveBank, positional: Mapping[str, Array], tokens: int) -> Array:
+    """The address of each token: a row of the bank's register, or that of the one token."""
+    return constant_address(tokens, bank.address) if isinstance(bank.address, int) else positional[bank.address]
 
 
 # Addresses ----------------------------------------------------------------------------------------------------------

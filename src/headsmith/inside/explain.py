@@ -190,6 +190,9 @@ def bank_sentences(meanings: Meanings, bank: Bank, heads: int) -> Iterator[list[
                 yield _boltzmann(meanings, bank, head, read(head))
         case MoveBank():
             values = ", ".join(read(row) for row in range(min(bank.outputs, 3)))
+            if isinstance(bank.address, int):
+                yield [f"all tokens look at token {bank.address}, so it returns {values} of that token"]
+                return
             address = shortened(bank.address, NAME)
             yield [f"looks at the token that the register {address!r} names, so it returns {values} of that token"]
         case AttendBank():

@@ -31,12 +31,13 @@ from .proof import Proof, read_proof, refuse_open
 from .ranges import ranges, refuse_undefined
 from .reading import Tensors, digest, field, items, mapping, read, real
 from .same import Forms, TooLarge
+from .sampled import assumption
 from .slopes import edges_of
 from .walk import Facts, carried, refuse_overflow, walk_through
 
 DAMAGE = (ArithmeticError, AssertionError, LookupError, MemoryError, RecursionError, TooLarge, TypeError, ValueError)
 """What a file that nobody's compiler wrote may lead to, where no rule has refused it by name."""
-ABOUT_TOKENS = ("positional", "move", "exchange")
+ABOUT_TOKENS = ("positional", "move", "exchange", "sampled")
 PARTS = ("approximation", "softmax", "leak", "rounding")
 
 
@@ -63,6 +64,7 @@ class Certificate:
     domain: tuple[tuple[str, float, float], ...]
     max_weight: float
     target: str = ""
+    assumes: tuple[str, ...] = ()
 
 
 def check_file(path: str | os.PathLike[str]) -> Certificate:
@@ -98,11 +100,15 @@ def _proved(header: Any, tensors: Tensors) -> Certificate:
 
 
 def box_of(stored: Any, target: Graph) -> Interval:
-    """The domain: an interval for each input."""
+    """The domain: an interval for each input; or for each input of each token, where a sampled function says of how
+    many: then one token in each column."""
     low, high = ([real(end) for end in items(field(stored, name))] for name in ("low", "high"))
-    if not len(low) == len(high) == target.nodes[0].size or any(a > b for a, b in zip(low, high, strict=True)):
+    sampled = [node for node in target.nodes if node.kind == "sampled"]
+    tokens = len(sampled[0].constants) if sampled else 1
+    if not len(low) == len(high) == target.nodes[0].size * tokens or any(a > b for a, b in zip(low, high, strict=True)):
         raise Refused("the domain does not have an interval for each input")
-    return Interval(low, high)
+    columns = Interval(*(np.reshape(end, (tokens, -1)).T for end in (low, high)))
+    return columns if sampled else columns[:, 0]
 
 
 def _compare(stored: Any, found: Certificate) -> None:
@@ -117,7 +123,7 @@ def _compare(stored: Any, found: Certificate) -> None:
         if not bound <= claimed:
             raise Refused(f"{name}: {claimed!r} is claimed, and {bound!r} can be proved")
     same = {"dtype": found.dtype, "tokens": found.tokens, "exp_ulps": found.exp_ulps, "masks": list(found.masks)}
-    same |= {"blocks": found.blocks, "target": found.target}
+    same |= {"blocks": found.blocks, "target": found.target, "assumes": list(found.assumes)}
     for key, value in same.items():
         if field(stored, key) != value or type(field(stored, key)) is not type(value):
             raise Refused(f"{key}: {field(stored, key)!r} is claimed, and {value!r} is the case")
@@ -128,6 +134,9 @@ def _compare(stored: Any, found: Certificate) -> None:
 def facts_of(target: Graph, model: Model, proof: Proof, box: Interval) -> Facts:
     """What the proof says before the walk, checked: none of it depends on the scales and gains of heads."""
     _masks(target, model, proof)
+    kinds = {node.kind for graph in (target, proof.circuit) for node in graph.nodes}
+    if "sampled" in kinds and not kinds <= {"input", "affine", "positional", "move", "sampled"}:
+        raise Refused("there is no rule for sampled functions beside others")
     if not float(box.magnitude.max().value) < model.precision.largest / 16.0:
         raise Refused(f"inputs may be beyond {model.precision.name}")
     _refuse_other_function(target, proof)
@@ -150,6 +159,7 @@ def certificate(target: Graph, facts: Facts, box: Interval) -> Certificate:
     if not np.isfinite(total.value).all():
         raise Refused("no finite bound: rounding errors may be as large as the scores themselves")
     worst = int(np.argmax(total.value))
+    names = target.nodes[0].names * (box.low.size // len(box.low))
     return Certificate(
         error=float(total.value[worst]),
         parts={name: float(parts[name].value[worst]) for name in PARTS},
@@ -160,8 +170,9 @@ def certificate(target: Graph, facts: Facts, box: Interval) -> Certificate:
         max_score=max((local.max_score for _, local in walk.locals_), default=0.0),
         exp_ulps=EXP_ULPS,
         blocks=proof.blocks,
-        domain=tuple(zip(target.nodes[0].names, box.low.tolist(), box.high.tolist(), strict=True)),
+        domain=tuple(zip(names, box.low.T.ravel().tolist(), box.high.T.ravel().tolist(), strict=True)),
         max_weight=largest_weight(model),
+        assumes=tuple(assumption(n, node) for n, node in enumerate(target.nodes) if node.kind == "sampled"),
     )
 
 
@@ -180,11 +191,7 @@ def _masks(target: Graph, model: Model, proof: Proof) -> tuple[str, ...]:
         or any(node.kind in ABOUT_TOKENS for node in target.nodes)
     ):
         raise Refused("a model in blocks computes affine maps, maxima and minima of one token's inputs alone")
-    lengths = {
-        len(node.constants if node.kind == "positional" else node.targets)
-        for node in nodes
-        if node.kind in ABOUT_TOKENS
-    }
+    lengths = {len(node.targets or node.constants) for node in nodes if node.kind in ABOUT_TOKENS}
     if not lengths <= {model.tokens}:
         raise Refused(f"a graph is about another number of tokens than {model.tokens}")
     wanted = {node.causal for node in nodes if node.kind in ("pool", "attend")}

@@ -15,6 +15,7 @@ from .graph import Graph
 from .heads import RULES
 from .model import Bank, Model
 from .proof import Proof
+from .sampled import answered
 from .table import Table, check_table
 
 
@@ -39,6 +40,9 @@ def headed(circuit: Graph, model: Model) -> dict[int, Any]:
 def arguments_of(bank: Bank, circuit: Graph) -> tuple[Any, Any]:
     """The node and component that each form of a bank should be."""
     claimed = np.array([circuit.nodes[number].arguments for number in bank.node.tolist()])
+    if circuit.nodes[bank.node[0]].kind == "sampled":
+        sizes = [circuit.nodes[argument].size for argument in claimed[0]]
+        return np.repeat(claimed[0], sizes), np.concatenate([np.arange(size) for size in sizes])
     if bank.kind == "attend":
         queries, every = claimed[0, 0], np.arange(bank.width)
         if np.any(claimed[:, :2] != claimed[0, :2]) or circuit.nodes[queries].size != bank.width:
@@ -115,8 +119,21 @@ def _column(bank: Bank, output: int, program: Program) -> tuple[Array, Array, Ar
     return slopes, offsets, np.eye(len(offsets))[0], _weight(program)
 
 
+def _sampled(proof: Proof, bank: Bank, number: int, ranges: Sequence[Interval]) -> Computed:
+    """A sampled function, compared with the head that computes it; slopes are those by each form that it reads."""
+    node, (argument, *others) = proof.circuit.nodes[number], proof.circuit.nodes[number].arguments
+    place = proof.circuit.nodes[others[0]].constants if others else np.zeros((1, 0))
+    alone = bank.heads == 1 and np.all(bank.node == number) and np.array_equal(bank.component, np.arange(node.size))
+    fits = place.ndim == 2 and place.shape[1] + len(ranges[argument].low) == bank.forms
+    if not alone or not fits or number not in proof.tables:
+        raise Refused(f"node {number} is not computed by one head, with a margin, from its arguments")
+    error, slopes = answered(node, place, ranges[argument].widened(proof.tables[number].margin), bank.arrays)
+    every = np.broadcast_to(slopes.value[:, None], (bank.forms, node.size))
+    return Computed(Interval(-error.value, error.value), tuple(Interval(-each, each) for each in every))
+
+
 def computed(proof: Proof, model: Model, ranges: Sequence[Interval]) -> dict[int, Computed]:
-    """All expressions that heads compute, compared with their heads."""
+    """All expressions and sampled functions that heads compute, compared with their heads."""
     rows: dict[int, dict[int, Interval]] = {}
     for each in comparisons(proof, model, ranges):
         bounds = check_table(each.table, each.cells)
@@ -124,6 +141,9 @@ def computed(proof: Proof, model: Model, ranges: Sequence[Interval]) -> dict[int
             for number, component in members:
                 rows.setdefault(number, {})[component] = bounds[column]
     result = {}
+    for bank in (bank for layer in model.layers for bank in layer):
+        for number in {each for each in bank.node.tolist() if proof.circuit.nodes[each].kind == "sampled"}:
+            result[number] = _sampled(proof, bank, number, ranges)
     for number, row in rows.items():
         entries = [row[component] for component in range(proof.circuit.nodes[number].size)]
         bounds = Interval([each.low for each in entries], [each.high for each in entries])

@@ -10,6 +10,7 @@
            | move        a node's value at another token, or zero (-1)
            | exchange    x - relu(x - m - c) + relu(m - x - d), m the value x of another token, c and d not negative
            | attend      the mean of values over the tokens, weighted by exp(query . key)
+           | sampled     any function with these answers on a grid and this Lipschitz bound (sampled.py)
 
 Products, quotients, hypotenuses and named functions of a file are expressions. A node's number is its place, and it
 reads nodes with smaller numbers. All but affine and attend act component by component. The semantics is exact real
@@ -51,7 +52,8 @@ PROGRAMS = {"product": PRODUCT, "quotient": QUOTIENT, "hypotenuse": HYPOTENUSE}
 @dataclass(frozen=True, eq=False)
 class Node:
     """One node. `weights` belong to the arguments of an affine node (a vector stands for a diagonal matrix);
-    `constants` are its bias, or the table of a positional node; `name` is the kind of a pool."""
+    `constants` are its bias, or the table of a positional node; `name` is the kind of a pool. Of a sampled function,
+    `constants` are the answers, `weights` the Lipschitz bounds, the scales and the evaluation, `name` the norm."""
 
     kind: str
     size: int
@@ -103,6 +105,12 @@ def _node(stored: Any, tensors: Tensors, last: int, target: Graph | None) -> Nod
         terms, bias = items(field(stored, "terms")), numbers(tensors, field(stored, "bias"), 1)
         weights = tuple(numbers(tensors, field(term, "weights"), 1, 2) for term in terms)
         return Node(kind, len(bias), tuple(whole(field(term, "node"), 0, last) for term in terms), weights, bias)
+    if kind == "sampled":
+        answers = numbers(tensors, field(stored, "answers"), *range(3, 32))
+        bounds = [numbers(tensors, field(stored, name), 1) for name in ("lipschitz", "scale")]
+        weights = (*bounds, np.array([real(field(stored, "evaluation"))]))
+        arguments = tuple(whole(each, 0, last) for each in items(field(stored, "arguments")))
+        return Node(kind, answers.shape[-1], arguments, weights, answers, text(field(stored, "norm")))
     if kind in ("maximum", "minimum", "expression", "copy"):
         read = items(field(stored, "arguments"))
     elif kind in READS:
@@ -152,6 +160,11 @@ def _refuse_misfit(node: Node, sizes: list[int]) -> None:
             raise Refused(f"there is no pool {node.name!r}")
         case "input" | "positional":
             pass
+        case "sampled":
+            # Of t, and of the token's place where there are several tokens.
+            fits &= len(sizes) == 1 + (len(node.constants) > 1) and sizes[0] == node.constants.ndim - 2
+            fits &= {each.shape for each in node.weights[:2]} == {(sizes[0],)} and node.constants.size > 0
+            fits &= node.name in ("1", "2", "inf") and all(bool(np.all(each >= 0.0)) for each in node.weights)
         case _:
             fits &= bool(sizes) and set(sizes) == {node.size}
     if not fits:

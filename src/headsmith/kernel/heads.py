@@ -24,6 +24,7 @@ from .model import Bank, Model
 from .softmax import Local, Reads, committed, exp_error, moved_mean, refuse_large, softmax_maximum
 
 TOP_CELLS = {1: 64, 2: 12}  # cells for the lower bound of a table's largest score, by the number of arguments
+MOST_CUT = 1 << 13  # tokens of a grid for which there are several cells
 RAMP_CELLS = 512  # cells for each token of a ramp head, on either side of zero,
 RAMP_POWERS = 1 << 29  # but no more powers of e than that for all heads of a bank
 HELD = 1 << 22  # numbers to hold at once
@@ -146,20 +147,22 @@ def table_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper) -> Local
 def lowest_top(slope: Array, offset: Array, domain: Interval) -> Array:
     """For each head a lower bound of its largest score, max_k slope[k] . s + offset[k], for s in `domain` (heads,
     arguments): on each of a few cells that cover it, the largest over k of the least score of token k there.
+    More than two arguments, and very large grids, have one cell.
 
     The edges of cells need not be exact: they begin and end with the domain, so every s lies between two in a row.
     """
     heads, tokens, arguments = slope.shape
-    steps = np.linspace(0.0, 1.0, TOP_CELLS[arguments] + 1)
+    steps = np.linspace(0.0, 1.0, (TOP_CELLS.get(arguments, 1) if tokens < MOST_CUT else 1) + 1)
     edges = domain.low[..., None] + (domain.high - domain.low)[..., None] * steps
     edges[..., -1] = domain.high
     cells, top = Interval(edges[..., :-1], edges[..., 1:]), np.zeros(heads)
     parts = min(heads, 1 + slope.size * len(steps) ** arguments // HELD)
     for rows in np.array_split(np.arange(heads), parts):
         least = cells[rows, None, 0] * slope[rows, :, 0, None] + offset[rows, :, None]
-        if arguments == 2:
-            other = cells[rows, None, 1] * slope[rows, :, 1, None]
-            least = least[..., None] + other[..., None, :]
+        for place in range(1, arguments):
+            other = cells[rows, None, place] * slope[rows, :, place, None]
+            both = least[..., None] + other[..., None, :]
+            least = Interval(*(end.reshape(len(rows), tokens, -1) for end in (both.low, both.high)))
         top[rows] = least.low.reshape(len(rows), tokens, -1).max(axis=1).min(axis=1)
     return top
 
@@ -347,9 +350,10 @@ def attend_errors(model: Model, bank: Bank, reads: Reads) -> Local:
     return committed(model, size, drift, moved, tokens, margin, disturbance, scores, keep, pulled, width)
 
 
+SAMPLED = dict.fromkeys(("sampled 1", "sampled 2", "sampled inf"), table_errors)
 RULES: dict[str, dict[str, Callable[..., Local]]] = {
     "sink": {"relu": sink_errors},
-    "table": {"relu": ramp_errors, "expression": table_errors},
+    "table": {"relu": ramp_errors, "expression": table_errors, **SAMPLED},
     "gate": {"expression": gate_errors},
     "mean": {"pool mean": mean_errors},
     "boltzmann": {"pool max": boltzmann_errors},

@@ -14,7 +14,7 @@ values (W_V) are these; KEY = 8 only shares gains between query and key.
                 query_scale z | key_scale data;         reference_gain/KEY (reference + sum grid) | KEY reference
                 position_gain/2/KEY position[k] | KEY position[k];  KEY data | -position_gain bits/2/KEY data
                 KEY data | -reference_gain/KEY (sum grid)
-    table       one head for each 1 or 2 forms s: values . grid, one for each column
+    table       one head for each few forms s: values . grid, one for each column
                 s_a | slope[:, a] . grid;       data | offset . grid - gain (data + reference);       keep
     gate        one head for each pair of forms x, y: value y
                 x | slope . grid;               KEY data | offset/KEY . grid - position_gain bits/2/KEY data
@@ -24,6 +24,7 @@ values (W_V) are these; KEY = 8 only shares gains between query and key.
     boltzmann   one head a form x: value x.  query_scale data | key_scale x;  gain/KEY data | KEY data;   keep
     move        one head: all forms are values.  gain/KEY address[k] | KEY position[k];
                 gain bits/KEY address[bits] + keep_gain/KEY (reference + sum grid) | KEY reference
+                of an address that is a number, code c of a token: gain/KEY data | KEY sum_k c[k] position[k];  keep
     attend      one head: the first `width` forms are the query, the next the key, the others values
                 query . key;                    KEY data | -gain/KEY (reference + sum grid);  keep
 
@@ -93,7 +94,7 @@ class Bank:
     heads: int
     node: Any
     component: Any
-    address: str = ""
+    address: str | int = ""
     width: int = 0
 
 
@@ -125,14 +126,16 @@ class Model:
 
     @property
     def sink_tokens(self) -> int:
-        """One, if any head needs the sink: a gate, a move that fetches nothing, or, beside a grid whose tokens must
-        stay zero, any head that reads values from all tokens."""
-        return int(any(self._needs_sink(bank) for layer in self.layers for bank in layer))
+        """One, if any head needs the sink: a gate, a move that fetches nothing, or, beside a grid, any head that reads
+        values from all tokens, whose tokens must then stay zero; but a move in the first layer, to all tokens alike."""
+        banks = [(place, bank) for place, layer in enumerate(self.layers) for bank in layer]
+        return int(any(self._needs_sink(bank, place > 0) for place, bank in banks))
 
-    def _needs_sink(self, bank: Bank) -> bool:
-        if bank.kind == "move" and self.positional[bank.address][:, -1].any():
+    def _needs_sink(self, bank: Bank, later: bool) -> bool:
+        if bank.kind == "move" and isinstance(bank.address, str) and self.positional[bank.address][:, -1].any():
             return True
-        return bank.kind in ("sink", "gate") or (bank.kind != "table" and self.grid_tokens > 0)
+        beside = self.grid_tokens > 0 and (later or isinstance(bank.address, str))
+        return bank.kind in ("sink", "gate") or (bank.kind != "table" and beside)
 
     @property
     def references(self) -> int:
@@ -167,7 +170,8 @@ def read_model(stored: Any, tensors: Tensors, roles: Any) -> Model:
     if len(bias) != outputs:
         raise Refused(f"the read-out bias has shape {bias.shape}")
     for address in {bank.address for layer in layers for bank in layer if bank.kind == "move"}:
-        if tokens == 1 or address not in positional or sizes[address] != sizes[POSITION] + 1:
+        known = isinstance(address, int) or (address in positional and sizes[address] == sizes[POSITION] + 1)
+        if tokens == 1 or not known:
             raise Refused(f"the register {address!r} of a move holds no addresses, or there is one token only")
     return Model(
         inputs=inputs,
@@ -246,8 +250,8 @@ class _Reader:
             pairs = zip(axes, arrays[name].shape, strict=True)
             if any(lengths.setdefault(axis, length) != length or not length for axis, length in pairs):
                 raise Refused(f"{name} of a {kind} bank has the shape {arrays[name].shape}, which does not fit")
-        if lengths.get("g") not in (None, self.sizes.get(GRID)) or lengths.get("a", 1) > 2:
-            raise Refused(f"a {kind} bank is about another grid, or about more than two arguments")
+        if lengths.get("g") not in (None, self.sizes.get(GRID)):
+            raise Refused(f"a {kind} bank is about another grid")
         if kind == "table" and mapping(stored).get("grid", GRID) != GRID:
             raise Refused("there is no rule for tables whose grid is the data tokens")
         node, component = (indices(self.tensors, field(role, name)) for name in ("node", "component"))
@@ -259,7 +263,8 @@ class _Reader:
         forms = {"table": heads * lengths.get("a", 1), "gate": 2 * heads}.get(kind, outputs + 2 * width)
         read = self.links(field(stored, "read"), forms, "read")
         write = self.links(field(stored, "write"), outputs, "write")
-        address = text(field(stored, "address")) if kind == "move" else ""
+        address: str | int = field(stored, "address") if kind == "move" else ""
+        address = whole(address) if isinstance(address, int) else text(address)
         return Bank(kind, read, write, arrays, gains, forms, outputs, heads, node, component, address, width)
 
 

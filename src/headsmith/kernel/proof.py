@@ -121,8 +121,8 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
     tables = {}
     for each in items(field(stored, "tables"), MOST_REGIONS):
         number = whole(field(each, "node"), 0, last)
-        if circuit.nodes[number].kind not in ("expression", "attend"):
-            raise Refused(f"node {number} has a margin, but is neither expression nor attention")
+        if circuit.nodes[number].kind not in ("expression", "attend", "sampled"):
+            raise Refused(f"node {number} has a margin, but is neither expression nor attention, nor sampled")
         tables[number] = Table(_margin(field(each, "margin")), text(field(each, "cells")))
     views: dict[int, list[int]] = {}
     for each in items(field(stored, "views"), 4 * MOST_REGIONS):

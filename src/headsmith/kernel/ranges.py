@@ -20,6 +20,7 @@ from .functions import Program, enclose, named, run
 from .graph import Graph, Node, needed
 from .powers import entries
 from .proof import Proof, Region
+from .sampled import sampled_range
 from .steps import length, norm
 
 MOST_ENTRIES = 1 << 24
@@ -59,6 +60,8 @@ def node_range(node: Node, arguments: list[Interval], blocks: int = 0) -> Interv
             return reduce(lambda a, b: Interval(pick(a.low, b.low), pick(a.high, b.high)), arguments)
         case "expression":
             return program_range(node.program, arguments)
+        case "sampled":
+            return sampled_range(node)
         case "pool" if blocks and node.name == "max" and not node.causal:
             return Interval(*(end.max(axis=1, keepdims=True) for end in (arguments[0].low, arguments[0].high)))
         case "move" if blocks:
@@ -191,7 +194,8 @@ def ranges(proof: Proof, box: Interval, compare: Comparison) -> tuple[list[Inter
     if sum(node.size for node in proof.circuit.nodes) << proof.halvings > MOST_ENTRIES:
         raise Refused("the ranges of all nodes on all cells of the domain are more than this kernel looks at")
     errors, lengths = dict[int, Interval](), dict[int, Upper]()
-    found = [cells_of(box.low, box.high, proof.halvings)]
+    tokens = proof.blocks or (box.low.shape[1] if box.low.ndim > 1 else 0)
+    found = [box if box.low.ndim > 1 else cells_of(box.low, box.high, proof.halvings)]
     if proof.blocks:
         # Token j, in column j, holds the inputs in block j, and zeros in the others.
         found = [Interval(*(np.kron(np.eye(proof.blocks), end[:, None]) for end in (box.low, box.high)))]
@@ -208,7 +212,7 @@ def ranges(proof: Proof, box: Interval, compare: Comparison) -> tuple[list[Inter
             continue
         margins = [proof.margins_of_reads.get((number, argument), 0.0) for argument in node.arguments]
         seen = [found[argument].widened(margin) for argument, margin in zip(node.arguments, margins, strict=True)]
-        found.append(node_range(node, seen, proof.blocks))
+        found.append(node_range(node, seen, tokens))
         if not any(margins) and _is_gap(proof.circuit, node):
             found[-1] = Interval(np.maximum(found[-1].low, 0.0), found[-1].high)
         for view in proof.views.get(number, ()):

@@ -180,6 +180,8 @@ class Forms:
             case "attend":
                 queries, keys, values = map(tuple, arguments)
                 return [self.atom("attend", node.causal, queries, keys, value) for value in values]
+            case "sampled":
+                raise TooLarge
         return [self._scalar(node, each) for each in zip(*arguments, strict=True)]
 
     def _scalar(self, node: Node, x: Sequence[Polynomial]) -> Polynomial:

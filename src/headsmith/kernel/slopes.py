@@ -54,6 +54,10 @@ def edges_of(
             slopes = (gates[number],) if gates[number].high.any() else ()
         elif node.kind == "expression" and number in tables:
             slopes = tables[number].slopes
+        elif node.kind == "sampled" and number in tables:
+            sizes = np.stack([each.high for each in tables[number].slopes], axis=1)
+            parts = np.split(sizes, [proof.circuit.nodes[node.arguments[0]].size], axis=1)
+            slopes = tuple(Interval(-each, each) for each in parts)
         elif node.kind in ("pool", "move"):
             slopes = (_unit(node.size),)
         elif node.kind == "attend":

@@ -262,7 +262,8 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
     reads = Reads(Interval(low, high), Upper(deviation), Upper(arriving), stored, rounded, sizes, drift)
     claimed = bank.node.tolist()
     for targets in {circuit.nodes[number].targets for number in claimed if bank.kind == "move"}:
-        if not np.array_equal(model.positional[bank.address], addresses(targets, model.bits)):
+        rows = model.positional[bank.address] if isinstance(bank.address, str) else np.full(len(targets), bank.address)
+        if not np.array_equal(rows, addresses(targets, model.bits) if isinstance(bank.address, str) else targets):
             raise Refused("a move head fetches from other tokens than its node says")
     tables = [number in facts.tables for number in claimed]
     if any(tables) != all(tables):

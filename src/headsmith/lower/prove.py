@@ -38,6 +38,7 @@ from headsmith.kernel.proof import Region, read_proof
 from headsmith.kernel.ranges import ranges, refuse_undefined
 from headsmith.kernel.reading import digest
 from headsmith.kernel.same import Forms
+from headsmith.kernel.sampled import BEYOND
 from headsmith.kernel.slopes import edges_of
 from headsmith.kernel.walk import Facts
 from headsmith.lower.views import Views
@@ -57,6 +58,7 @@ from headsmith.source.graph import (
     Node,
     Positional,
     Relu,
+    Sampled,
     arguments,
 )
 from headsmith.transformer.ir import Transformer
@@ -255,6 +257,8 @@ class _Writer:
                 margin = 0.0 if halved and self.choices[owner].margin is not None else self.choices[owner].margin
                 region = {"output": self.places[number], "stands_for": reference, "margin": margin}
                 self.regions.append({**region, "ends": ""} if ends else region)
+            if isinstance(node, Sampled):
+                self.tables.append({"node": self.places[number], "margin": BEYOND / 2.0, "cells": ""})
             if isinstance(node, Expression):
                 owner = next(each for each, region in self.assembly.regions.items() if number in region)
                 self.tables.append({"node": self.places[number], "margin": self.choices[owner].margin, "cells": ""})
@@ -338,6 +342,9 @@ class _Writer:
         return found
 
     def _stored(self, node: Node, places: Mapping[int, int]) -> Header:
+        if isinstance(node, Sampled):
+            (number,) = (n for n, other in enumerate(self.target.nodes) if isinstance(other, Sampled))
+            return {"kind": "copy", "node": number, "arguments": [places[each] for each in arguments(node)]}
         if isinstance(node, Affine):
             for number, other in self.large.items():
                 if _same_weights(node, other):
@@ -408,7 +415,7 @@ def _search(stored: Header, header: Header, tensors: Tensors, error: float) -> N
         model, proof = _parsed(stored, header, tensors, target)
     proof = replace(proof, steps=find_steps(proof), powers=find_powers(proof))
     stored["steps"], stored["powers"] = list(proof.steps), list(proof.powers)
-    box = Interval(header["domain"]["low"], header["domain"]["high"])
+    box = box_of(_plain(header["domain"]), target)
     regions = {region["output"]: region for region in stored["regions"]}
 
     def compare(proof_: KernelProof, region: Region, around: list[Interval]) -> Any:

@@ -38,6 +38,7 @@ from headsmith.source.graph import (
     Positional,
     Quotient,
     Relu,
+    Sampled,
     arguments,
     needed,
 )
@@ -262,6 +263,8 @@ def shape(graph: Graph) -> tuple[int, int]:
             case Maximum() | Minimum():
                 count = len(node.arguments)
                 levels[number], gates = below + math.ceil(math.log2(count)), gates + (count - 1) * node.size
+            case Sampled():
+                levels[number], gates = below + 1, gates + 1
             case _:
                 levels[number] = below + 1
                 heads[program_of(node)[1]] = node.size

@@ -20,8 +20,7 @@ from headsmith.core.arrays import Array
 from headsmith.report.found import Found
 from headsmith.report.sequences import Space, search
 from headsmith.sequence.universal import Universal
-from headsmith.sequence.universal_inputs import points_of
-from headsmith.sequence.universal_proof import axes_of
+from headsmith.sequence.universal_model import points_of
 
 HELD = 4_000_000
 """How many distances are held at once."""
@@ -34,7 +33,7 @@ def falsify_sampled(model: Universal, *, effort: int = 1000, seed: int = 0) -> F
     """Search for the sequence where the model is furthest from a function that is as stated."""
     shape = (model.tokens, model.features)
     space = Space(model.box.low.reshape(shape), model.box.high.reshape(shape), (model.tokens,))
-    knots = points_of(axes_of(model.box, model.counts).knots)
+    knots = points_of(model.axes.knots)
     affordable = max(16, min(effort, MOST // (len(knots) * model.box.size)))
 
     def errors(sequences: Array) -> Array:
@@ -48,9 +47,9 @@ def falsify_sampled(model: Universal, *, effort: int = 1000, seed: int = 0) -> F
 def envelopes(model: Universal, sequences: Any) -> tuple[Any, Any]:
     """The lowest and the highest value at every token of sequences (count, tokens, features) of any function that is as
     stated, in extended precision."""
-    knots = points_of(axes_of(model.box, model.counts).knots)
-    answers = model.lookup.answers.astype(np.longdouble)
-    spare = np.longdouble(model.stated.evaluation)
+    knots = points_of(model.axes.knots)
+    answers = model.answers.astype(np.longdouble)
+    spare = np.longdouble(model.node.evaluation)
     flat = np.asarray(sequences, dtype=np.float64).reshape(len(sequences), -1)
     step = max(1, HELD // (len(knots) * max(answers.shape[1] * answers.shape[2], model.box.size)))
     lows, highs = [], []

@@ -15,6 +15,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.figures import bound
+from headsmith.intermediates import without_meaning
 from headsmith.report.attention import HeadPattern, draw_patterns, draw_text, head_patterns, spread
 from headsmith.report.envelopes import envelopes
 from headsmith.report.found import Found
@@ -47,7 +48,7 @@ def draw_sequence_model(
     sequence, title = _shown(model, found, random)
     _draw_tokens(left, model, sequence, title, outputs)
     if isinstance(model, Universal):
-        draw_patterns(right, _sampled_patterns(model, sequence), len(model.model.prefix), model.bill.heads)
+        draw_patterns(right, _sampled_patterns(model, sequence), model.transformer.reference_tokens, model.bill.heads)
     elif not model.transformer.layers:
         draw_text(right, "no heads:\nthe program is affine, token by token")
     else:
@@ -139,8 +140,8 @@ def _sampled_patterns(model: Universal, sequence: Array) -> list[HeadPattern]:
     names = [name for name in found if name.endswith("/ pattern") and name.startswith("layer")]
     heads = []
     for name in names:
-        layer, head, _ = name.split(" / ")
+        layer, head, _ = without_meaning(name).split(" / ")
         kind, _, number = head.rpartition(" head ")
-        text = f"gathers token {number}" if kind == "gather" else "looks up the answer"
+        text = f"gathers token {number}" if kind == "move" else "looks up the answer"
         heads.append(HeadPattern(int(layer.removeprefix("layer ")) - 1, int(number), text, found[name]))
     return [heads[index] for index in spread(len(heads), PANELS)]

@@ -14,9 +14,9 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.heads.ramp import WIDTH
+from headsmith.kernel.sampled import moment
 from headsmith.report.claims import Finding, claim
 from headsmith.report.recipe_claims import exponent
-from headsmith.sequence.gaussian_grid import moment
 from headsmith.sequence.universal import Universal, universal
 from headsmith.sequence.universal_fit import fitted
 from headsmith.sequence.universal_inputs import sample
@@ -93,7 +93,7 @@ def two_layers() -> Finding:
     """Each target for growing p: proven error, search, bill; then the constant against the kernel's width, and fits."""
     rows = [_row(target, cells, "two layers") for target in TARGETS for cells in CELLS if cells <= target.most]
     fits = [_fit(target, nodes) for target in TARGETS if target.smooth for nodes in FITS]
-    constants = {f"constant_at_width_{width:g}": moment(CELLS[-1], width) for width in KERNELS}
+    constants = {f"constant_at_width_{width:g}": moment(CELLS[-1], width, 0.0, 1) for width in KERNELS}
     rates = [
         exponent([row["p"] for row in mine], [row["proven"] for row in mine])
         for target in TARGETS
@@ -166,7 +166,7 @@ def _made(target: Target, cells: int, architecture: Architecture) -> Universal:
 def _row(target: Target, cells: int, architecture: Architecture) -> dict[str, Any]:
     made = _made(target, cells, architecture)
     cost = made.bill
-    effort = 600 if len(made.lookup.nodes) <= 600 else 100
+    effort = 600 if len(made.answers) <= 600 else 100
     row: dict[str, Any] = {
         "target": target.name,
         "p": cells,

@@ -19,7 +19,7 @@ from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
-from headsmith.heads.move import NOTHING, MoveBank, targets
+from headsmith.heads.move import NOTHING, MoveBank, address_rows, targets
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import DATA, GRID, POSITION, position_code
 from headsmith.heads.table import TableBank
@@ -47,7 +47,7 @@ def constants(transformer: Transformer, bank: Bank) -> dict[str, Any]:
         case MeanBank():
             return {"share": 1.0 / np.arange(1.0, transformer.tokens + 1.0)[:, None]}
         case MoveBank():
-            wanted = targets(transformer.positional[bank.address], transformer.tokens)
+            wanted = targets(address_rows(bank, transformer.positional, transformer.tokens), transformer.tokens)
             return {TARGETS: np.maximum(wanted, 0), "there": (wanted != NOTHING).astype(np.float64)[:, None]}
         case AttendBank():
             return {}

@@ -20,7 +20,7 @@ from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
-from headsmith.heads.move import NOTHING, MoveBank, targets
+from headsmith.heads.move import NOTHING, MoveBank, address_rows, targets
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.table import TableBank
 from headsmith.run.attention import Attention, table_outputs
@@ -71,7 +71,7 @@ def _gate(attention: Attention, bank: GateBank) -> Any:
 
 def _move(attention: Attention, bank: MoveBank) -> Any:
     values = attention.reads(bank)
-    address = attention.transformer.positional[bank.address][: attention.tokens]
+    address = address_rows(bank, attention.transformer.positional, attention.transformer.tokens)[: attention.tokens]
     wanted = targets(address, attention.transformer.tokens)
     moved = values[:, wanted]
     moved[:, wanted == NOTHING] = 0.0

@@ -14,7 +14,7 @@ import numpy as np
 from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.mean import MeanBank
-from headsmith.heads.move import MoveBank
+from headsmith.heads.move import MoveBank, address_rows
 from headsmith.heads.stream import position_bits, position_code
 from headsmith.run.attention import Attention
 
@@ -57,7 +57,7 @@ def move_outputs(attention: Attention, bank: MoveBank) -> Any:
     values, dtype, tokens = attention.reads(bank), attention.dtype, attention.tokens
     bits = position_bits(attention.transformer.tokens)
     position = position_code(attention.transformer.tokens, tokens).astype(dtype)
-    address = attention.transformer.positional[bank.address][:tokens].astype(dtype)
+    address = address_rows(bank, attention.transformer.positional, attention.transformer.tokens)[:tokens].astype(dtype)
     places, outputs = np.arange(tokens), np.empty_like(values)
     for queries in attention.query_chunks(tokens):
         scores = (address[queries, :bits] * dtype.type(bank.gain)) @ position.T

@@ -22,7 +22,7 @@ from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
-from headsmith.heads.move import MoveBank, refuse_missing
+from headsmith.heads.move import MoveBank, address_rows, refuse_missing
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import DATA, GRID, POSITION, position_code
 from headsmith.heads.table import TableBank
@@ -66,13 +66,21 @@ def run(
 
 
 def patterns(transformer: Transformer, inputs: Any, *, causal: bool = False) -> list[Pattern]:
-    """The attention weights of every layer on one sequence `inputs` (tokens, inputs), reference tokens included."""
+    """The attention weights of every layer on one sequence `inputs` (tokens, inputs), reference tokens included. Of a
+    model whose grid is not one-hot, those of the data tokens' queries alone: its grid may be large."""
     refuse_length(transformer, inputs.shape[0], causal)
     state, found = first_stream(transformer, inputs), []
     for number, layer in enumerate(transformer.layers):
-        weights, state = attended(dense_layer(transformer, layer), state, causal)
+        if number == len(transformer.layers) - 1 and transformer.grid_form == "softmax":
+            break
+        weights, state = attended(dense_layer(transformer, layer), state, causal, watched(transformer))
         found.append(Pattern(number, weights))
     return found
+
+
+def watched(transformer: Transformer) -> int:
+    """The first token whose queries one looks at."""
+    return 0 if transformer.grid_form == "one-hot" else transformer.reference_tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +126,9 @@ def _run(
         edits.edit_registers(0, stream)
     for number, layer in enumerate(transformer.layers):
         attention = Attention(transformer, stream, batch, tokens, causal, CHUNK, hard)
+        closed = fused or (transformer.grid_form == "softmax" and layer is transformer.layers[-1])
         updates = [
-            (bank, fused_outputs(attention, bank) if fused else head_outputs(attention, bank)) for bank in layer.banks
+            (bank, fused_outputs(attention, bank) if closed else head_outputs(attention, bank)) for bank in layer.banks
         ]
         if edits is not None:
             each = enumerate(updates)
@@ -193,7 +202,8 @@ def refuse_length(transformer: Transformer, tokens: int, causal: bool) -> None:
             where = f"layer {number}, {bank.kind} bank"
             if isinstance(bank, MoveBank):
                 try:
-                    refuse_missing(transformer.positional[bank.address], transformer.tokens, tokens, causal)
+                    rows = address_rows(bank, transformer.positional, transformer.tokens)
+                    refuse_missing(rows, transformer.tokens, tokens, causal)
                 except DomainError as problem:
                     raise DomainError(f"{where}: {problem}") from None
             if isinstance(bank, TableBank) and bank.grid != GRID and (causal or tokens != transformer.tokens):

@@ -9,7 +9,7 @@ import numpy as np
 
 from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, position_code
 from headsmith.run.attention import linear
-from headsmith.transformer.dense import DenseLayer
+from headsmith.transformer.dense import DenseLayer, grid_rows
 from headsmith.transformer.ir import Transformer, layout, width
 
 
@@ -21,32 +21,40 @@ def first_stream(transformer: Transformer, inputs: Any) -> Any:
     stream[prefix:, columns[DATA]] = 1.0
     stream[: transformer.sink_tokens, columns[REFERENCE]] = 1.0
     if transformer.grid_tokens:
-        stream[transformer.sink_tokens : prefix, columns[GRID]] = np.eye(transformer.grid_tokens)
+        stream[transformer.sink_tokens : prefix, columns[GRID]] = grid_rows(transformer)
     if transformer.tokens > 1:
         stream[prefix:, columns[POSITION]] = position_code(transformer.tokens, tokens)
-    for name, value in (*transformer.positional.items(), *transformer.initial.items()):
-        stream[prefix:, columns[name]] += value[:tokens] if name in transformer.positional else value
+    for name, value in transformer.positional.items():
+        stream[prefix:, columns[name]] = value[:tokens]
+    for name, value in transformer.initial.items():
+        stream[prefix:, columns[name]] = value
     for link in transformer.embedding:
         stream[prefix:, columns[link.register]] += linear(link, inputs[:, link.sources])
     return stream
 
 
-def attended(layer: DenseLayer, stream: Any, causal: bool) -> tuple[Any, Any]:
-    """Where the heads of a layer look, (head, query token, key token), and the stream after it."""
-    weights = np.stack([head_pattern(layer, head, stream, causal) for head in range(len(layer.W_Q))])
+def attended(layer: DenseLayer, stream: Any, causal: bool, first: int = 0) -> tuple[Any, Any]:
+    """Where the heads of a layer look, (head, query token, key token), and the stream after it. The tokens before the
+    `first` are left as they are, and do not look."""
+    weights = np.stack([head_pattern(layer, head, stream, causal, first) for head in range(len(layer.W_Q))])
     added = np.zeros_like(stream)
     for head, pattern in enumerate(weights):
         W_V, W_O = layer.W_V[head].astype(stream.dtype), layer.W_O[head].astype(stream.dtype)
-        added += pattern @ (stream @ W_V) @ W_O
+        added[first:] += pattern @ (stream @ W_V) @ W_O
     return weights, stream + added
 
 
-def head_pattern(layer: DenseLayer, head: int, stream: Any, causal: bool) -> Any:
+def head_pattern(layer: DenseLayer, head: int, stream: Any, causal: bool, first: int = 0) -> Any:
     """Where one head looks: (query token, key token)."""
     W_Q, W_K = layer.W_Q[head].astype(stream.dtype), layer.W_K[head].astype(stream.dtype)
-    scores = (stream @ W_Q) @ (stream @ W_K).T
+    scores = (stream[first:] @ W_Q) @ (stream @ W_K).T
     if causal:
-        scores[np.triu_indices(len(stream), 1)] = -np.inf
+        scores[np.triu_indices(len(scores), 1 + first, scores.shape[1])] = -np.inf
+    return shares(scores)
+
+
+def shares(scores: Any) -> Any:
+    """The softmax of each row, in place."""
     scores -= scores.max(axis=1, keepdims=True)
     np.exp(scores, out=scores)
     scores /= scores.sum(axis=1, keepdims=True)

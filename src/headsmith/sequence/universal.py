@@ -2,8 +2,9 @@
 
     grid       as few cells as the stated bound allows for the error           sequence/gaussian_grid.py
     answers    the callable's values at the cells' centres
-    model      two attention layers, or one and a softmax, as matrices         sequence/universal_model.py
-    error      what the matrices prove                                         sequence/universal_proof.py
+    graph      moves, steps of the grid, a `Sampled` node                      sequence/universal_model.py
+    model      a layer of moves and one table head, or one and a softmax       sequence/universal_model.py
+    error      what the kernel proves of every function that is as stated      kernel/sampled.py
 
 A callable cannot be proven anything about from samples. What is proven and what is assumed is kept apart, as in
 approximate.py. The cost is p^D answers for D = tokens * features: this is for small D.
@@ -13,50 +14,37 @@ from __future__ import annotations
 
 import math
 import numbers
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import cached_property
-from importlib import import_module
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 
+from headsmith.compile import Compiled
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.certificate import Certificate
-from headsmith.core.errors import CertificateError, DomainError, TargetError, UnreachableError
+from headsmith.core.errors import CertificateError, DomainError, TargetError, ThinMarginError, UnreachableError
 from headsmith.core.figures import bound, count
 from headsmith.core.html import card, table
 from headsmith.core.intervals import Box
-from headsmith.core.rounding import EXP_ULPS, Dtype
-from headsmith.export.formats import To
-from headsmith.export.onnx_model import textbook_onnx
-from headsmith.export.plain import Plain, called, plain
+from headsmith.export.plain import called
 from headsmith.heads.ramp import WIDTH
+from headsmith.inside.explain import HEADS, explain
+from headsmith.inside.meanings import Meanings
 from headsmith.inside.notebook import bill_text, box_text
-from headsmith.sequence.gaussian_grid import BEYOND, NARROWEST, WIDEST, fewest_cells
-from headsmith.sequence.universal_cache import dense, run_with_cache
-from headsmith.sequence.universal_circuit import universal_circuit
-from headsmith.sequence.universal_explain import explain_universal
-from headsmith.sequence.universal_file import read_universal, write_universal
-from headsmith.sequence.universal_inputs import box_of, points_of, run_inside, sample, table_inside
-from headsmith.sequence.universal_model import Architecture, Attention, Lookup, bill, build, score_size
-from headsmith.sequence.universal_proof import (
-    Stated,
-    answers_of,
-    axes_of,
-    error_of,
-    lookup_of,
-    prove,
-    verified,
-)
+from headsmith.intermediates import run_with_cache
+from headsmith.lower.prove import certified, drafted
+from headsmith.sequence.gaussian_grid import NARROWEST, WIDEST, fewest_cells
+from headsmith.sequence.universal_grid import Axes, axes_of
+from headsmith.sequence.universal_inputs import box_of, run_inside, sample, table_inside
+from headsmith.sequence.universal_model import FORMS, Architecture, points_of, sampled_graph, transformer_of
+from headsmith.source.graph import Affine, Graph, Sampled
 from headsmith.source.kuhn import Grid
 from headsmith.source.refute import refute
 from headsmith.source.smoothness import Lipschitz, as_smoothness
-from headsmith.transformer.bill import Bill
-from headsmith.transformer.dense import DenseTransformer
+from headsmith.transformer.bill import bill
 
 SHARE = 0.999
 """How much of the error the kernel may take: leak and rounding are small."""
@@ -68,11 +56,13 @@ UNLABELLED = (
     "the heads of a sampled callable's model are not labelled: look at them with model.explain(), model.circuit() or "
     "model.run(x, cache=True), and edit them with forward hooks of model.to_torch()"
 )
-UNFUSED = "a model of a sampled callable has no closed forms: its heads are looked up on a grid; run it without fused"
+
+ROOM = 1.0 + 1e-9
+"""The last bits of what is proven depend on the machine's matrix product."""
 
 
-@dataclass(frozen=True, eq=False)
-class Universal:
+@dataclass(frozen=True, eq=False, repr=False)
+class Universal(Compiled):
     """An attention-only model of a callable. For every X (tokens, features) in the domain |model(X) - f(X)| <= error,
     in every output, where
 
@@ -80,13 +70,11 @@ class Universal:
 
     `leak` and `rounding` bound the run against the exact kernel mean of the answers at a point near X;
     `approximation` bounds that mean against f, if `lipschitz`, which the user stated, is true of f; `evaluation` is how
-    far the callable's floating-point results are assumed to be from f. The sum is proven of every f that is as stated
-    and has the stored answers at the knots (`certificate`); that the callable is one of them is assumed.
-    """
+    far the answers are assumed to be from f at the nodes of the grid. The sum is proven of every f that is as stated
+    and has the stored answers at the nodes (`certificate`); that the callable is one of them is assumed.
 
-    model: Attention
-    stated: Stated
-    parts: Mapping[str, float]
+    `box` is the domain of the flattened input: tokens, then features.
+    """
 
     def __repr__(self) -> str:
         return (
@@ -101,43 +89,67 @@ class Universal:
 
     @property
     def _size(self) -> str:
-        return f"({self.tokens}, {self.features}) to ({self.tokens}, {self.model.outputs})"
+        return f"({self.tokens}, {self.features}) to ({self.tokens}, {self.transformer.outputs})"
 
-    def explain(self, heads: int = 12) -> str:
+    def explain(self, heads: int = HEADS) -> str:
         """The model in words, layer by layer and head by head."""
-        return explain_universal(self.model, self.stated, self.lookup, self.certificate, heads)
+        return f"{explain(self, heads)}\n\nAssumed of the callable: {self.assumed}."
 
     @property
-    def box(self) -> Box:
-        """The domain of the flattened input: tokens, then features."""
-        return self.stated.box
+    def node(self) -> Sampled:
+        """What was sampled, and what is stated of it."""
+        return sampled_node(self.graph)
 
     @property
     def counts(self) -> tuple[int, ...]:
         """How many cells each coordinate has."""
-        return self.stated.counts
+        return self.node.counts
 
     @property
     def lipschitz(self) -> Lipschitz:
-        return self.stated.lipschitz
+        return Lipschitz(self.node.lipschitz, self.node.norm)
+
+    @property
+    def width(self) -> float:
+        """c: the larger, the nearer the model is to the nearest answer alone."""
+        table_ = self.transformer.table
+        return float(np.abs(table_.slope[0, -1, : len(self.counts)]).max() / max(max(self.counts) - 1, 1))
 
     @property
     def architecture(self) -> Architecture:
-        return self.stated.architecture
+        return next(name for name, form in FORMS.items() if form == self.transformer.grid_form)
 
     @cached_property
-    def lookup(self) -> Lookup:
-        """What the matrices look up."""
-        return lookup_of(axes_of(self.box, self.counts), answers_of(self.stated, self.model), self.stated.width)
+    def axes(self) -> Axes:
+        """The grid, coordinate by coordinate."""
+        return axes_of(self.box, self.counts)
+
+    @property
+    def answers(self) -> Array:
+        """The callable's values at the nodes of the grid, the last coordinate fastest: (nodes, tokens, outputs)."""
+        rows = self.node.answers.reshape(self.tokens, -1, self.transformer.outputs)
+        return rows.transpose(1, 0, 2)
 
     @property
     def error(self) -> float:
-        return error_of(tuple(self.parts.values()))
+        return self.certificate.error
+
+    @property
+    def parts(self) -> Mapping[str, float]:
+        """What the error is made of."""
+        proven, evaluation = self.certificate.parts, self.node.evaluation
+        approximation = max(math.nextafter(proven["approximation"] - evaluation, 0.0), 0.0)
+        return {
+            "approximation": approximation,
+            "evaluation": evaluation,
+            "leak": proven["leak"],
+            "rounding": proven["rounding"],
+        }
 
     @property
     def tokens(self) -> int:
         """How many tokens a sequence has: exactly so many."""
-        return self.model.tokens
+        return self.transformer.tokens
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -146,44 +158,16 @@ class Universal:
 
     @property
     def features(self) -> int:
-        return self.model.features
-
-    @property
-    def bill(self) -> Bill:
-        return bill(self.model, score_size(self.lookup))
-
-    @property
-    def certificate(self) -> Certificate:
-        """|run - f| <= error for every f that is as stated and whose values at the knots are within `evaluation` of
-        the stored answers. `evaluation` is a part of the approximation here."""
-        sampled = error_of((self.parts["approximation"], self.parts["evaluation"]))
-        return Certificate(
-            error=self.error,
-            parts={
-                "approximation": sampled,
-                "softmax": 0.0,
-                "leak": self.parts["leak"],
-                "rounding": self.parts["rounding"],
-            },
-            outputs=(self.error,) * self.model.outputs,
-            dtype="float64",
-            tokens=self.tokens,
-            max_score=self.bill.max_score,
-            masks=("full",),
-            exp_ulps=EXP_ULPS,
-            blocks=0,
-            domain=(),
-            max_weight=self.bill.max_weight,
-        )
+        return self.transformer.inputs
 
     @property
     def proven(self) -> str:
         """What holds whatever the callable is."""
         return (
             f"the model is within {_up(self.parts['leak'], self.parts['rounding'])} of the exact Gaussian mean (c = "
-            f"{self.stated.width:g}) of the {math.prod(self.counts)} sampled answers that its matrices hold, at a "
-            f"point within {BEYOND:g} grid steps of the input; and so within {_up(self.error)} of every f that is "
-            f"within {_up(self.parts['evaluation'])} of these answers at the nodes and has {self.lipschitz}"
+            f"{self.width:g}) of the {math.prod(self.counts)} sampled answers that it holds, at a point next to the "
+            f"input; and so within {_up(self.error)} of every f that is within {_up(self.parts['evaluation'])} of "
+            f"these answers at the nodes and has {self.lipschitz}"
         )
 
     @property
@@ -196,58 +180,36 @@ class Universal:
             f"the callable's is what check(function) samples again"
         )
 
-    def __call__(self, array: Any, *, outside: Literal["refuse", "allow"] = "refuse", fused: bool = False) -> Array:
+    def __call__(  # type: ignore[override]
+        self, array: Any, *, outside: Literal["refuse", "allow"] = "refuse", hardmax: bool = False, fused: bool = False
+    ) -> Array:
         """(..., tokens, features) -> (..., tokens, outputs); DomainError outside the domain (outside="allow" runs it
-        without any promise), or for another number of tokens. For one feature, (tokens,) will do as well."""
-        if fused:
-            raise TargetError(UNFUSED)
-        return run_inside(self.model, self.box, array, outside)
+        without any promise), or for another number of tokens. For one feature, (tokens,) will do as well. `hardmax`
+        takes the nearest answer alone, `fused` closed forms."""
+        return run_inside(self.transformer, self.box, array, outside, hardmax=hardmax, fused=fused)
 
-    def run(self, array: Any, *, cache: bool = False) -> Any:
+    def run(self, array: Any, *, cache: bool = False, causal: bool = False) -> Any:
         """Run the model. With `cache`, on one sequence (tokens, features), and return also every intermediate by its
-        name: "layer 1 / gather head 0 / pattern", "layer 2 / register out" (see universal_cache.py)."""
+        name: "layer 1 / move head 0 / pattern", "layer 2 / register out" (see intermediates.py)."""
+        if causal:
+            raise DomainError("the model of a sampled callable runs without a mask: every token looks at all of them")
         if not cache:
             return self(array)
-        return run_with_cache(self.model, self.architecture, table_inside(self.model, self.box, array))
+        inputs = table_inside(self.transformer, self.box, array)
+        return run_with_cache(self.transformer, inputs, meanings=Meanings(self))
 
-    def dense(self) -> DenseTransformer:
-        """The model's matrices by name: W_Q, W_K, W_V and W_O of every head, and the others (see
-        transformer/dense.py)."""
-        return dense(self.model, self.architecture)
+    def verify(self) -> Certificate:
+        """Prove the error again, from the matrices and what is stated. CertificateError if less can be proven than is
+        claimed."""
+        wanted = _graph(self.axes, self.node.answers, self.lipschitz, self.node.evaluation, self.tokens)
+        if not _same_sums(wanted, self.graph):
+            raise CertificateError("the target's steps are not those of a grid of so many cells on the domain")
+        return super().verify()
 
-    def called(self) -> dict[str, Any]:
+    def called(self, *, causal: bool = False) -> dict[str, Any]:
         """How the model is called, for other tools (export/plain.py)."""
-        model = self.model
-        return called(model.features, model.outputs, model.tokens, "sequences", False, "float64", [model.tokens])
-
-    def plain(self) -> Plain:
-        """The model's weights as tensors by name, with a configuration, for other tools (export/plain.py)."""
-        return plain(self.dense(), self.called())
-
-    def to_torch(self, *, fused: bool = False, dtype: Dtype | None = None) -> Any:
-        """The model as a torch.nn.Module (see Compiled.to_torch)."""
-        from headsmith.run.torch_runtime import textbook_module
-
-        if fused:
-            raise TargetError(UNFUSED)
-        return textbook_module(self.plain(), dtype)
-
-    def to_onnx(self, *, fused: bool = False) -> Any:
-        """The model as an onnx.ModelProto (see Compiled.to_onnx)."""
-        if fused:
-            raise TargetError(UNFUSED)
-        return textbook_onnx(self.plain())
-
-    def circuit(self) -> dict[str, Any]:
-        """What every head does, as data that JSON can hold."""
-        return universal_circuit(self.model, self.architecture, self.box, self.certificate)
-
-    def export(
-        self, folder: str | os.PathLike[str], to: To, *, fused: bool = False, causal: bool | None = None
-    ) -> Path:
-        """Write the model into a new folder for another tool, with its proof (see report/exporting.py)."""
-        written: Path = import_module("headsmith.report.exporting").export(self, folder, to, fused=fused, causal=causal)
-        return written
+        model = self.transformer
+        return called(model.inputs, model.outputs, model.tokens, "sequences", causal, model.dtype, [model.tokens])
 
     @property
     def layers(self) -> Any:
@@ -267,38 +229,47 @@ class Universal:
         """Refused, as `layers`."""
         raise TargetError(UNLABELLED)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything but the callable to one safetensors file, completely or not at all."""
-        write_universal(path, self.stated, self.model, self.parts)
-
-    def verify(self) -> Certificate:
-        """Prove the error again, from the matrices and what is stated. CertificateError if less can be proven than is
-        claimed."""
-        return Universal(self.model, self.stated, verified(self.stated, self.model, self.parts)).certificate
-
     def check(self, function: Callable[[Array], Any]) -> float:
         """Sample the callable again: how far its results are from the stored answers, at most.
 
         TargetError, with the point, where that is more than twice `evaluation` (both may be so far from f), or where
         samples contradict the stated bound.
         """
-        axes, answers = axes_of(self.box, self.counts), self.lookup.answers
-        points = points_of(axes.knots)
-        apart = np.abs(sample(function, points, self.tokens, self.model.outputs) - answers)
+        evaluation, points, answers = self.node.evaluation, points_of(self.axes.knots), self.answers
+        apart = np.abs(sample(function, points, self.tokens, self.transformer.outputs) - answers)
         worst = np.unravel_index(int(np.argmax(apart)), apart.shape)
-        if not apart[worst] <= 2.0 * self.stated.evaluation:
+        if not apart[worst] <= 2.0 * evaluation:
             raise TargetError(
                 f"the model holds {float(answers[worst])!r} at {points[worst[0]].reshape(self.tokens, -1).tolist()}, "
                 f"token {int(worst[1])}, output {int(worst[2])}; the callable differs from that by "
-                f"{float(apart[worst]):.6g}, and may by {2.0 * self.stated.evaluation:.3g}"
+                f"{float(apart[worst]):.6g}, and may by {2.0 * evaluation:.3g}"
             )
-        _refute(function, self.stated, axes.knots, answers)
+        _refute(function, self.box, self.lipschitz, evaluation, self.axes.knots, answers)
         return float(apart[worst])
 
 
-def load_universal(path: str | os.PathLike[str]) -> Universal:
-    """Read a saved model back, bit for bit. Its parts are the stored ones: `verify` derives them again."""
-    return Universal(*read_universal(path))
+def sampled_node(graph: Graph) -> Sampled:
+    """The only sampled function of a graph."""
+    (node,) = (node for node in graph.nodes if isinstance(node, Sampled))
+    return node
+
+
+def _graph(axes: Axes, answers: Array, stated: Lipschitz, evaluation: float, tokens: int) -> Graph:
+    return sampled_graph(axes.middle, axes.scale, answers, stated, evaluation, tokens)
+
+
+def _same_sums(left: Graph, right: Graph) -> bool:
+    """Whether the affine nodes of two graphs have the same numbers, and their sampled functions the same steps."""
+    if len(left.nodes) != len(right.nodes) or not np.array_equal(sampled_node(left).scale, sampled_node(right).scale):
+        return False
+    pairs = [pair for pair in zip(left.nodes, right.nodes, strict=True) if isinstance(pair[0], Affine)]
+    for one, other in pairs:
+        if not isinstance(one, Affine) or not isinstance(other, Affine) or len(one.terms) != len(other.terms):
+            return False
+        terms = zip(one.terms, other.terms, strict=True)
+        if not np.array_equal(one.bias, other.bias) or any(not np.array_equal(a.weights, b.weights) for a, b in terms):
+            return False
+    return True
 
 
 def universal(
@@ -346,13 +317,24 @@ def universal(
     axes = axes_of(box, counts)
     answers = sample(function, points_of(axes.knots), tokens, outputs)
     slack = float(evaluation) if evaluation is not None else 2.0**-50 * float(np.abs(answers).max())
-    stated = Stated(box, counts, float(width), bound, slack, architecture)
-    _refute(function, stated, axes.knots, answers)
-    model = build(lookup_of(axes, answers, width), architecture)
+    _refute(function, box, bound, slack, axes.knots, answers)
+    # Knots are doubles next to the nodes.
+    slack += float(bound.distance(axes.drift)) * ROOM
+    table_ = answers.transpose(1, 0, 2).reshape(tokens, *counts, outputs)
+    graph = _graph(axes, table_, bound, slack, tokens)
+    transformer = transformer_of(graph, float(width), architecture)
     try:
-        made = Universal(model, stated, prove(stated, model))
+        draft = drafted(graph, box, {}, None, transformer)
+        certificate = certified(draft, transformer)
+    except ThinMarginError as problem:
+        raise DomainError(
+            f"rounding moves the input too far on the grid: its domain is too thin, too wide, or too far from 0, for "
+            f"{' x '.join(map(str, counts))} cells ({problem})"
+        ) from None
     except CertificateError as problem:
         raise UnreachableError(str(problem), part="rounding", smallest=math.inf) from None
+    cost = bill(transformer, certificate.max_score)
+    made = Universal(graph, {}, box, transformer, certificate, cost, None, draft.proof)
     if error is not None and made.error > error:
         parts, mean = made.parts, made.parts["approximation"]
         blocks = max(("evaluation", "leak", "rounding"), key=lambda name: parts[name])
@@ -418,9 +400,16 @@ def _counts(
     return tuple(counts.tolist())
 
 
-def _refute(function: Callable[[Array], Any], stated: Stated, knots: Sequence[Array], answers: Array) -> None:
+def _refute(
+    function: Callable[[Array], Any],
+    box: Box,
+    stated: Lipschitz,
+    evaluation: float,
+    knots: Sequence[Array],
+    answers: Array,
+) -> None:
     """TargetError where the answers, points between them, or the domain's ends contradict what is stated."""
-    box, (_, tokens, outputs) = stated.box, answers.shape
+    _, tokens, outputs = answers.shape
 
     def flat(points: Array) -> Array:
         return sample(function, points, tokens, outputs).reshape(len(points), -1)
@@ -429,10 +418,10 @@ def _refute(function: Callable[[Array], Any], stated: Stated, knots: Sequence[Ar
     zeros = frozen(np.zeros(box.size))
     for axes, values in ((knots, answers.reshape(len(answers), -1)), (ends, flat(points_of(ends)))):
         grid = Grid(box, tuple(len(axis) - 1 for axis in axes), tuple(axes), zeros, zeros, zeros)
-        refute(stated.lipschitz, grid, values, stated.evaluation, flat)
+        refute(stated, grid, values, evaluation, flat)
 
 
 def _up(*parts: float) -> str:
     """A bound for reading, or a sum of bounds: rounded up."""
-    value = parts[0] if len(parts) == 1 else error_of(parts)
+    value = parts[0] if len(parts) == 1 else math.nextafter(math.fsum(parts), math.inf)
     return f"{float(Decimal(value).normalize(Context(prec=6, rounding=ROUND_CEILING))):.6g}"

@@ -20,9 +20,13 @@ import numpy as np
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Box
-from headsmith.sequence.universal_inputs import box_of, points_of, run_inside, sample
-from headsmith.sequence.universal_model import Architecture, Attention, Lookup, bill, build, run, score_size, softmax
-from headsmith.transformer.bill import Bill
+from headsmith.run.numpy_runner import run
+from headsmith.run.textbook import shares
+from headsmith.sequence.universal_inputs import box_of, run_inside, sample
+from headsmith.sequence.universal_model import Architecture, points_of, sampled_graph, transformer_of
+from headsmith.source.smoothness import Lipschitz
+from headsmith.transformer.bill import Bill, bill
+from headsmith.transformer.ir import Transformer
 
 WIDTHS = (0.03, 0.1, 0.3, 1.0, 2.725)
 PADS = (0.0, 0.1, 0.3)
@@ -36,18 +40,18 @@ CUTS = (1e-8, 1e-11, 1e-14)
 class Fitted:
     """A universal model with fitted answers. `estimate` is the largest error that was seen; nothing is proven."""
 
-    model: Attention
-    lookup: Lookup
+    model: Transformer
     box: Box
     estimate: float
 
     @property
     def bill(self) -> Bill:
-        return bill(self.model, score_size(self.lookup))
+        """What the model costs; its scores are not bounded."""
+        return bill(self.model, np.inf)
 
     @property
     def largest_answer(self) -> float:
-        return float(np.abs(self.lookup.answers).max())
+        return float(np.abs(self.model.table.values).max())
 
     def __call__(self, array: Any) -> Array:
         """(..., tokens, features) -> (..., tokens, outputs); DomainError outside the domain."""
@@ -80,21 +84,22 @@ def fitted(
     found: list[tuple[float, float, float, Array]] = []
     for width, pad, cut in product(WIDTHS, PADS, CUTS):
         reach = (grid - 1) / 2.0 / (1.0 + 2.0 * pad)
-        weights = softmax(-width * (reach * places[:, None] - nodes) ** 2)
+        weights = shares(-width * (reach * places[:, None] - nodes) ** 2)
         answers = _along(partial(_least_squares, weights, cut), values)
         residual = float(np.abs(_along(partial(np.matmul, weights), answers) - values).max())
         # Large answers multiply rounding.
         found.append((residual + 1e-14 * float(np.abs(answers).max()), width, reach, answers))
     _, width, reach, answers = min(found, key=lambda each: each[0])
     scale = reach / half
-    table = frozen(answers.reshape(-1, tokens, outputs))
-    lookup = Lookup(frozen(scale), frozen(middle), frozen(points_of([nodes] * box.size)), table, width)
-    model = build(lookup, architecture)
+    table = np.moveaxis(answers.reshape(*[grid] * box.size, tokens, outputs), -2, 0)
+    # Nothing is claimed of these answers: a bound of the target is not used.
+    graph = sampled_graph(middle, scale, table, Lipschitz(frozen(np.zeros(box.size)), "1"), 0.0, tokens)
+    model = transformer_of(graph, width, architecture)
     random = np.random.default_rng(seed)
     fresh = middle + half * np.clip(random.uniform(-1.1, 1.1, (checks, box.size)), -1.0, 1.0)
     fresh = np.clip(fresh, box.low, box.high)
     seen = run(model, fresh.reshape(checks, tokens, features))
-    return Fitted(model, lookup, box, float(np.abs(seen - sample(function, fresh, tokens, outputs)).max()))
+    return Fitted(model, box, float(np.abs(seen - sample(function, fresh, tokens, outputs)).max()))
 
 
 def _least_squares(weights: Array, cut: float, columns: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ from headsmith.compile import check_outside, real_inputs
 from headsmith.core.arrays import Array, reals
 from headsmith.core.errors import DomainError, TargetError
 from headsmith.core.intervals import Box, shortly
-from headsmith.sequence.universal_model import Attention, run
+from headsmith.run.numpy_runner import run
+from headsmith.transformer.ir import Transformer
 
 
 def box_of(domain: Any, tokens: int, features: int) -> Box:
@@ -30,27 +31,25 @@ def box_of(domain: Any, tokens: int, features: int) -> Box:
             f"nor an array ({tokens}, {features}, 2)"
         )
     pairs = np.broadcast_to(pairs, (tokens, features, 2)).reshape(-1, 2)
-    return Box(names_of(tokens, features), pairs[:, 0], pairs[:, 1])
+    names = tuple(f"[{token}, {feature}]" for token in range(tokens) for feature in range(features))
+    return Box(names, pairs[:, 0], pairs[:, 1])
 
 
-def names_of(tokens: int, features: int) -> tuple[str, ...]:
-    """The names of the flattened input's numbers."""
-    return tuple(f"[{token}, {feature}]" for token in range(tokens) for feature in range(features))
-
-
-def run_inside(model: Attention, box: Box, array: Any, outside: str = "refuse") -> Array:
+def run_inside(
+    model: Transformer, box: Box, array: Any, outside: str = "refuse", hardmax: bool = False, fused: bool = False
+) -> Array:
     """Run a model on (..., tokens, features) inside its box, or anywhere."""
     inputs = table_inside(model, box, array, outside)
-    found = run(model, inputs.reshape(-1, model.tokens, model.features))
-    return found.reshape(*inputs.shape[:-1], found.shape[-1])
+    found = run(model, inputs.reshape(-1, model.tokens, model.inputs), hardmax=hardmax, fused=fused)
+    return np.asarray(found.reshape(*inputs.shape[:-1], found.shape[-1]))
 
 
-def table_inside(model: Attention, box: Box, array: Any, outside: str = "refuse") -> Array:
+def table_inside(model: Transformer, box: Box, array: Any, outside: str = "refuse") -> Array:
     """The input as (..., tokens, features); DomainError for another number of tokens, or outside the box."""
     check_outside(outside)
     inputs = real_inputs(array)
-    shape = (model.tokens, model.features)
-    if inputs.ndim == 1 and model.features == 1:
+    shape = (model.tokens, model.inputs)
+    if inputs.ndim == 1 and model.inputs == 1:
         inputs = inputs[:, None]
     if inputs.shape[-2:] != shape:
         raise DomainError(
@@ -92,8 +91,3 @@ def numbers_of(result: Any) -> Array:
         return np.asarray(result, dtype=np.float64)
     except (TypeError, ValueError):
         raise TargetError(f"the function returned {result!r}; an array of real numbers is needed") from None
-
-
-def points_of(axes: Sequence[Array]) -> Array:
-    """All points (nodes, D) of a tensor grid, the last coordinate fastest."""
-    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))

@@ -24,6 +24,7 @@ from headsmith.source.graph import (
     Product,
     Quotient,
     Relu,
+    Sampled,
 )
 
 LARGEST_TEXT = 60
@@ -113,6 +114,8 @@ def _text(reading: Reading, place: int, component: int, outer: int, budget: Iter
             text, binding = _move(node, inner(node.argument)), _ATOM
         case Attend():
             text, binding = f"tokens.attend({inner(node.values)})", _ATOM
+        case Sampled():
+            text, binding = f"sampled({inner(node.arguments[0])})", _ATOM
         case Expression():
             text, binding = f"f({', '.join(inner(argument) for argument in node.arguments)})", _ATOM
         case _:

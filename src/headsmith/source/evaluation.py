@@ -25,6 +25,7 @@ from headsmith.source.graph import (
     Product,
     Quotient,
     Relu,
+    Sampled,
     arguments,
 )
 
@@ -77,6 +78,8 @@ def node_values(graph: Graph, inputs: Any, dtype: Any = np.float64) -> list[Any]
                 values.append(_fetched(node, values[node.argument]))
             case Attend():
                 values.append(_attended(node, *(values[argument] for argument in arguments(node))))
+            case Sampled():
+                raise TargetError("a function that was sampled is known at the nodes of its grid alone")
             case _:
                 assert_never(node)
     return values

@@ -11,7 +11,7 @@ regrouped. It is a function of the graph and of a `Fusion` alone, so that the pr
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -37,6 +37,7 @@ from headsmith.source.graph import (
     Product,
     Quotient,
     Relu,
+    Sampled,
     arguments,
     needed,
 )
@@ -246,6 +247,8 @@ class _Fuser:
             case Attend():
                 queries, keys, values = (self._place(argument) for argument in arguments(node))
                 return builder.attend(queries, keys, values, node.causal)
+            case Sampled():
+                return builder.add(replace(node, arguments=tuple(self._place(each) for each in node.arguments)))
 
     def _exit(self, number: int) -> int:
         """The node on its own: with what it takes in as one expression, or as it is if it takes in nothing."""

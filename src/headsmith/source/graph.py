@@ -15,12 +15,13 @@
              | Pool    mean, max or min of a node over the tokens (causal: over the tokens so far)
              | Move    a node's value at another token, or zero
              | Attend  softmax attention: the mean of values over the tokens, weighted by exp(query . key)
+             | Sampled any function with a Lipschitz bound and these answers on a grid
 
-Most graphs are about one token. The last four kinds are about the tokens of a sequence: inputs are then (..., tokens,
-inputs). All but Affine and Attend act component by component. A node is a vector, whatever its width: a layer of a
-thousand neurons is one Affine and one Relu. The semantics is exact real arithmetic on the stored doubles. `weights` is
-a matrix (to, from), or a vector that stands for a diagonal matrix. A graph of Input, Affine and Relu nodes alone is a
-circuit.
+Most graphs are about one token. The last five kinds are about the tokens of a sequence: inputs are then (..., tokens,
+inputs). All but Affine, Attend and Sampled act component by component. A node is a vector, whatever its width: a layer
+of a thousand neurons is one Affine and one Relu. The semantics is exact real arithmetic on the stored doubles.
+`weights` is a matrix (to, from), or a vector that stands for a diagonal matrix. A graph of Input, Affine and Relu nodes
+alone is a circuit.
 """
 
 from __future__ import annotations
@@ -167,6 +168,7 @@ class Positional:
         return int(self.values.shape[1])
 
 
+Norm = Literal["1", "2", "inf"]
 PoolKind = Literal["mean", "max", "min"]
 
 
@@ -201,6 +203,37 @@ class Attend:
     causal: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class Sampled:
+    """At token i any function f_i of D numbers with a Lipschitz bound, which was sampled on a grid.
+
+    The first of `arguments` holds t_k = scale_k (x_k - origin_k), in steps of the grid: node g of an axis of p cells is
+    at t = g - (p - 1)/2. `answers` (tokens, p_1, ..., p_D, size) are within `evaluation` of f at the nodes, and
+    |f(x) - f(y)| <= sum of lipschitz_k |x_k - y_k|, or the 2-norm of lipschitz_k (x_k - y_k), or the largest of them.
+    Where there are several tokens, the second of `arguments` holds constants that tell them apart.
+    """
+
+    arguments: tuple[int, ...]
+    answers: Array
+    lipschitz: Array
+    scale: Array
+    norm: Norm
+    evaluation: float
+
+    def __post_init__(self) -> None:
+        for name in ("answers", "lipschitz", "scale"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+
+    @property
+    def size(self) -> int:
+        return int(self.answers.shape[-1])
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many cells the grid has along each axis."""
+        return tuple(self.answers.shape[1:-1])
+
+
 Node = (
     Input
     | Affine
@@ -216,6 +249,7 @@ Node = (
     | Pool
     | Move
     | Attend
+    | Sampled
 )
 
 Mixing = Pool | Move | Attend
@@ -234,7 +268,7 @@ def arguments(node: Node) -> tuple[int, ...]:
             return tuple(term.node for term in node.terms)
         case Relu() | Function() | Pool() | Move():
             return (node.argument,)
-        case Maximum() | Minimum() | Expression():
+        case Maximum() | Minimum() | Expression() | Sampled():
             return node.arguments
         case Product() | Hypotenuse():
             return (node.left, node.right)
@@ -404,6 +438,8 @@ def check(graph: Graph) -> None:
                         f"node {number}: attention of width {node.size} on {values} values, with queries of {queries} "
                         f"numbers and keys of {keys}"
                     )
+            case Sampled():
+                _check_sampled(graph, number, node)
             case (
                 Relu()
                 | Pool()
@@ -438,6 +474,22 @@ def _check_parameter(number: int, node: Function) -> None:
     if given != (node.name == "power") or (given and not np.isfinite(node.parameter or 0.0)):
         raise TargetError(
             f"node {number}: {node.name} with the parameter {node.parameter!r}; only power has one, a finite number"
+        )
+
+
+def _check_sampled(graph: Graph, number: int, node: Sampled) -> None:
+    for argument in node.arguments:
+        _check_argument(number, argument)
+    bounds = (node.lipschitz, node.scale)
+    fits = len(node.arguments) == (2 if len(node.answers) > 1 else 1) and node.answers.size > 0
+    fits = fits and all(each.shape == (node.answers.ndim - 2,) for each in bounds)
+    fits = fits and graph.nodes[node.arguments[0]].size == len(node.scale)
+    sound = all(np.isfinite(each).all() for each in (node.answers, *bounds)) and np.isfinite(node.evaluation)
+    sound = sound and all((each >= 0.0).all() for each in bounds) and node.evaluation >= 0.0
+    if not fits or not sound or node.norm not in ("1", "2", "inf"):
+        raise TargetError(
+            f"node {number}: answers {node.answers.shape}, bounds {node.lipschitz.shape}, scales {node.scale.shape}, "
+            f"norm {node.norm!r} and evaluation {node.evaluation!r} do not make a sampled function"
         )
 
 

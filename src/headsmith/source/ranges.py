@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from headsmith.core.directed import divided, intersected, multiplied, squared
-from headsmith.core.errors import DomainError
+from headsmith.core.errors import DomainError, TargetError
 from headsmith.core.functions import FUNCTIONS, missing
 from headsmith.core.intervals import Box, Interval, add, linear_image, point
 from headsmith.core.program_range import program_range
@@ -42,6 +42,7 @@ from headsmith.source.graph import (
     Product,
     Quotient,
     Relu,
+    Sampled,
 )
 from headsmith.source.order import order_range
 from headsmith.source.piecewise import Forms, affine_range, quotient_range, stacked
@@ -214,6 +215,8 @@ class _Propagation:
                 return moved
             case Attend():
                 return _anywhere(found[node.values])
+            case Sampled():
+                raise TargetError("a sampled function is compiled by hs.universal alone")
             case _:
                 assert_never(node)
 

@@ -29,18 +29,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import TargetError, UnreachableError
 from headsmith.core.intervals import Box
+from headsmith.source.graph import Norm
 
 ROOM = 1.0 + 1e-13
 """Covers the few roundings of the formulas below."""
-
-Norm = Literal["1", "2", "inf"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,6 +26,7 @@ from headsmith.source.graph import (
     Product,
     Quotient,
     Relu,
+    Sampled,
     arguments,
     needed,
 )
@@ -86,7 +87,7 @@ def moved(node: Node, places: dict[int, int]) -> Node:
         case Attend():
             queries, keys, values = (places[argument] for argument in arguments(node))
             return replace(node, queries=queries, keys=keys, values=values)
-        case Maximum() | Minimum() | Expression():
+        case Maximum() | Minimum() | Expression() | Sampled():
             return replace(node, arguments=tuple(places[argument] for argument in node.arguments))
         case Product() | Hypotenuse():
             return replace(node, left=places[node.left], right=places[node.right])
@@ -103,13 +104,24 @@ def tokens_of(node: Node) -> int | None:
             return len(node.values)
         case Move():
             return len(node.targets)
+        case Sampled():
+            return len(node.answers)
         case _:
             return None
 
 
 def mixes(graph: Graph) -> bool:
     """Whether the graph is about sequences of tokens."""
-    return any(isinstance(node, Mixing | Positional) for node in graph.nodes)
+    return any(isinstance(node, Mixing | Positional | Sampled) for node in graph.nodes)
+
+
+def domain_names(graph: Graph) -> tuple[str, ...]:
+    """The names of the intervals of a domain: one for each input, or one for each input of each token where a function
+    of all of them was sampled."""
+    tokens = [len(node.answers) for node in graph.nodes if isinstance(node, Sampled)]
+    if not tokens:
+        return graph.input.names
+    return tuple(f"[{token}, {place}]" for token in range(tokens[0]) for place in range(graph.input.size))
 
 
 def masks(graph: Graph) -> set[bool]:

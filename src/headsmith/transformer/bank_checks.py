@@ -28,9 +28,9 @@ class Surroundings:
 
 
 def check_table(bank: TableBank, around: Surroundings, where: str) -> None:
-    """One row of the table for each token of the grid, one or two arguments, a column or more."""
+    """One row of the table for each token of the grid, an argument or more, a column or more."""
     dimensions = (bank.slope.ndim, bank.offset.ndim, bank.values.ndim)
-    if dimensions != (3, 2, 3) or not 1 <= bank.slope.shape[2] <= 2 or bank.values.shape[2] < 1:
+    if dimensions != (3, 2, 3) or not bank.slope.shape[2] or bank.values.shape[2] < 1:
         raise CertificateError(f"{where}: the table has slopes {bank.slope.shape}, values {bank.values.shape}")
     tokens, kind = around.sizes.get(bank.grid, 0), "reference"
     if bank.grid != GRID:
@@ -73,6 +73,10 @@ def check_move(bank: MoveBank, around: Surroundings, where: str) -> None:
     check_vector(bank, where)
     if around.tokens < 2:
         raise CertificateError(f"{where}: a single data token has nobody to fetch from")
+    if isinstance(bank.address, int):
+        if not 0 <= bank.address < around.tokens:
+            raise CertificateError(f"{where}: token {bank.address} is not one of {around.tokens} tokens")
+        return
     address = around.positional.get(bank.address)
     if address is None or address.shape != (around.tokens, position_bits(around.tokens) + 1):
         raise CertificateError(

@@ -19,9 +19,9 @@ from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank
 from headsmith.heads.sink import KEY, SinkBank, feature_count
-from headsmith.heads.stream import Link, position_bits
+from headsmith.heads.stream import POSITION, Link, position_bits
 from headsmith.heads.table import TableBank, silent_registers
-from headsmith.transformer.ir import Bank, Transformer, arrays, width
+from headsmith.transformer.ir import Bank, Transformer, arrays, layout, width
 
 FOLDED = ("gains", "offsets", "boltzmann bank, key scale")
 """Stored numbers that are no weights themselves: matrices hold their sums and products with others."""
@@ -94,15 +94,23 @@ def bill_rows(bill: Bill) -> list[tuple[str, str, str]]:
 
 def bill(transformer: Transformer, max_score: float) -> Bill:
     """Count everything, as if every W_Q, W_K, W_V and W_O were written out."""
-    heads = [layer.heads for layer in transformer.layers]
+    layers = transformer.layers[:-1] if transformer.grid_form == "softmax" else transformer.layers
+    heads = [layer.heads for layer in layers]
     d_model = width(transformer)
-    banks = [bank for layer in transformer.layers for bank in layer.banks]
-    constants = transformer.reference_tokens + transformer.tokens * position_bits(transformer.tokens)
-    constants += sum(int(np.count_nonzero(value)) for value in transformer.positional.values())
+    banks = [bank for layer in layers for bank in layer.banks]
+    constants = transformer.tokens * position_bits(transformer.tokens)
+    constants += transformer.reference_tokens if transformer.grid_form == "one-hot" else 0
+    constants += _table_nonzeros(transformer.table) if transformer.grid_form == "rows" else 0
+    columns = layout(transformer)
+    extra = [value for name, value in transformer.positional.items() if columns[name] != columns.get(POSITION)]
+    constants += sum(int(np.count_nonzero(value)) for value in extra)
     dense = sum(bank.heads * d_model * 2 * (head_features(transformer, bank) + _values(bank)) for bank in banks)
     dense += d_model * (transformer.inputs + 1) + (d_model + 1) * transformer.outputs + constants
+    if transformer.grid_form == "softmax":
+        last = transformer.table
+        dense += last.offset.size * (d_model + 1 + last.columns) - d_model * transformer.outputs
     return Bill(
-        layers=len(transformer.layers),
+        layers=len(layers),
         heads=sum(heads),
         heads_per_layer=tuple(heads),
         reference_tokens=transformer.reference_tokens,
@@ -128,7 +136,7 @@ def head_features(transformer: Transformer, bank: Bank) -> int:
         case BoltzmannBank():
             return boltzmann.feature_count(transformer.sink_tokens)
         case MoveBank():
-            return move.feature_count(transformer.tokens, transformer.sink_tokens)
+            return move.feature_count(bank, transformer.tokens, transformer.sink_tokens)
         case GateBank():
             return gate.feature_count(transformer.tokens)
         case AttendBank():
@@ -184,7 +192,16 @@ def _bank_nonzeros(transformer: Transformer, bank: Bank) -> int:
             pairs = 3 + (2 * bits + 2 if transformer.tokens > 1 else 0) + (2 * grid + 1 if grid else 0)
             return 2 * read + bank.heads * pairs
         case TableBank():
-            keys = sum(int(np.count_nonzero(array)) for array in (bank.slope, bank.offset, bank.values))
+            if transformer.grid_form == "softmax":
+                # W is the read times the slopes; then b and V.
+                rows = np.count_nonzero(bank.slope[0], axis=0)
+                links = [(link, np.count_nonzero(np.atleast_2d(link.weights.T).T, axis=1)) for link in bank.read]
+                products = sum(int(rows[link.reads] @ each) for link, each in links)
+                return products + int(np.count_nonzero(bank.offset)) + int(np.count_nonzero(bank.values))
+            if transformer.grid_form == "rows":
+                # Keys and values are columns of the grid's register.
+                return read + bank.arguments + 1 + bank.columns + 1 + (bank.gain != 0.0)
+            keys = _table_nonzeros(bank)
             sizes = [transformer.sizes[name] for name in silent_registers(bank, transformer.grid_tokens)]
             return read + keys + bank.heads * (1 + keep + (bank.gain != 0.0) * sum(sizes))
         case MeanBank():
@@ -192,7 +209,8 @@ def _bank_nonzeros(transformer: Transformer, bank: Bank) -> int:
         case BoltzmannBank():
             return 2 * read + bank.heads * (1 + (bank.gain != 0.0) + 1 + keep)
         case MoveBank():
-            return read + 2 * bits + keep + transformer.sink_tokens
+            pairs = 1 + bits if isinstance(bank.address, int) else 2 * bits + transformer.sink_tokens
+            return read + pairs + keep
         case GateBank():
             keys = int(np.count_nonzero(bank.slope)) + int(np.count_nonzero(bank.offset))
             return read + keys + bank.heads * (1 + (bits > 0) + 2 * bits + keep + 1)
@@ -200,6 +218,10 @@ def _bank_nonzeros(transformer: Transformer, bank: Bank) -> int:
             return read + (1 + transformer.reference_tokens if transformer.reference_tokens else 0) + keep
         case _:
             assert_never(bank)
+
+
+def _table_nonzeros(bank: TableBank) -> int:
+    return sum(int(np.count_nonzero(array)) for array in (bank.slope, bank.offset, bank.values))
 
 
 def _max_weight(transformer: Transformer) -> float:

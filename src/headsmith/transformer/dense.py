@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import assert_never
 
 import numpy as np
@@ -79,7 +80,7 @@ def dense(transformer: Transformer) -> DenseTransformer:
     if transformer.sink_tokens:
         references[0, columns[REFERENCE]] = 1.0
     if transformer.grid_tokens:
-        references[transformer.sink_tokens :, columns[GRID]] = np.eye(transformer.grid_tokens)
+        references[transformer.sink_tokens :, columns[GRID]] = grid_rows(transformer)
     W_E = np.zeros((transformer.inputs, d_model))
     for link in transformer.embedding:
         _place(transformer, W_E[link.sources, columns[link.register]], matrix(link).T)
@@ -92,12 +93,42 @@ def dense(transformer: Transformer) -> DenseTransformer:
         W_pos[:, columns[POSITION]] = position_code(transformer.tokens)
     for name, value in transformer.positional.items():
         W_pos[:, columns[name]] = value
-    W_U = np.zeros((d_model, transformer.outputs))
+    W_U = dense_readout(transformer)
+    softmax = transformer.grid_form == "softmax"
+    attention = transformer.layers[:-1] if softmax else transformer.layers
+    layers = tuple(dense_layer(transformer, layer) for layer in attention)
+    bias, last = np.asarray(transformer.readout_bias), None
+    if softmax:
+        last = last_softmax(transformer)
+        W_U = np.zeros_like(W_U)
+    return DenseTransformer(references, W_E, b_E, W_pos, layers, W_U, bias, columns, last)
+
+
+def dense_readout(transformer: Transformer) -> Array:
+    """W_U: what the outputs read."""
+    columns = layout(transformer)
+    W_U = np.zeros((width(transformer), transformer.outputs))
     for link in transformer.readout:
         _place(transformer, W_U[columns[link.register], link.reads], matrix(link).T)
-    layers = tuple(dense_layer(transformer, layer) for layer in transformer.layers)
-    bias = np.asarray(transformer.readout_bias)
-    return DenseTransformer(references, W_E, b_E, W_pos, layers, W_U, bias, columns)
+    return W_U
+
+
+def grid_rows(transformer: Transformer) -> Array:
+    """What the grid's tokens hold in their register."""
+    if transformer.grid_form == "one-hot":
+        return np.eye(transformer.grid_tokens)
+    bank = transformer.table
+    return np.hstack([bank.slope[0], bank.offset.T, bank.values[0]])
+
+
+def last_softmax(transformer: Transformer) -> tuple[Array, Array, Array]:
+    """W, b and V of a model that ends in softmax(X W + b) V: what the table would write is what is read out."""
+    bank = transformer.table
+    V = np.zeros((len(bank.values[0]), transformer.outputs))
+    for link, read in product(bank.write, transformer.readout):
+        if link.register == read.register:
+            V[:, read.reads] += bank.values[0][:, link.sources] @ matrix(link).T @ matrix(read).T
+    return read_matrix(transformer, bank).T @ bank.slope[0].T, np.asarray(bank.offset[0]), V
 
 
 def dense_layer(transformer: Transformer, layer: Layer) -> DenseLayer:
@@ -134,7 +165,10 @@ def _bank(transformer: Transformer, bank: Bank) -> DenseLayer:
             return DenseLayer(W_Q, W_K, read[:, :, None], write[:, None, :])
         case TableBank():
             W_V = np.zeros((bank.heads, d_model, bank.columns))
-            W_V[:, columns[bank.grid], :] = bank.values
+            if transformer.grid_form == "rows":
+                W_V[0, columns[GRID].stop - bank.columns : columns[GRID].stop] = np.eye(bank.columns)
+            else:
+                W_V[:, columns[bank.grid], :] = bank.values
             _table_features(transformer, bank, read, W_Q, W_K)
             return DenseLayer(W_Q, W_K, W_V, write.reshape(bank.heads, bank.columns, d_model))
         case BoltzmannBank():
@@ -210,11 +244,16 @@ def _table_features(transformer: Transformer, bank: TableBank, read: Array, W_Q:
     columns = layout(transformer)
     for argument in range(bank.arguments):
         W_Q[:, :, argument] = read[argument :: bank.arguments]
-        W_K[:, columns[bank.grid], argument] = bank.slope[:, :, argument]
+        if transformer.grid_form != "rows":
+            W_K[:, columns[bank.grid], argument] = bank.slope[:, :, argument]
     W_Q[:, columns[DATA], bank.arguments] = 1.0
     for name in silent_registers(bank, transformer.grid_tokens):
         W_K[:, columns[name], bank.arguments] = -bank.gain
-    W_K[:, columns[bank.grid], bank.arguments] = bank.offset
+    if transformer.grid_form == "rows":
+        start = columns[GRID].start
+        W_K[0, start : start + bank.arguments + 1, : bank.arguments + 1] = np.eye(bank.arguments + 1)
+    else:
+        W_K[:, columns[bank.grid], bank.arguments] = bank.offset
     _keep(transformer, bank.keep_gain, W_Q, W_K)
 
 
@@ -236,6 +275,11 @@ def _boltzmann_features(transformer: Transformer, bank: BoltzmannBank, read: Arr
 
 def _move_features(transformer: Transformer, bank: MoveBank, W_Q: Array, W_K: Array) -> None:
     columns, bits = layout(transformer), position_bits(transformer.tokens)
+    if isinstance(bank.address, int):
+        W_Q[:, columns[DATA], 0] = bank.gain / KEY
+        W_K[:, columns[POSITION], 0] = KEY * position_code(transformer.tokens)[bank.address]
+        _keep(transformer, bank.keep_gain, W_Q, W_K)
+        return
     address, position = columns[bank.address].start, columns[POSITION].start
     for bit in range(bits):
         W_Q[:, address + bit, bit] = bank.gain / KEY

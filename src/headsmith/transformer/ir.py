@@ -14,6 +14,11 @@ Attention only: a residual stream, softmax attention, no feed-forward block, no 
     X          <- X + sum_h softmax(Q_h K_h^T) V_h O_h        for each layer, all heads at once
     output      = readout(X_data) + readout_bias
 
+Where one table head in the last layer is all that looks at the grid, its tokens need not be told apart: they hold the
+rows of the table, (slopes, offset, values), and keys and values are read from there (`grid_form` "rows"). Or there are
+no such tokens, and the last layer is softmax(X W + b) V of every data token ("softmax"). Keys and values are the same
+numbers in all three forms.
+
 The bias of the read-out is a weight on the register `data`, which is one on data tokens.
 """
 
@@ -21,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import Literal, assert_never
 
 import numpy as np
 
@@ -35,7 +40,17 @@ from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank
 from headsmith.heads.sink import SinkBank
-from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, RESERVED, Link, Register, position_bits
+from headsmith.heads.stream import (
+    DATA,
+    GRID,
+    POSITION,
+    REFERENCE,
+    RESERVED,
+    Link,
+    Register,
+    position_bits,
+    position_code,
+)
 from headsmith.heads.table import TableBank
 from headsmith.transformer.bank_checks import (
     Surroundings,
@@ -47,6 +62,7 @@ from headsmith.transformer.bank_checks import (
     check_vector,
 )
 
+GridForm = Literal["one-hot", "rows", "softmax"]
 Bank = SinkBank | TableBank | GateBank | MeanBank | BoltzmannBank | MoveBank | AttendBank
 
 
@@ -80,6 +96,7 @@ class Transformer:
     readout: tuple[Link, ...]
     readout_bias: Array
     positional: Mapping[str, Array] = field(default_factory=dict)
+    grid_form: GridForm = "one-hot"
     sizes: Mapping[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -102,11 +119,13 @@ class Transformer:
 
     @property
     def sink_tokens(self) -> int:
-        """One, if any head needs the sink: a gate, a move that fetches nothing, or one that reads values from all
-        tokens beside a grid, whose tokens must then stay zero."""
-        return int(any(self._needs_sink(bank) for layer in self.layers for bank in layer.banks))
+        """One, if any head needs the sink: a gate, a move that fetches nothing, or, beside a grid, one that reads
+        values from all tokens, so that the grid's tokens must stay zero; but a move in the first layer, to all tokens
+        alike."""
+        banks = [(place, bank) for place, layer in enumerate(self.layers) for bank in layer.banks]
+        return int(any(self._needs_sink(bank, place > 0) for place, bank in banks))
 
-    def _needs_sink(self, bank: Bank) -> bool:
+    def _needs_sink(self, bank: Bank, later: bool) -> bool:
         match bank:
             case SinkBank() | GateBank():
                 return True
@@ -116,13 +135,22 @@ class Transformer:
                 return self.grid_tokens > 0
             case MoveBank():
                 # The last column of an address says: nothing.
+                if isinstance(bank.address, int):
+                    return self.grid_tokens > 0 and later
                 return self.grid_tokens > 0 or bool(self.positional[bank.address][:, -1].any())
             case _:
                 assert_never(bank)
 
     @property
     def grid_tokens(self) -> int:
-        return self.sizes.get(GRID, 0)
+        return self.sizes.get(GRID, 0) if self.grid_form != "softmax" else 0
+
+    @property
+    def table(self) -> TableBank:
+        """The only table of a model whose grid is not one-hot."""
+        (bank,) = self.layers[-1].banks
+        assert isinstance(bank, TableBank)
+        return bank
 
     @property
     def reference_tokens(self) -> int:
@@ -131,16 +159,34 @@ class Transformer:
 
 def layout(transformer: Transformer) -> dict[str, slice]:
     """Which columns of the stream each register has: the only place where names become positions."""
-    columns, start = {}, 0
+    columns: dict[str, slice] = {}
+    start = 0
     for register in transformer.registers:
-        columns[register.name] = slice(start, start + register.size)
-        start += register.size
+        size = _columns(transformer, register)
+        if register.name in transformer.positional and size == 0 < register.size:
+            columns[register.name] = columns[POSITION]
+            continue
+        columns[register.name] = slice(start, start + size)
+        start += size
     return columns
 
 
 def width(transformer: Transformer) -> int:
     """d_model."""
-    return sum(register.size for register in transformer.registers)
+    return sum(_columns(transformer, register) for register in transformer.registers)
+
+
+def _columns(transformer: Transformer, register: Register) -> int:
+    """How many columns a register has of its own. Where the grid is not one-hot, none are spent on what nobody reads,
+    or on a second copy of the position code."""
+    if transformer.grid_form == "one-hot":
+        return register.size
+    if register.name == GRID and transformer.grid_form == "rows":
+        return transformer.table.arguments + 1 + transformer.table.columns
+    softmax = transformer.grid_form == "softmax" and register.name in {link.register for link in transformer.readout}
+    code = transformer.positional.get(register.name)
+    twice = code is not None and np.array_equal(code, position_code(transformer.tokens))
+    return 0 if register.name in (GRID, REFERENCE) or softmax or twice else register.size
 
 
 def reserved_registers(tokens: int, grid: int = 0) -> tuple[Register, ...]:
@@ -200,7 +246,7 @@ def check(transformer: Transformer) -> None:
         raise CertificateError("two registers have the same name")
     if transformer.tokens < 1 or transformer.inputs < 1 or transformer.outputs < 1:
         raise CertificateError("a transformer needs at least one token, one input and one output")
-    reserved = reserved_registers(transformer.tokens, transformer.grid_tokens)
+    reserved = reserved_registers(transformer.tokens, transformer.sizes.get(GRID, 0))
     if tuple(r for r in transformer.registers if r.name in RESERVED) != reserved:
         raise CertificateError(f"the constant registers must be {', '.join(r.name for r in reserved)}")
     for name, value in transformer.positional.items():
@@ -220,6 +266,13 @@ def check(transformer: Transformer) -> None:
         raise CertificateError(f"the read-out bias has shape {transformer.readout_bias.shape}")
     for where, values in arrays(transformer):
         _check_numbers(transformer, where, values)
+    if transformer.grid_form != "one-hot":
+        *others, last = (layer.banks for layer in transformer.layers)
+        alone = len(last) == 1 and isinstance(last[0], TableBank) and last[0].heads == 1 and last[0].grid == GRID
+        if not alone or any(not isinstance(bank, MoveBank) for banks in others for bank in banks):
+            raise CertificateError(f"a grid of {transformer.grid_form} is for moves and then one table head")
+        if transformer.sink_tokens or transformer.grid_form not in ("rows", "softmax"):
+            raise CertificateError(f"a grid of {transformer.grid_form!r} does not go with this model")
 
 
 def _check_bank(transformer: Transformer, bank: Bank, where: str) -> None:
