@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo outside test quick check browser bench trusted clean
+.PHONY: demo outside peers test quick check browser bench trusted clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py out
@@ -52,10 +52,19 @@ outside: .venv-outside/.ready
 	.venv-outside/bin/python -m pip install --quiet -e ".[plot,tools]" pytest
 	touch .venv-outside/.ready
 
+# Side by side with Tracr, which brings jax: an environment of its own as well.
+peers: .venv-peers/.ready
+	OMP_NUM_THREADS=1 .venv-peers/bin/python -W ignore benchmarks/peers.py
+
+.venv-peers/.ready: pyproject.toml
+	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet -e . tracr-pypi
+	touch .venv-peers/.ready
+
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -e ".[dev]"
 	touch $(READY)
 
 clean:
-	rm -rf .venv .venv-outside out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-outside .venv-peers out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from headsmith.core.figures import count
 from headsmith.heads.attend import AttendBank
 from headsmith.heads.stream import Link
 from headsmith.heads.table import TableBank
@@ -67,7 +68,7 @@ class Heads(nn.Module):
                 self.register_parameter(name, nn.Parameter(_tensor(value, dtype)))
 
     def extra_repr(self) -> str:
-        return f"{self.count} {self.kind} heads"
+        return count(self.count, f"{self.kind} head")
 
     def forward(self, reads: torch.Tensor) -> torch.Tensor:
         match self.kind:
