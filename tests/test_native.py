@@ -6,10 +6,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-import mpmath
 import numpy as np
 import pytest
-from flint import arb
 from test_formulas import AWKWARD, NESTED, Domain, check, points_of, unit, worst
 from worst import true_error
 
@@ -194,36 +192,21 @@ def test_weights_of_the_cost_change_the_model() -> None:
     assert small.max_weight <= few.max_weight
 
 
-airy = hs.function("test_native_airy", lambda x: x.airy_ai())
+damped = hs.function("test_native_damped", "sin(3*x)*exp(-x**2)")
 
 
-def _bessel(x: Any) -> Any:
-    """J_0 by a Coulomb wave function: F(-1/2, 0, x) = sqrt(pi x / 2) J_0(x)."""
-    return x.coulomb_f(arb(-0.5), arb(0)) / (x * arb.pi() / 2).sqrt()
-
-
-bessel = hs.function("test_native_bessel", _bessel, np.vectorize(lambda x: float(mpmath.besselj(0, float(x)))))
-
-
-@pytest.mark.parametrize(
-    ("function", "exact", "ends"),
-    [(airy, mpmath.airyai, (-4.0, 2.0)), (bessel, lambda x: mpmath.besselj(0, x), (1.0, 6.0))],
-    ids=["Airy", "Bessel"],
-)
-def test_functions_of_the_users_own_are_tables(function: Any, exact: Any, ends: tuple[float, float]) -> None:
-    model = hs.compile(lambda x: function(x), {"x": ends}, 1e-5)
-    assert (model.bill.layers, model.bill.heads) == (1, 1)
-    assert model.bill.reference_tokens <= 12
-    places = np.linspace(*ends, 301)
-    with mpmath.workdps(40):
-        errors = [
-            float(abs(mpmath.mpf(float(got)) - exact(mpmath.mpf(x))))
-            for x, got in zip(places, model(x=places), strict=True)
-        ]
-    assert max(errors) <= model.certificate.error <= 1.1 * max(errors)
-
-
-def test_a_function_of_the_users_own_in_a_formula() -> None:
-    model = hs.compile("test_native_airy(x)*y", {"x": (-2, 2), "y": (-1, 1)}, 1e-4)
-    assert (model.bill.layers, model.bill.heads) == (1, 1)
+def test_a_function_of_the_users_own_is_in_the_file_as_its_formula(tmp_path: Path) -> None:
+    model = hs.compile("test_native_damped(x)*y", {"x": (-2, 2), "y": (-1, 1)}, 1e-3)
     assert falsify(model, effort=400).ratio <= 1.0
+    model.save(tmp_path / "model.safetensors")
+    found = hs.verify(tmp_path / "model.safetensors")
+    assert found.error <= 1e-3
+    assert found.assumes == ()
+
+
+def test_a_function_that_is_a_program_is_refused() -> None:
+    """Nothing can be proved of it from a file."""
+    hs.function("test_native_airy", lambda x: x.airy_ai())
+    for recipe in ("auto", "native", "relu"):
+        with pytest.raises(hs.TargetError, match="a function of your own that is given as a program"):
+            hs.compile("test_native_airy(x)*y", {"x": (-2, 2), "y": (-1, 1)}, 1e-4, recipe=recipe)

@@ -12,7 +12,6 @@ import pytest
 
 import headsmith as hs
 from headsmith.cli import main
-from headsmith.core.functions import FUNCTIONS
 
 
 @pytest.fixture(scope="module")
@@ -141,20 +140,6 @@ def test_tables(
     (tmp_path / "in.csv").write_text(text)
     code, _, told = shell(capsys, "run", tmp_path / "model.safetensors", "--csv", tmp_path / "in.csv")
     assert (code, message in told) == (1, True), told
-
-
-def test_a_function_of_ones_own_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it is not known, a saved model runs, and what needs its target says which function to define."""
-    own = hs.function("airy_for_this_test", lambda x: x.airy_ai())
-    path = tmp_path / "airy.safetensors"
-    hs.compile(lambda x: own(x), (-1, 1), 1e-2).save(path)
-    monkeypatch.delitem(FUNCTIONS, "airy_for_this_test")
-    model = hs.load(path)
-    assert abs(model(x=0.0) - 0.355) < 0.02
-    assert model.bill.heads
-    for call in (hs.verify, hs.falsify, lambda given: hs.plot(given, tmp_path / "airy.png")):
-        with pytest.raises(hs.HeadsmithError, match=r"hs\.function\('airy_for_this_test', \.\.\.\)"):
-            call(path)
 
 
 def test_completion_offers_what_is_public() -> None:

@@ -47,6 +47,7 @@ from headsmith.inside.explain import HEADS, explain
 from headsmith.inside.meanings import Meanings
 from headsmith.inside.shares import Share, head_shares
 from headsmith.intermediates import head_names, run_with_cache
+from headsmith.kernel.functions import FUNCTIONS as KNOWN
 from headsmith.lower.meet import Met, Request
 from headsmith.lower.prove import checked_again
 from headsmith.lower.recipes import as_cost, meet
@@ -57,7 +58,7 @@ from headsmith.source.fixed import without_fixed
 from headsmith.source.foreign import advice
 from headsmith.source.formula import formula_graph
 from headsmith.source.fuse import Fusion, fuse
-from headsmith.source.graph import Approximated, Graph, arguments
+from headsmith.source.graph import Approximated, Function, Graph, arguments
 from headsmith.source.imported import Imported
 from headsmith.source.layers import in_layers
 from headsmith.source.maxout import MaxoutNetwork
@@ -137,6 +138,7 @@ def as_request(
     if not graph.input.size:
         raise TargetError("the target has no inputs: a constant needs no transformer; name a variable in its domain")
     box = as_box(domain, graph.input.names)
+    _refuse_programs(graph)
     # Numbers beyond the format become infinite bounds, which the kernel refuses by name.
     with np.errstate(over="ignore", invalid="ignore"):
         found = ranges(graph, box)
@@ -451,6 +453,18 @@ def _refuse_overflow(graph: Graph, found: Sequence[Interval]) -> None:
                 f"and look up numbers up to {LARGEST:g}: scale the inputs, or shrink the domain",
                 part="rounding",
                 smallest=math.inf,
+            )
+
+
+def _refuse_programs(graph: Graph) -> None:
+    """Raise TargetError for functions that the kernel does not know: nothing can be proved of them from a file."""
+    for node in graph.nodes:
+        if isinstance(node, Function) and node.name not in KNOWN and node.name != "power":
+            raise TargetError(
+                f"{node.name} is a function of your own that is given as a program on power series: a file cannot "
+                f"hold it, so that nothing could be proved of it. Give it as a formula of known functions, "
+                f"hs.function({node.name!r}, 'sin(x)*x'), which is put in where it is called; or sample it, "
+                f"hs.approximate(function, domain, error, lipschitz=L)"
             )
 
 

@@ -9,9 +9,6 @@ The header holds the structure (source graph, domain, registers, banks, certific
     preconditioner                           float64    of a learner in context, if it has one
 
 Source and transformer are stored apart even where the numbers agree: the proof kernel compares the two.
-
-That is the kind "compiled". A header may name another kind, which its own module reads and writes through
-`read_tensors` and `write_tensors` (sequence/universal_file.py).
 """
 
 from __future__ import annotations

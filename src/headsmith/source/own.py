@@ -5,7 +5,7 @@
     airy = hs.function("airy", lambda x: x.airy_ai())          what Arb has on power series, and formulas do not
 
 A formula is put in where the function is called, so a saved model holds it, and needs nothing else. A program on series
-is known by its name alone: whoever loads such a model defines the function first.
+is known by its name alone. It can be evaluated, but not compiled: no file could hold what a proof needs of it.
 """
 
 from __future__ import annotations
