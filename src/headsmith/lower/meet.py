@@ -22,6 +22,7 @@ from headsmith.core.errors import CertificateError, HeadsmithError, TargetError,
 from headsmith.core.intervals import Box, Interval
 from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.export.stored import Proof
+from headsmith.kernel.walk import Facts
 from headsmith.lower.budget import softmax_part, with_softmax_budget
 from headsmith.lower.lower import lower
 from headsmith.lower.native import Failed, native_plan
@@ -207,6 +208,17 @@ def _sizes(planned: Planned) -> dict[int, float]:
     return found
 
 
+def _enlarge(sizes: dict[int, float], facts: Facts, skeleton: Transformer) -> None:
+    """Make room for what the kernel knows of the same values, which may be less: its ranges may be wider."""
+    for stored, layer in zip(facts.model.layers, skeleton.layers, strict=True):
+        for known, bank in zip(stored, layer.banks, strict=True):
+            for number, name in zip(known.node.tolist(), bank.node.tolist(), strict=True):
+                node = facts.circuit.nodes[number]
+                read = [float(np.max(facts.ranges[each].magnitude.value)) for each in node.arguments]
+                if name in sizes and node.kind == "pool":
+                    sizes[name] = max(sizes[name], 1.05 * read[0])
+
+
 def _scaled(request: Request, fusion: Arrangement, planned: Planned, skeleton: Transformer) -> Met:
     """Spend on softmax what the other parts leave over: measure them once, then choose the scales.
 
@@ -224,6 +236,7 @@ def _scaled(request: Request, fusion: Arrangement, planned: Planned, skeleton: T
             if not drafts:
                 drafts.append(drafted(request.graph, request.box, planned.choices, fusion, transformer, error))
                 reliefs.append(relief_of(drafts[0].facts, skeleton))
+                _enlarge(sizes, drafts[0].facts, skeleton)
                 transformer = with_softmax_budget(skeleton, planned.gains, budget, 1e-6 * budget, sizes, reliefs[-1])
             proven = certified(drafts[0], transformer)
         except ThinMarginError:
