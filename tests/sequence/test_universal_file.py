@@ -21,6 +21,7 @@ from headsmith.cli import main
 from headsmith.core.arrays import Array
 from headsmith.kernel.check import PARTS, check_file
 from headsmith.kernel.errors import Refused
+from headsmith.kernel.reading import digest
 from headsmith.sequence.universal import Universal
 from headsmith.sequence.universal_inputs import sample
 from headsmith.sequence.universal_model import Architecture, points_of
@@ -287,8 +288,8 @@ def test_a_changed_number_is_refused_or_covered(
 
 def test_the_answers_are_what_the_proof_is_about(model: Universal, path: Path) -> None:
     """An answer that no f with the stated bound has beside its neighbours is refused. Another one is the answer of
-    another f: the proof is about that one, and the callable, sampled again, shows the difference. A model that does not
-    hold the answers of its target is refused."""
+    another f: the claim names another target, and the callable, sampled again, shows the difference. A model that does
+    not hold the answers of its target is refused."""
     header, tensors = saved.read(path)
     (node,) = (each for each in header["source"]["nodes"] if each["kind"] == "sampled")
     held = next(name for name in tensors if name.endswith(".values"))
@@ -300,6 +301,10 @@ def test_the_answers_are_what_the_proof_is_about(model: Universal, path: Path) -
             check_file(path)
         changed[node["answers"]].reshape(changed[held].shape)[0, 3] += amount
         saved.write(path, header, changed)
+        with pytest.raises(Refused):
+            check_file(path)
+        other = digest(header["source"], changed)
+        saved.write(path, saved.put(header, ("claim", "target"), other), changed)
         if refused:
             with pytest.raises(Refused, match="stated Lipschitz bound is false"):
                 check_file(path)
