@@ -12,7 +12,7 @@ What is assumed of the machine: IEEE double precision, rounding to nearest, grad
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -22,8 +22,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 
-EXP_ULPS = 4
-"""exp is assumed correct to this many units in the last place, here and in the model's runtime."""
+EXP_ULPS = 4  # exp is assumed correct to this many units in the last place, here and in the model's runtime
 
 TINY = 2.0**-1022
 SPLIT = 134217729.0  # 2^27 + 1: splits a double into two halves
@@ -195,19 +194,15 @@ class Interval:
         return self + -interval(other)
 
     def __mul__(self, other: Any) -> Interval:
-        if not isinstance(other, Interval):
-            return self._times(np.asarray(other, dtype=np.float64))
-        right = other
+        """The products; one for each end where the other factor is a point."""
+        right = interval(other)
+        if right.low is right.high:
+            up = right.low >= 0.0
+            first, second = np.where(up, self.low, self.high), np.where(up, self.high, self.low)
+            return Interval(_product(first, right.low, -np.inf), _product(second, right.low, np.inf))
         corners = [(a, b) for a in (self.low, self.high) for b in (right.low, right.high)]
         low = np.minimum.reduce([_product(a, b, -np.inf) for a, b in corners])
         return Interval(low, np.maximum.reduce([_product(a, b, np.inf) for a, b in corners]))
-
-    def _times(self, factor: Array) -> Interval:
-        """Times exact numbers: one product for each end, none for 0, 1 and -1."""
-        first, second = np.where(factor >= 0.0, self.low, self.high), np.where(factor >= 0.0, self.high, self.low)
-        if np.all((factor == 0.0) | (np.abs(factor) == 1.0)):
-            return Interval(*(np.where(factor == 0.0, 0.0, factor * end) for end in (first, second)))
-        return Interval(_product(first, factor, -np.inf), _product(second, factor, np.inf))
 
     def __truediv__(self, other: Any) -> Interval:
         """The quotients; all numbers where a denominator may be zero."""
@@ -283,6 +278,11 @@ class Interval:
 def interval(number: Any) -> Interval:
     """An interval as it is, or the point of a plain number."""
     return number if isinstance(number, Interval) else Interval(number, number)
+
+
+def joined(parts: Sequence[Interval], join: Callable[[list[Array]], Array] = np.concatenate) -> Interval:
+    """Several arrays of intervals as one."""
+    return Interval(join([part.low for part in parts]), join([part.high for part in parts]))
 
 
 def rational(value: Fraction) -> Interval:

@@ -32,10 +32,10 @@ from .norms import Norms
 from .steps import Steps, norm
 
 Slope = Array | Interval
+# An argument; the slopes: weights (a matrix, or a vector for a diagonal one), an interval for each component, or an
+# interval matrix (to, from) that is symmetric about zero; and whether the argument is read at other tokens: the slope
+# is then that of the sum over all of them.
 Edge = tuple[int, Slope, bool]
-"""An argument; the slopes: weights (a matrix, or a vector for a diagonal one), an interval for each component, or an
-interval matrix (to, from) that is symmetric about zero; and whether the argument is read at other tokens: the slope is
-then that of the sum over all of them."""
 Edges = Mapping[int, Sequence[Edge]]
 
 

@@ -18,24 +18,21 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import Array, Interval, Upper, interval
-from .graph import Graph, dense
+from .arithmetic import Array, Interval, Upper, interval, joined
+from .graph import Graph, Node, dense
 
 Slope = Array | Interval
 Readers = Mapping[int, Sequence[tuple[int, Slope]]]
 
-MOST_ROWS = 4096
-"""How many combinations of extreme slopes are looked at together."""
-MOST_NUMBERS = 1 << 22
-MOST_ENTRIES = 1 << 16
-"""Larger nodes are treated without collecting."""
+MOST_ROWS, MOST_NUMBERS = 4096, 1 << 22  # combinations of extreme slopes that are looked at together, and their numbers
+MOST_ENTRIES = 1 << 16  # larger nodes are treated without collecting
 
 
 def collect(
     circuit: Graph, readers: Readers, number: int, found: Mapping[int, Interval], output: int
 ) -> tuple[Interval | None, Sequence[tuple[int, Slope]]]:
     """What a node's readers that feed back add to its gain, together, and the readers that are left."""
-    paths = _paths(circuit, readers, number, output)
+    paths, size = _paths(circuit, readers, number, output), circuit.nodes[number].size
     through = {reader for _, _, reader in paths}
     # A reader that leads to gates by its weights may read the node by interval slopes, too: these stay.
     direct = [
@@ -44,36 +41,36 @@ def collect(
         if reader not in through or (isinstance(slope, Interval) and circuit.nodes[reader].kind != "relu")
     ]
     affine = [(reader, slope) for reader, slope in direct if not isinstance(slope, Interval)]
-    if not _worth_it(circuit, readers, number, paths, affine):
+    reached, behind = {reader for reader, _ in affine}, {reader for gate, _, _ in paths for reader, _ in readers[gate]}
+    several = size == 1 and any(len(weights) > 1 for _, weights, _ in paths)
+    few = size * sum(circuit.nodes[gate].size for gate, _, _ in paths) <= MOST_ENTRIES
+    if not paths or not few or not (several or reached & behind):
         return None, readers[number]
-    later = sorted({reader for reader, _ in affine} | {r for gate, _, _ in paths for r, _ in readers[gate]})
-    places, total = {}, 0
-    for reader in later:
-        places[reader] = slice(total, total + circuit.nodes[reader].size)
-        total += circuit.nodes[reader].size
-    gains = Interval(*(np.concatenate([end(found[reader]) for reader in later]) for end in (_low, _high)))
+    later = sorted(reached | behind)
+    gains = joined([found[reader] for reader in later])
+    ends = np.cumsum([circuit.nodes[reader].size for reader in later]).tolist()
+    places = {reader: slice(end - circuit.nodes[reader].size, end) for reader, end in zip(later, ends, strict=True)}
+
+    def onto(edges: Sequence[tuple[int, Slope]], rows: int) -> Interval:
+        """With which weights the later nodes read a node, (its size, all their sizes)."""
+        total = interval(np.zeros((rows, ends[-1])))
+        for reader, slope in edges:
+            more = np.zeros((rows, ends[-1]))
+            more[:, places[reader]] = dense(np.asarray(slope)).T
+            total = total + interval(more)
+        return total
+
+    base = onto(affine, size)
+    adds = {gate: onto(readers[gate], circuit.nodes[gate].size) for gate, _, _ in paths}
     rows = []
-    for component in range(circuit.nodes[number].size):
-        base = interval(np.zeros(total))
-        for reader, slope in affine:
-            assert not isinstance(slope, Interval)
-            base = base + interval(_placed(dense(slope)[:, component], places[reader], total))
-        groups = [group for path in paths for group in _groups(circuit, readers, path, component, places, total)]
-        rows.append(_hull(base, groups, gains))
-    whole = Interval(np.stack([row.low for row in rows]), np.stack([row.high for row in rows]))
-    return whole, [(reader, slope) for reader, slope in direct if isinstance(slope, Interval)]
+    for component in range(size):
+        groups = [group for path in paths for group in _groups(circuit, readers, path, component, adds[path[0]])]
+        rows.append(_hull(base[component], groups, gains))
+    return joined(rows, np.stack), [(reader, slope) for reader, slope in direct if isinstance(slope, Interval)]
 
 
-def _low(x: Interval) -> Array:
-    return x.low
-
-
-def _high(x: Interval) -> Array:
-    return x.high
-
-
+# A gate, the weights with which it reads a node, and the reader of the node that leads to it.
 Path = tuple[int, Array, int]
-"""A gate, the weights with which it reads a node, and the reader of the node that leads to it."""
 
 
 def _paths(circuit: Graph, readers: Readers, number: int, output: int) -> list[Path]:
@@ -95,70 +92,31 @@ def _paths(circuit: Graph, readers: Readers, number: int, output: int) -> list[P
     return found if plain else []
 
 
-def _worth_it(
-    circuit: Graph, readers: Readers, number: int, paths: list[Path], affine: Sequence[tuple[int, Slope]]
-) -> bool:
-    size = circuit.nodes[number].size
-    if not paths or size * sum(circuit.nodes[gate].size for gate, _, _ in paths) > MOST_ENTRIES:
-        return False
-    reached = {reader for reader, _ in affine}
-    feedback = any(reader in reached for gate, _, _ in paths for reader, _ in readers[gate])
-    return feedback or (size == 1 and any(len(weights) > 1 for _, weights, _ in paths))
-
-
-def _placed(values: Array, place: slice, total: int) -> Array:
-    whole = np.zeros(total)
-    whole[place] = values
-    return whole
-
-
-def _groups(
-    circuit: Graph, readers: Readers, path: Path, component: int, places: Mapping[int, slice], total: int
-) -> list[Interval]:
+def _groups(circuit: Graph, readers: Readers, path: Path, component: int, adds: Interval) -> list[Interval]:
     """For gates that switch together, what they may add: one row for each vertex."""
-    gate, weights, _ = path
-    read = weights[:, component]
-    gates = np.flatnonzero(read)
-    if not len(gates):
-        return []
-    adds = interval(np.zeros((len(gates), total)))
-    for reader, slope in readers[gate]:
-        assert not isinstance(slope, Interval)
-        more = np.zeros((len(gates), total))
-        more[:, places[reader]] = dense(slope)[:, gates].T
-        adds = adds + interval(more) * read[gates, None]
-    slopes = _slopes_of(circuit, readers, gate)
-    low, high = adds * slopes.low[gates, None], adds * slopes.high[gates, None]
-    order = None if path[2] == gate else _thresholds(circuit, gate, gates, read)
+    gate, weights, reader = path
+    gates = np.flatnonzero(weights[:, component])
+    read = weights[gates, component]
+    slopes = next(slope for each, slope in readers[circuit.nodes[gate].arguments[0]] if each == gate)
+    assert isinstance(slopes, Interval)
+    low, high = (adds[gates] * read[:, None] * end[gates, None] for end in (slopes.low, slopes.high))
+    order = None if reader == gate else _thresholds(circuit.nodes[reader], gates, read)
     if order is None:
-        return [
-            Interval(np.stack([low.low[k], high.low[k]]), np.stack([low.high[k], high.high[k]]))
-            for k in range(len(gates))
-        ]
+        return [joined([low[k], high[k]], np.stack) for k in range(len(gates))]
     # Left of all thresholds the falling gates are open, and right of all the rising ones.
-    state = high.low * 0.0
-    rows = [sum((high[k] if read[gates[k]] < 0.0 else low[k] for k in order), interval(state[0]))]
+    rows = [sum((high[k] if read[k] < 0.0 else low[k] for k in order), interval(np.zeros(adds.low.shape[1])))]
     for k in order:
         swing = high[k] - low[k]
-        rows.append(rows[-1] + swing if read[gates[k]] > 0.0 else rows[-1] - swing)
-    return [Interval(np.stack([row.low for row in rows]), np.stack([row.high for row in rows]))]
+        rows.append(rows[-1] + swing if read[k] > 0.0 else rows[-1] - swing)
+    return [joined(rows, np.stack)]
 
 
-def _slopes_of(circuit: Graph, readers: Readers, gate: int) -> Interval:
-    argument = circuit.nodes[gate].arguments[0]
-    slope = next(slope for reader, slope in readers[argument] if reader == gate)
-    assert isinstance(slope, Interval)
-    return slope
-
-
-def _thresholds(circuit: Graph, gate: int, gates: Any, read: Array) -> list[int] | None:
+def _thresholds(argument: Node, gates: Any, read: Array) -> list[int] | None:
     """The order in which gates that read one number alone switch, from the left; None for any others."""
-    argument = circuit.nodes[circuit.nodes[gate].arguments[0]]
-    if len(gates) == 1 or argument.kind != "affine" or len(argument.weights) != 1:
+    if len(gates) <= 1 or len(argument.weights) != 1 or dense(argument.weights[0]).shape[1] != 1:
         return None
-    if dense(argument.weights[0]).shape[1] != 1:
-        return None
-    at = [-Fraction(float(argument.constants[k])) / Fraction(float(read[k])) for k in gates.tolist()]
+    biases = argument.constants[gates].tolist()
+    at = [-Fraction(bias) / Fraction(weight) for bias, weight in zip(biases, read.tolist(), strict=True)]
     return sorted(range(len(gates)), key=at.__getitem__)
 
 
@@ -167,9 +125,7 @@ def _hull(base: Interval, groups: list[Interval], gains: Interval) -> Interval:
     rows, rest = base[None, :], sorted(groups, key=lambda group: len(group.low))
     most = min(MOST_ROWS, MOST_NUMBERS // max(len(base.low), 1))
     while rest and len(rows.low) * len(rest[0].low) <= most:
-        group = rest.pop(0)
-        rows = rows[:, None, :] + group[None, :, :]
-        rows = Interval(rows.low.reshape(-1, len(base.low)), rows.high.reshape(-1, len(base.low)))
+        rows = (rows[:, None, :] + rest.pop(0)[None, :, :]).mapped(lambda end: end.reshape(-1, len(base.low)))
     total = _extremes(rows, gains)
     for group in rest:
         total = total + _extremes(group, gains)
@@ -179,5 +135,4 @@ def _hull(base: Interval, groups: list[Interval], gains: Interval) -> Interval:
 def _extremes(rows: Interval, gains: Interval) -> Interval:
     middle = 0.5 * rows.low + 0.5 * rows.high
     radius = np.maximum((Upper(rows.high) - middle).value, (Upper(middle) - rows.low).value)
-    image = (middle @ gains).widened(radius @ gains.magnitude)
-    return Interval(image.low.min(axis=0), image.high.max(axis=0))
+    return (middle @ gains).widened(radius @ gains.magnitude).over(0)
