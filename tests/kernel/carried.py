@@ -41,6 +41,7 @@ MODELS: dict[str, Any] = {
     "absolute value": lambda: hs.compile("log(1 + abs(x))*y", SQUARE, 1e-3),
     "product of circuits": lambda: hs.compile("x*y", SQUARE, 1e-3, recipe="relu"),
     "quotient of circuits": lambda: hs.compile("x/y", {"x": (-1, 1), "y": (0.5, 2)}, 1e-2, recipe="relu"),
+    "norm of circuits": lambda: hs.compile("norm(x, y)", SQUARE, 1e-2, recipe="relu"),
     "circuit": lambda: hs.compile("sin(x)", {"x": (-3, 3)}, 1e-3, recipe="relu"),
     "one token for each piece": lambda: hs.compile("max(x, y, x - y, 0.5)", SQUARE, 1e-3, recipe="maxout"),
     "wide maxima": lambda: hs.compile(maxout(8, 16, 16, 2), (-1, 1), 1e-3, recipe="maxout"),
