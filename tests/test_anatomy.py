@@ -3,6 +3,7 @@ activations of another run, which say what the certificate still proves."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -148,7 +149,22 @@ def test_what_means_nothing_is_refused(model: hs.Compiled) -> None:
         model.patch(np.zeros(2), np.zeros(3), "layer 1 / head 0")
     with pytest.raises(hs.DomainError, match="lies outside its domain"):
         model.ablate("layer 1 / head 0")(np.array([2.0, 0.0]))
+
+
+def test_sampled_callables(tmp_path: Path) -> None:
+    """Their heads are looked at and edited like all others; and they run under no mask, exported or not."""
     sampled = hs.universal(np.sin, 2, domain=(-1, 1), error=0.5, lipschitz=1.0)
-    for call in (lambda: sampled.layers, lambda: sampled.directions, lambda: sampled.ablate("layer 1 / head 0")):
-        with pytest.raises(hs.TargetError, match="are not labelled"):
+    assert [len(layer.heads) for layer in sampled.layers] == list(sampled.bill.heads_per_layer)
+    assert all(repr(head) for layer in sampled.layers for head in layer.heads)
+    table = np.array([[0.5], [-0.5]])
+    without = sampled.ablate("layer 1 / head 0")
+    assert without(table).shape == sampled(table).shape
+    assert without.proven == (None,)
+    assert np.array_equal(sampled.patch(table, table, "layer 1 / head 0").outputs, sampled(table))
+    for call in (
+        lambda: sampled.to_torch(causal=True),
+        lambda: sampled.export(tmp_path / "masked", "torch", causal=True),
+        lambda: sampled.ablate("layer 1 / head 0")(table, causal=True),
+    ):
+        with pytest.raises(hs.DomainError, match="without a mask"):
             call()

@@ -300,9 +300,12 @@ class Compiled:
 
     def called(self, *, causal: bool = False) -> dict[str, Any]:
         """How the model is called, for other tools (export/plain.py)."""
-        model = self.transformer
+        model, mask = self.transformer, "causal" if causal else "full"
         self._refuse_mask(causal)
         refuse_length(model, model.tokens, causal)
+        if mask not in self.certificate.masks:
+            proven = " and ".join(self.certificate.masks)
+            raise DomainError(f"the certificate is about {proven} attention: nothing is proven under a {mask} mask")
         takes: Takes = "points" if model.tokens == 1 else "sequences"
         takes = "blocks" if isinstance(self.fusion, Pieces) else takes
         return called(model.inputs, model.outputs, model.tokens, takes, causal, model.dtype)

@@ -275,6 +275,16 @@ def test_the_commands(model: hs.Compiled, tmp_path: Path, capsys: pytest.Capture
     assert "the proven model has" in err
 
 
+def test_masks_without_a_proof_are_refused(tmp_path: Path) -> None:
+    """One token for each piece: all must see each other. A folder that says otherwise is refused as well."""
+    pieces = hs.compile("max(x, y, -x)", (-1, 1), 1e-4, recipe="maxout")
+    with pytest.raises(hs.DomainError, match="the certificate is about full attention"):
+        pieces.export(tmp_path / "masked", "torch", causal=True)
+    folder = pieces.export(tmp_path / "pieces", "torch")
+    (folder / "export.json").write_text('{"headsmith": 1, "to": "torch", "fused": false, "causal": true}')
+    refused(folder, "cannot have been exported like this: the certificate is about full attention")
+
+
 def test_sequences_under_their_mask(tmp_path: Path) -> None:
     program = hs.compile_sequence(hs.tokens.max, tokens=4, domain=(-1, 1), error=1e-3, causal=True)
     folder = program.export(tmp_path / "max", "torch")

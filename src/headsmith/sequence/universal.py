@@ -17,7 +17,7 @@ import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -31,11 +31,13 @@ from headsmith.core.html import card, table
 from headsmith.core.intervals import Box
 from headsmith.export.plain import called
 from headsmith.heads.ramp import WIDTH
+from headsmith.inside.edits import Runner
 from headsmith.inside.explain import HEADS, explain
 from headsmith.inside.meanings import Meanings
 from headsmith.inside.notebook import bill_text, box_text
 from headsmith.intermediates import run_with_cache
 from headsmith.lower.prove import certified, drafted
+from headsmith.run.numpy_runner import run
 from headsmith.sequence.gaussian_grid import NARROWEST, WIDEST, fewest_cells
 from headsmith.sequence.universal_grid import Axes, axes_of
 from headsmith.sequence.universal_inputs import box_of, run_inside, sample, table_inside
@@ -52,10 +54,6 @@ SHARE = 0.999
 MAX_NODES = 100_000
 """How many nodes a grid may have, unless told."""
 
-UNLABELLED = (
-    "the heads of a sampled callable's model are not labelled: look at them with model.explain(), model.circuit() or "
-    "model.run(x, cache=True), and edit them with forward hooks of model.to_torch()"
-)
 
 ROOM = 1.0 + 1e-9
 """The last bits of what is proven depend on the machine's matrix product."""
@@ -186,13 +184,12 @@ class Universal(Compiled):
         """(..., tokens, features) -> (..., tokens, outputs); DomainError outside the domain (outside="allow" runs it
         without any promise), or for another number of tokens. For one feature, (tokens,) will do as well. `hardmax`
         takes the nearest answer alone, `fused` closed forms."""
-        return run_inside(self.transformer, self.box, array, outside, hardmax=hardmax, fused=fused)
+        return run_inside(self.transformer, self.box, array, outside, partial(run, hardmax=hardmax, fused=fused))
 
     def run(self, array: Any, *, cache: bool = False, causal: bool = False) -> Any:
         """Run the model. With `cache`, on one sequence (tokens, features), and return also every intermediate by its
         name: "layer 1 / move head 0 / pattern", "layer 2 / register out" (see intermediates.py)."""
-        if causal:
-            raise DomainError("the model of a sampled callable runs without a mask: every token looks at all of them")
+        _refuse_mask(causal)
         if not cache:
             return self(array)
         inputs = table_inside(self.transformer, self.box, array)
@@ -208,26 +205,14 @@ class Universal(Compiled):
 
     def called(self, *, causal: bool = False) -> dict[str, Any]:
         """How the model is called, for other tools (export/plain.py)."""
+        _refuse_mask(causal)
         model = self.transformer
-        return called(model.inputs, model.outputs, model.tokens, "sequences", causal, model.dtype, [model.tokens])
+        return called(model.inputs, model.outputs, model.tokens, "sequences", False, model.dtype, [model.tokens])
 
-    @property
-    def layers(self) -> Any:
-        """Refused: the heads of such a model are told by `explain`, `circuit` and `run(cache=True)`."""
-        raise TargetError(UNLABELLED)
-
-    @property
-    def directions(self) -> Any:
-        """Refused, as `layers`."""
-        raise TargetError(UNLABELLED)
-
-    def ablate(self, *heads: str, **options: Any) -> Any:
-        """Refused, as `layers`."""
-        raise TargetError(UNLABELLED)
-
-    def patch(self, array: Any, source: Any, *places: str, **options: Any) -> Any:
-        """Refused, as `layers`."""
-        raise TargetError(UNLABELLED)
+    def through(self, runner: Runner, array: Any, outside: str = "refuse", causal: bool = False) -> Array:
+        """What another runner, run(transformer, sequences, causal=...), makes of an array of inputs."""
+        _refuse_mask(causal)
+        return run_inside(self.transformer, self.box, array, outside, runner)
 
     def check(self, function: Callable[[Array], Any]) -> float:
         """Sample the callable again: how far its results are from the stored answers, at most.
@@ -425,3 +410,8 @@ def _up(*parts: float) -> str:
     """A bound for reading, or a sum of bounds: rounded up."""
     value = parts[0] if len(parts) == 1 else math.nextafter(math.fsum(parts), math.inf)
     return f"{float(Decimal(value).normalize(Context(prec=6, rounding=ROUND_CEILING))):.6g}"
+
+
+def _refuse_mask(causal: bool) -> None:
+    if causal:
+        raise DomainError("the model of a sampled callable runs without a mask: every token looks at all of them")

@@ -36,11 +36,11 @@ def box_of(domain: Any, tokens: int, features: int) -> Box:
 
 
 def run_inside(
-    model: Transformer, box: Box, array: Any, outside: str = "refuse", hardmax: bool = False, fused: bool = False
+    model: Transformer, box: Box, array: Any, outside: str = "refuse", runner: Callable[..., Any] = run
 ) -> Array:
     """Run a model on (..., tokens, features) inside its box, or anywhere."""
     inputs = table_inside(model, box, array, outside)
-    found = run(model, inputs.reshape(-1, model.tokens, model.inputs), hardmax=hardmax, fused=fused)
+    found = runner(model, inputs.reshape(-1, model.tokens, model.inputs))
     return np.asarray(found.reshape(*inputs.shape[:-1], found.shape[-1]))
 
 
