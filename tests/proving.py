@@ -1,13 +1,29 @@
-"""What the kernel proves of a model that a test has put together: a proof is written for it, and checked."""
+"""What the kernel proves of models that tests have put together or changed."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from headsmith.core.certificate import Certificate
+from headsmith.core.errors import CertificateError
+from headsmith.export.file import Contents, header_of
+from headsmith.kernel.check import proved
+from headsmith.kernel.errors import Refused
 from headsmith.lower.prove import certified, drafted
 
 
 def certify(graph: Any, choices: Any, box: Any, transformer: Any, fusion: Any = None) -> Certificate:
-    """The certificate; CertificateError where there is none."""
+    """A proof is written, and checked. CertificateError where there is none."""
     return certified(drafted(graph, box, choices, fusion, transformer), transformer)
+
+
+def proven(model: Any) -> Certificate:
+    """What the proof that a model carries proves of its weights, whatever the model claims."""
+    parts = (model.graph, model.choices, model.box, model.transformer, model.certificate, model.fusion)
+    tensors: dict[str, Any] = {}
+    header = header_of(Contents(*parts, proof=model.proof), tensors)
+    try:
+        return Certificate.of(proved(json.loads(json.dumps(header)), tensors))
+    except Refused as problem:
+        raise CertificateError(str(problem)) from None

@@ -18,6 +18,7 @@ from flint import arb
 
 from headsmith.core.balls import PRECISION_BITS, Ball, lower_float, precision, upper_float
 from headsmith.core.program import Program, kernel_program
+from headsmith.kernel.functions import Program as KernelProgram
 from headsmith.kernel.functions import program_series, working
 
 MOST_CELLS, MOST_SINGULAR = 200, 80
@@ -99,7 +100,15 @@ def _at(program: Program, place: Sequence[Ball], axis: int) -> Ball:
 
 def _series(program: Program, lines: Sequence[tuple[Ball, Ball]], length: int) -> list[Ball]:
     with working(PRECISION_BITS, length):
-        return program_series(kernel_program(program), lines, length)
+        return program_series(_with_squares(program), lines, length)
+
+
+@lru_cache(maxsize=1024)
+def _with_squares(program: Program) -> KernelProgram:
+    """x x as the square of x: what is multiplied with itself has no second range."""
+    known = kernel_program(program)
+    steps = (("call", "square", s[1], None) if s[0] == "times" and s[1] == s[2] else s for s in known.steps)
+    return KernelProgram(known.variables, tuple(steps))
 
 
 def _second(program: Program, place: Sequence[Ball], axis: int) -> tuple[Ball, list[Ball]]:
