@@ -93,7 +93,7 @@ def judge(model: hs.Compiled, rng: np.random.Generator) -> float | None:
     found = worst(model, rng)
     assert found <= bound, f"found {found:.6g}, but {bound:.6g} was proven"
     if bound > model.certificate.error * (1 + 1e-9):
-        with pytest.raises(hs.CertificateError, match="can be proved|is the case"):
+        with pytest.raises(hs.CertificateError, match=r"can be proved|is the case"):
             hs.verify(model)
     return found / bound
 

@@ -143,6 +143,10 @@ class TestWriting:
 class TestRefusals:
     """FileFormatError, with the path, whatever the file is."""
 
+    def load_and_verify(self, path: Path) -> None:
+        hs.load(path)
+        hs.verify(path)
+
     def refused(self, path: Path, message: str) -> None:
         with pytest.raises(hs.FileFormatError, match=message) as refusal:
             hs.load(path)
@@ -230,8 +234,7 @@ class TestRefusals:
                     assert hs.verify(path).error == model.certificate.error
                 continue
             with pytest.raises(hs.HeadsmithError):
-                hs.load(path)
-                hs.verify(path)
+                self.load_and_verify(path)
 
     @pytest.mark.parametrize("junk", [None, "junk", -1, 10**30, 1e400, [], {}, [[]], {"a": 1}, float("nan"), True])
     def test_any_entry_of_another_type(self, small, tmp_path, junk) -> None:
