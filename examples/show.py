@@ -9,7 +9,8 @@ from typing import Any
 from rich.console import Console
 
 import headsmith as hs
-from headsmith.report.tables import bill_table, certificate_table, found_table
+from headsmith.report.certificate import certificate_table
+from headsmith.report.tables import bill_table, found_table
 
 
 def show(model: hs.Compiled) -> None:
