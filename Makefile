@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo outside peers test quick check browser bench trusted clean
+.PHONY: demo outside peers test quick check browser docs bench trusted clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py out
@@ -30,6 +30,11 @@ browser:
 	command -v chromium >/dev/null && command -v chromedriver >/dev/null \
 		|| (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver) \
 		|| (echo "make test needs chromium and chromedriver on the PATH: install them" && false)
+
+# The book, into out/book: pages about heads and the reference are made from the code, pictures too.
+docs: $(READY)
+	$(BIN)/python docs/make_pages.py docs/made
+	$(BIN)/python -m sphinx -q -W -b html docs out/book
 
 # What must be trusted for a proof that a file carries: the kernel's modules, and their lines of code.
 trusted: $(READY)
@@ -67,4 +72,4 @@ $(READY): pyproject.toml
 	touch $(READY)
 
 clean:
-	rm -rf .venv .venv-outside .venv-peers out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-outside .venv-peers out docs/made .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,15 @@
+"""How the book is built: `make docs`. Pages about heads and the reference are made from docstrings by make_pages.py."""
+
+project = "Headsmith"
+author = "Headsmith contributors"
+extensions = ["myst_parser"]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["README.md"]
+suppress_warnings = ["toc.not_included"]
+html_theme = "furo"
+html_title = "Headsmith"
+html_show_sourcelink = False
+html_show_copyright = False
+myst_heading_anchors = 3
+pygments_style = "friendly"
+pygments_dark_style = "monokai"
