@@ -36,11 +36,17 @@ from headsmith.source.describe import outputs_text
 from headsmith.source.graph import Expression, Function, Graph, Relu
 from headsmith.studio.extras import checks, regions_data
 from headsmith.transformer.bill import bill_rows
-from headsmith.transformer.dense import DenseLayer, dense
+from headsmith.transformer.dense import DenseLayer
 from headsmith.transformer.ir import Bank
 
 MOST_NONZEROS, MOST_PARAMETERS, MOST_TOKENS = 300_000, 60_000_000, 1024
 """Larger models are not sent to a browser: numbers that are not zero, matrices written out, tokens."""
+
+EVALUATED = (
+    *("input", "affine", "relu", "maximum", "minimum", "product", "hypotenuse", "quotient", "function"),
+    *("expression", "positional", "pool", "move", "attend"),
+)
+"""The kinds of nodes that pages evaluate: see assets/target.js."""
 
 MOST_WORDS = 400
 """So many heads of a bank are told in words."""
@@ -51,7 +57,7 @@ def view(model: Model, *, title: str = "", python: str = "", verified: bool = Fa
     tells that its proof was just checked."""
     found = summary(model, title=title, python=python, verified=verified)
     refuse_large(model)
-    found |= _sampled(model) if isinstance(model, Universal) else _compiled(model)
+    found |= _compiled(model)
     return found | {"checks": checks(model), "regions": regions_data(model)}
 
 
@@ -120,7 +126,7 @@ def _title(model: Model) -> str:
 
 def _matrices(model: Model) -> dict[str, Any]:
     """What every kind of model has: the matrices around its layers."""
-    written = model.dense() if isinstance(model, Universal) else dense(model.transformer)
+    written = model.dense()
     last = None if written.last is None else [sparse(part) for part in written.last]
     return {
         "width": written.d_model,
@@ -160,7 +166,12 @@ def _compiled(model: Compiled) -> dict[str, Any]:
                     words=words[number] if number < len(words) else [],
                     exact=exact[number] if exact else None,
                 )
-    lengths = model.lengths if isinstance(model, CompiledSequence) else range(1, transformer.tokens + 1)
+    lengths = model.lengths if isinstance(model, CompiledSequence | Universal) else range(1, transformer.tokens + 1)
+    if isinstance(model, Universal):
+        # The domain is that of the flattened input; a page knows one interval for each feature of all tokens.
+        low, high = (each.reshape(transformer.tokens, -1) for each in (model.box.low, model.box.high))
+        found |= {"names": [f"x[:, {feature}]" for feature in range(model.features)]}
+        found |= {"low": low.max(axis=0).tolist(), "high": high.min(axis=0).tolist()}
     return found | {
         "sinks": transformer.sink_tokens,
         "tokens": transformer.tokens,
@@ -171,32 +182,6 @@ def _compiled(model: Compiled) -> dict[str, Any]:
         "lemmas": {kind: lemma(kind) for kind in kinds},
         "target": target_data(model.graph),
         "learner": _learner(model) if isinstance(model, Learner) else None,
-    }
-
-
-def _sampled(model: Universal) -> dict[str, Any]:
-    """A sampled callable: the target is not stored, and heads gather and look up."""
-    found = _matrices(model)
-    for place, layer in enumerate(found["layers"]):
-        for number, head in enumerate(layer):
-            kind, text = ("gather", f"copies token {number}") if place == 0 else ("lookup", "a mean of sampled answers")
-            words = [f"all tokens look at t{number}" if place == 0 else "looks at the samples near the whole input"]
-            head.update(kind=kind, name=f"{kind} head {number}", text=text, words=words, exact=None)
-    tokens, names = model.tokens, [f"x[:, {feature}]" for feature in range(model.features)]
-    low, high = (each.reshape(tokens, -1) for each in (model.box.low, model.box.high))
-    return found | {
-        "names": names,
-        "low": low.max(axis=0).tolist(),
-        "high": high.min(axis=0).tolist(),
-        "sinks": 0,
-        "tokens": tokens,
-        "lengths": [tokens],
-        "blocks": False,
-        "causal": False,
-        "held": [],
-        "lemmas": {},
-        "target": None,
-        "learner": None,
     }
 
 
@@ -242,11 +227,14 @@ def program_data(program: Program) -> dict[str, Any]:
     return {"variables": program.variables, "steps": steps}
 
 
-def target_data(graph: Graph) -> dict[str, Any]:
-    """The target as JSON: the nodes as a file holds them, with their numbers beside them."""
+def target_data(graph: Graph) -> dict[str, Any] | None:
+    """The target as JSON: the nodes as a file holds them, with their numbers beside them. None where a node is of a
+    kind that pages do not evaluate, as samples of a callable are."""
     nodes = []
     for node in graph.nodes:
         data = node_data(node, lambda place: place, lambda name, values: _plain(values))
+        if data["kind"] not in EVALUATED:
+            return None
         if isinstance(node, Expression):
             data["program"] = program_data(node.program)
         nodes.append(data)
