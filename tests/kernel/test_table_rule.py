@@ -109,6 +109,11 @@ def test_the_constant_is_attained() -> None:
     exact = 2.0**-20 * np.tanh(3.0)
     assert exact <= high[0] <= (1.0 + 1e-6) * exact
     assert -(1.0 + 1e-6) * exact <= low[0] <= -exact
+    assert 1.0 + 2.0**-20 <= slope_high[0, 0] <= 1.05  # the search asks for no more of slopes; small cells show it
+    even = "0"
+    for _ in range(9):
+        even = "1" + even + even
+    _, _, _, slope_high = checked(head, [named("tanh")], box, even)
     assert 1.0 + 2.0**-20 <= slope_high[0, 0] <= 1.000003
     assert slope_low[0, 0] <= 1 / np.cosh(3.0) ** 2
 
