@@ -213,6 +213,8 @@ def _boltzmann(meanings: Meanings, bank: BoltzmannBank, head: int, read: str) ->
 
 
 def _grid(transformer: Transformer) -> str:
+    if transformer.grid_form == "softmax":
+        return "all answers, in a softmax at the end without any tokens,"
     first, last = transformer.sink_tokens, transformer.reference_tokens - 1
     return f"r{first}" if first == last else f"r{first} to r{last}"
 

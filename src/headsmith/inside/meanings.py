@@ -260,7 +260,7 @@ def _add(held: Held, links: Sequence[Link], texts: Sequence[str]) -> None:
 
 
 def _input_names(model: Model) -> list[str]:
-    names = list(model.box.names)
+    names = list(model.graph.input.names if model.box.size > model.transformer.inputs else model.box.names)
     if isinstance(model.fusion, Pieces):
         return [f"{name} at token {token}" for token in range(model.transformer.tokens) for name in names]
     return names
