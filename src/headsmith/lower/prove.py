@@ -459,8 +459,10 @@ def _norms(proof: KernelProof, model: Model, found: list[Interval], tensors: Ten
 
 
 def _share(error: float, range_: Interval) -> float:
-    """How far values may be off that have no choice of their own: the error, or a thousandth of the largest."""
-    return max(error, 1e-3 * float(np.max(range_.magnitude.value)))
+    """How far values may be off that have no choice of their own: the error, or a thousandth of the largest. An error
+    beyond all values asks for nothing."""
+    size = float(np.max(range_.magnitude.value))
+    return max(error if error < size else 0.0, 1e-3 * size)
 
 
 def _parsed(stored: Header, header: Header, tensors: Tensors, target: Any) -> tuple[Model, KernelProof]:
