@@ -37,7 +37,6 @@ from headsmith.source.graph import (
     arguments,
 )
 from headsmith.source.ranges import ranges
-from headsmith.source.trace import graph_of
 
 Domain = dict[str, tuple[float, float]]
 
@@ -167,7 +166,11 @@ def test_errors_and_ranges_hold(
 
 def test_hypotenuses(rng: np.random.Generator) -> None:
     """Both arguments of either sign, and both zero."""
-    target = graph_of(lambda x, y: hs.norm([x, y - 1]) + hs.norm([x * y, y]), ["x", "y"])
+    builder = Builder(["x", "y"])
+    x, y = (builder.affine([(0, np.eye(2)[[row]])], [0.0]) for row in range(2))
+    lower = builder.affine([(y, np.ones(1))], [-1.0])
+    lengths = builder.hypotenuse(x, lower), builder.hypotenuse(builder.product(x, y), y)
+    target = builder.graph(builder.affine([(length, np.ones(1)) for length in lengths], [0.0]))
     for low, high in ((-1, 1), (0, 2), (-3, 0)):
         case = case_of(target, {"x": (low, high), "y": (low, high)}, 1e-3)
         assert min(check_theorem(case, rng).values()) > 0.5
