@@ -94,7 +94,8 @@ def _arguments(graph: Graph, nodes: Any, components: Any, points: Any) -> tuple[
     for number in np.unique(nodes):
         mine = np.flatnonzero(nodes == number)
         node = graph.nodes[int(number)]
-        assert isinstance(node, Relu)
+        if not isinstance(node, Relu):
+            continue
         value[mine] = values[node.argument][mine, components[mine]]
         slope[mine] = _gradient(graph, node.argument, components[mine], [v[mine] for v in values])
     return value, slope

@@ -249,7 +249,7 @@ class TestRefusals:
         with pytest.raises(hs.CertificateError, match="a gain of a sink bank is negative"):
             proven(self.changed(model, **{name: -4.0}))
         without = self.changed(model, **{name: 0.0})
-        points = rng.uniform(-1, 1, (200, 3))
+        points = rng.uniform(-1, 1, (100, 2, 3))
         assert np.abs(without(points) - model(points)).max() <= proven(without).error + model.certificate.error
 
     def test_another_target(self, model) -> None:

@@ -36,5 +36,9 @@ class ThinMarginError(CertificateError):
     """An argument of an approximated node may be off by more than the node's margin."""
 
 
+class MissingHeadError(CertificateError):
+    """A gate has no head, and cannot be proven to keep its sign."""
+
+
 class FileFormatError(HeadsmithError, ValueError):
     """The file is not a complete Headsmith model of a version that this release reads."""

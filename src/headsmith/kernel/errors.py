@@ -7,3 +7,7 @@ class Refused(Exception):
 
 class ThinMargin(Refused):
     """Something is read that may be further off than the proof allows for."""
+
+
+class NoHead(Refused):
+    """A gate that may cross zero, as far as ranges know, has no head."""

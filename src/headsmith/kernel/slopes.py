@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import Interval, Upper
-from .errors import Refused
+from .errors import NoHead, Refused
 from .expressions import Computed
 from .flow import Edge, Slope
 from .functions import enclose
@@ -119,7 +119,7 @@ def _gate_slopes(number: int, argument: Interval, components: Any) -> Interval:
     active = ~has_head & ~dead & (argument.low >= 0.0)
     if not (has_head | active | dead).all():
         gate = int(np.argmin(has_head | active | dead))
-        raise Refused(
+        raise NoHead(
             f"gate {gate} of node {number} crosses zero on the domain (its argument ranges over "
             f"[{argument.low[gate]:.6g}, {argument.high[gate]:.6g}]), but no head computes it"
         )

@@ -18,7 +18,14 @@ from headsmith.circuits.assemble import Choice
 from headsmith.circuits.pieces import Arrangement, Pieces, tokens_for
 from headsmith.core.arrays import Array
 from headsmith.core.certificate import Certificate
-from headsmith.core.errors import CertificateError, HeadsmithError, TargetError, ThinMarginError, UnreachableError
+from headsmith.core.errors import (
+    CertificateError,
+    HeadsmithError,
+    MissingHeadError,
+    TargetError,
+    ThinMarginError,
+    UnreachableError,
+)
 from headsmith.core.intervals import Box, Interval
 from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.export.stored import Proof
@@ -33,7 +40,7 @@ from headsmith.lower.ramp_plan import FEW_TOKENS, MOST_TOKENS, with_ramps
 from headsmith.lower.relief import NONE, relief_of
 from headsmith.lower.tables import Progress
 from headsmith.source.fuse import Fusion, fuse
-from headsmith.source.graph import Attend, Graph, Pool
+from headsmith.source.graph import Attend, Graph, Pool, Relu
 from headsmith.source.ranges import ranges
 from headsmith.source.sensitivity import slopes_on
 from headsmith.transformer.ir import Transformer
@@ -42,6 +49,8 @@ ATTEMPTS = ((0.998, 8.0), (0.998, 128.0), (0.9, 128.0), (0.5, 128.0))
 """How much of the error the approximation part may take, and how much room the margins leave, tried in this order."""
 
 ACCURATE_ATTEMPTS = ((0.9, 128.0),)
+
+TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,11 +191,16 @@ def _attempts(request: Request, fusion: Arrangement, planner: Callable[[float, f
     for share, room in ACCURATE_ATTEMPTS if request.accurate else ATTEMPTS:
         planned = planner(share, room)
         request.tell("laying out heads and proving the model")
-        skeleton = lower(
-            planned.circuit, planned.ranges, tokens=request.tokens, dtype=request.dtype, tables=planned.tables
-        )
+
+        def lowered(ranges: Sequence[Interval], planned: Planned = planned) -> Transformer:
+            return lower(planned.circuit, ranges, tokens=request.tokens, dtype=request.dtype, tables=planned.tables)
+
         try:
-            return _scaled(request, fusion, planned, skeleton)
+            try:
+                return _scaled(request, fusion, planned, lowered(planned.ranges))
+            except MissingHeadError:
+                # The kernel knows less of some range: every gate gets a head.
+                return _scaled(request, fusion, planned, lowered(_undecided(planned)))
         except (UnreachableError, ThinMarginError) as problem:
             refusal = problem
         if planned.approximation == 0.0 and not planned.tables:
@@ -195,6 +209,15 @@ def _attempts(request: Request, fusion: Arrangement, planner: Callable[[float, f
     if isinstance(refusal, ThinMarginError):
         raise UnreachableError(f"error {error:.3g} cannot be certified: {refusal}", part="rounding", smallest=math.inf)
     raise refusal
+
+
+def _undecided(planned: Planned) -> list[Interval]:
+    """The ranges, as if the argument of every gate might cross zero."""
+    read = {node.argument for node in planned.circuit.nodes if isinstance(node, Relu)}
+    return [
+        Interval(np.minimum(each.low, -TINY), np.maximum(each.high, TINY)) if number in read else each
+        for number, each in enumerate(planned.ranges)
+    ]
 
 
 def _sizes(planned: Planned) -> dict[int, float]:
@@ -239,7 +262,7 @@ def _scaled(request: Request, fusion: Arrangement, planned: Planned, skeleton: T
                 _enlarge(sizes, drafts[0].facts, skeleton)
                 transformer = with_softmax_budget(skeleton, planned.gains, budget, 1e-6 * budget, sizes, reliefs[-1])
             proven = certified(drafts[0], transformer)
-        except ThinMarginError:
+        except (ThinMarginError, MissingHeadError):
             raise
         except CertificateError as refusal:
             refusals.append(refusal)

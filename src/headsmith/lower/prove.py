@@ -20,7 +20,7 @@ import numpy as np
 from headsmith.circuits.assemble import Assembly, Choice, Extremum, assemble, with_own_output
 from headsmith.circuits.pieces import Pieces, lay_out
 from headsmith.core.certificate import Certificate
-from headsmith.core.errors import CertificateError, ThinMarginError
+from headsmith.core.errors import CertificateError, MissingHeadError, ThinMarginError
 from headsmith.core.intervals import Box
 from headsmith.core.program import Over, Program, Times
 from headsmith.export.nodes import node_data, program_data
@@ -28,7 +28,7 @@ from headsmith.export.stored import Header, Proof, Tensors, graph_data, proof_of
 from headsmith.kernel.arithmetic import FLOAT32, Interval
 from headsmith.kernel.check import DAMAGE, box_of, certificate, checked, facts_of
 from headsmith.kernel.chord import check_region, curve_of
-from headsmith.kernel.errors import Refused, ThinMargin
+from headsmith.kernel.errors import NoHead, Refused, ThinMargin
 from headsmith.kernel.expressions import comparisons, headed
 from headsmith.kernel.graph import Graph as KernelGraph
 from headsmith.kernel.graph import read_graph
@@ -143,6 +143,8 @@ def _refusals() -> Iterator[None]:
         yield
     except ThinMargin as problem:
         raise ThinMarginError(str(problem)) from None
+    except NoHead as problem:
+        raise MissingHeadError(str(problem)) from None
     except Refused as problem:
         raise CertificateError(str(problem)) from None
     except DAMAGE as problem:
