@@ -207,7 +207,7 @@ def test_verify_refuses_a_claim_that_is_too_good(model: Path, shell: Shell) -> N
     honest = hs.load(model)
     replace(honest, certificate=replace(honest.certificate, error=1e-9)).save(model)
     shell("verify", model, code=1)
-    assert "claims" in shell.err
+    assert "is claimed, and" in shell.err
     assert shell.json("verify", model, code=1)["error"]["kind"] == "CertificateError"
 
 

@@ -21,7 +21,7 @@ from headsmith.core.program import Program, kernel_program
 from headsmith.kernel.functions import Program as KernelProgram
 from headsmith.kernel.functions import program_series, working
 
-MOST_CELLS, MOST_SINGULAR = 200, 80
+MOST_CELLS, MOST_SINGULAR = 400, 80
 SLACK = 0.02
 """The range may exceed what is attained by this part of the largest slope."""
 

@@ -10,6 +10,7 @@ Cells are searched here, by calling the kernel's own rules forwards. Nothing her
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -415,6 +416,12 @@ def _search(stored: Header, header: Header, tensors: Tensors, error: float) -> N
         forms = Forms().of(proof.meant(), range(len(proof.circuit.nodes)))
         stored["views"] = [each for each in stored["views"] if forms[each["node"]] == forms[each["as"]]]
         model, proof = _parsed(stored, header, tensors, target)
+    inside = _inside(proof)
+    if any(each["node"] in inside for name in ("views", "bends") for each in stored[name]):
+        # These do not know of the margin.
+        for name in ("views", "bends"):
+            stored[name] = [each for each in stored[name] if each["node"] not in inside]
+        model, proof = _parsed(stored, header, tensors, target)
     proof = replace(proof, steps=find_steps(proof), powers=find_powers(proof))
     stored["steps"], stored["powers"] = list(proof.steps), list(proof.powers)
     box = box_of(_plain(header["domain"]), target)
@@ -442,6 +449,17 @@ def _search(stored: Header, header: Header, tensors: Tensors, error: float) -> N
         table["cells"] = cells[table["node"]]
         if nodes[table["node"]].kind == "attend":
             table["margin"] = _share(error, found[nodes[table["node"]].arguments[0]])
+
+
+def _inside(proof: KernelProof) -> set[int]:
+    """The nodes inside of regions, and all that depend on them but through the output of an outermost region."""
+    owners = Counter(number for region in proof.regions.values() for number in region.inside)
+    outer = {output for output in proof.regions if owners[output] == 1}
+    deep = owners.keys() - outer
+    for number, node in enumerate(proof.circuit.nodes):
+        if number not in outer and not deep.isdisjoint(node.arguments):
+            deep.add(number)
+    return deep | owners.keys()
 
 
 def _norms(proof: KernelProof, model: Model, found: list[Interval], tensors: Tensors) -> list[Header]:

@@ -91,7 +91,7 @@ def _refined(table: Table, floor: Array, tightness: float, margin: float) -> Cel
     level: list[Cell] = [((0, 0),) * len(table.box)]
     seen_low, seen_high = np.full_like(floor, np.inf), np.full_like(floor, -np.inf)
     factor = 0.98 * (np.array([tightness] + [SLOPE_TIGHTNESS] * len(table.box)) - 1.0)
-    most = min(MOST_CELLS, MOST_PRODUCTS // table.products)
+    most = min(MOST_CELLS, MOST_PRODUCTS // (4 * table.products))
     while level:
         if sum(axis == 0 for axis in tree.values()) + len(level) > most:
             raise Refused(
