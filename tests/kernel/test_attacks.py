@@ -404,6 +404,22 @@ def _one_gate(file: Forged, gate: int, weight: float = 1.0) -> None:
     file.model["readout"] = [file.link("g", [[weight]])]
 
 
+def compared_with_nothing() -> tuple[Forged, Any]:
+    """The second number in place of the larger of two: a region that is compared with what has no program."""
+    file = Forged(2, 1.0, 2.0)
+    for graph in (file.source, file.circuit):
+        for row in np.eye(2):
+            file.affine(graph, [(0, [row])], [0.0])
+        file.add(graph, "maximum", arguments=[1, 2], size=1)
+    output = file.scaled(file.circuit, (2, 1.0))
+    file.outputs(3, output)
+    file.proof["regions"] = [{"output": output, "stands_for": 3, "ends": file.keep([0.5, 2.0])}]
+    file.register("x", size=2)
+    file.model["embedding"] = [file.link("x", np.eye(2))]
+    file.model["readout"] = [file.link("x", [[0.0, 1.0]])]
+    return file, [[[2.0, 1.0]]]
+
+
 def compared_where_it_is_not() -> tuple[Forged, Any]:
     """A region inside of another one whose argument lies outside: it is compared at exact values alone."""
     file, place = Forged(1, -1.0, 1.0), 0.0128
@@ -499,6 +515,7 @@ def read_by_a_head_that_nobody_needs() -> tuple[Forged, Any]:
 
 FORGERIES = [
     compared_where_it_is_not,
+    compared_with_nothing,
     view_of_a_reference,
     read_twice,
     read_by_a_head_that_nobody_needs,

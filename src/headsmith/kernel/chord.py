@@ -69,6 +69,8 @@ def check_region(proof: Proof, region: Region, ranges: list[Interval]) -> tuple[
 def curve_of(proof: Proof, region: Region, wide: list[Interval]) -> Curve:
     """The inside of a region as a circuit of one variable, on the hull of the components of its argument."""
     program, size = proof.circuit.nodes[region.stands_for].program, proof.circuit.nodes[region.arguments[0]].size
+    if program.variables != len(wide):
+        raise Refused(f"node {region.output} is compared with what is no function of one variable, or of a quotient")
     nodes = {number: proof.circuit.nodes[number] for number in sorted(region.inside)}
     owners = dict.fromkeys(region.arguments, np.eye(size))  # which component of the argument each row depends on
     for number, node in nodes.items():
@@ -87,8 +89,6 @@ def curve_of(proof: Proof, region: Region, wide: list[Interval]) -> Curve:
             raise Refused(f"node {region.output} stands for what is no perspective, or whose scale may not be positive")
         # f(t, 1): variable 1 becomes a first step that is the constant 1.
         place, program = wide[0] / wide[1], Program(1, (("linear", (), Fraction(1)), *program.steps))
-    if program.variables != 1:
-        raise Refused(f"node {region.output} is compared with what is no function of one variable, or of a quotient")
     return Curve(nodes, region.arguments, size, program, float(place.low.min()), float(place.high.max()))
 
 
