@@ -243,8 +243,8 @@ def enclose(program: Program, x: Interval, order: int = 0, halvings: int = 7) ->
     ends, and so does a function that is known to be monotone. Elsewhere the ball of F and the mean value form
     F(m) + F'(interval) (interval - m) both hold: they are intersected, and the interval is halved a few times.
     """
-    if not x.finite():
-        raise Refused("the range of an argument is not a bounded interval")
+    if program.variables != 1 or not x.finite():
+        raise Refused("no function of one variable, or the range of its argument is not a bounded interval")
     monotone, image = _known(program, order)
     points, place = np.unique(np.stack([x.low, x.high]), return_inverse=True)
     with working(BITS, order + 2):
