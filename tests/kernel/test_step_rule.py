@@ -114,6 +114,19 @@ def test_what_is_no_step_is_refused() -> None:
         step_of(circuit, {**regions, step.inner: replace(other, margin=None)}, step.output)
 
 
+def test_a_sum_that_stands_for_something_else_is_no_part_of_a_step() -> None:
+    """The exact value of a region's output is what it stands for, whatever its weights are."""
+    found, step = descent()
+    forged = {**found.proof.regions, step.residual: replace(found.proof.regions[step.inner], output=step.residual)}
+    with pytest.raises(Refused, match="the sum that it seems to be"):
+        step_of(found.circuit, forged, step.output)
+    lasso = facts(LASSO)
+    threshold = next(each for each in lasso.proof.steps.values() if each.gates)
+    region = next(iter(lasso.proof.regions.values()))
+    with pytest.raises(Refused, match="the sum that it seems to be"):
+        step_of(lasso.circuit, {threshold.closed[0][0]: region}, threshold.output)
+
+
 def test_a_step_that_is_read_from_outside_is_refused() -> None:
     """If somebody else reads the products of a step, the step is no longer all that an error does."""
     header, tensors = contents_of(RIDGE)

@@ -75,6 +75,7 @@ def power_of(circuit: Graph, regions: Mapping[int, Region], number: int, known: 
         raise Refused(f"node {number} is no power of a matrix that is known as one")
     size = nodes[matrix.features].size
     *_, place = triangle(size)
+    _require(left not in regions and right not in regions, number)
     pairs, one = _pairs(nodes, left, right), node.weights[0]
     sums = [np.flatnonzero(row).tolist() for row in dense(node.weights[-1])]
     _require(set(np.unique(node.weights[-1])) <= {0.0, 1.0} and not node.constants.any(), number)
@@ -128,10 +129,14 @@ def _first(circuit: Graph, regions: Mapping[int, Region], number: int, node: Nod
     left, right = _product(regions, circuit, product)
     _require(weights.ndim == 1 and bool(np.all(weights == weights[0])), number)
     rate, label = float(weights[0]), nodes[right]
-    _require(label.kind == "affine" and len(label.arguments) == 1 and not label.constants.any(), right)
+    _require(
+        right not in regions and label.kind == "affine" and len(label.arguments) == 1 and not label.constants.any(),
+        right,
+    )
     if nodes[label.arguments[0]].size == 1 and label.arguments[0] != left and not node.constants.any():
         _require(bool(np.all(dense(label.weights[0]) == 1.0)), right)
         return Power(number, 0, left, label.arguments[0], rate, 1.0)
+    _require(left not in regions, left)
     features, pairs = label.arguments[0], _pairs(nodes, left, right)
     rows, columns, _ = triangle(nodes[features].size)
     kept = float(node.constants[0])

@@ -65,7 +65,7 @@ def step_of(circuit: Graph, regions: Mapping[int, Region], output: int) -> Step:
     if node.kind != "affine" or len(node.arguments) != 2 or node.constants.any():
         raise Refused(f"node {output} is no step: it is not the sum of two nodes")
     if {circuit.nodes[argument].kind for argument in node.arguments} == {"relu"}:
-        return _threshold(circuit, output, node)
+        return _threshold(circuit, regions, output, node)
     source, pool = node.arguments
     kept, rate = (_multiple(weights) for weights in node.weights)
     mean = circuit.nodes[pool]
@@ -87,6 +87,7 @@ def step_of(circuit: Graph, regions: Mapping[int, Region], output: int) -> Step:
     else:
         closed += [(inner, residual)]
     _require(_factors(circuit, regions, inner) == (source, features), inner, "a product of the same features")
+    _refuse_regions(regions, [number for number, _ in closed if number not in (inner, gradient)])
     return Step(output, source, kept, -rate, features, inner, curve, residual, gradient, pool, closed=tuple(closed))
 
 
@@ -120,9 +121,16 @@ def _multiple(weights: Array) -> float:
     return float(weights[0])
 
 
-def _threshold(circuit: Graph, output: int, node: Node) -> Step:
+def _refuse_regions(regions: Mapping[int, Region], numbers: Sequence[int]) -> None:
+    """The output of a region stands for something else than the sum that it is."""
+    for number in numbers:
+        _require(number not in regions, number, "the sum that it seems to be")
+
+
+def _threshold(circuit: Graph, regions: Mapping[int, Region], output: int, node: Node) -> Step:
     above, below = (circuit.nodes[gate].arguments[0] for gate in node.arguments)
     sums = [circuit.nodes[number] for number in (above, below)]
+    _refuse_regions(regions, (above, below))
     signs = [_multiple(weights) for each in (node, *sums) for weights in each.weights]
     biases = [each.constants for each in sums]
     _require(all(each.kind == "affine" and len(each.arguments) == 1 for each in sums), output, "a threshold")
@@ -208,6 +216,10 @@ def steps_of(
     shared: set[int] = set()
     for number, node in enumerate(proof.circuit.nodes):
         pooled = node.kind == "pool" and not node.causal
-        if pooled or (node.kind in ("affine", "relu") and all(each in shared for each in node.arguments)):
+        if pooled or (
+            number not in proof.regions
+            and node.kind in ("affine", "relu")
+            and all(each in shared for each in node.arguments)
+        ):
             shared.add(number)
     return Steps(proof.steps, factors, slopes, shared, counts, growth)

@@ -254,7 +254,8 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
             # What is off in the registers is off for all that read them.
             held = np.zeros(facts.circuit.nodes[number].size)
             np.maximum.at(held, rows, stored.value[mine])
-            walk.own[number] = walk.held[number] = Upper(held)
+            walk.held[number] = Upper(held)
+            walk.own[number] = walk.held[number] + walk.own.get(number, 0.0)
             walk.final[number] = off[number] + held
             arriving[mine], stored.value[mine] = walk.final[number][rows].value, 0.0
         pair = rows_of(form, mine), rows_of(walk.forms[number], rows)
