@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test quick check browser bench trusted clean
+.PHONY: demo outside test quick check browser bench trusted clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py out
@@ -43,10 +43,19 @@ bench: $(READY)
 	$(BIN)/python benchmarks/native.py
 	$(BIN)/python benchmarks/runtimes.py
 
+# Exports in the tools that they are for: large packages, so they have an environment of their own.
+outside: .venv-outside/.ready
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1 .venv-outside/bin/python -m pytest tests_outside
+
+.venv-outside/.ready: pyproject.toml
+	test -x .venv-outside/bin/python || $(PYTHON) -m venv .venv-outside
+	.venv-outside/bin/python -m pip install --quiet -e ".[plot,tools]" pytest
+	touch .venv-outside/.ready
+
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -e ".[dev]"
 	touch $(READY)
 
 clean:
-	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-outside out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
