@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -257,3 +258,26 @@ def test_what_is_no_onnx_file_is_told_so(tmp_path: Path) -> None:
     graph.output.append(helper.make_tensor_value_info("y", 1, [1, 2]))
     with pytest.raises(hs.TargetError, match=r"Relu .* is not read"):
         hs.from_onnx(saved(tmp_path, helper.make_model(graph)))
+
+
+def test_damaged_files_are_read_or_refused_and_nothing_else(tmp_path: Path) -> None:
+    text = "net (float[N, 4] x) => (float[N, 2] y) { h = MatMul(x, w)\n r = Relu(h)\n y = Slice(r, a, b, a) }"
+    good = written(tmp_path, text, w=np.ones((4, 3), np.float32), a=np.array([1]), b=np.array([3])).read_bytes()
+    random = np.random.default_rng(0)
+    damaged, refused = tmp_path / "damaged.onnx", 0
+    for _ in range(150):
+        content = bytearray(good)
+        for place in random.integers(0, len(good), random.integers(1, 4)):
+            content[place] = random.integers(0, 256)
+        damaged.write_bytes(content)
+        try:
+            hs.from_onnx(damaged)
+        except hs.TargetError:
+            refused += 1
+    assert refused > 50
+
+
+def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(hs.TargetError, match=r"needs the package onnx: pip install .headsmith\[onnx\]"):
+        hs.from_onnx(tmp_path / "net.onnx")

@@ -36,9 +36,12 @@ def from_onnx(
     onnx = _onnx()
     name = os.path.basename(os.fspath(path))
     model = _parsed(onnx, os.fspath(path))
-    reading = _Reading(onnx, model, name, shape)
-    chosen, notes = reading.outputs(outputs)
-    found = reading.read(chosen)
+    try:
+        reading = _Reading(onnx, model, name, shape)
+        chosen, notes = reading.outputs(outputs)
+        found = reading.read(chosen)
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, MemoryError) as problem:
+        raise TargetError(f"{path}: the file is damaged ({type(problem).__name__}: {problem})") from None
     builder = reading.builder
     whole_output = found[0] if len(found) == 1 else joined(builder, [moved(each, np.ravel) for each in found], 0)
     graph = builder.graph(flat(builder, whole_output))
