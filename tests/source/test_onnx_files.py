@@ -152,12 +152,13 @@ def test_a_trained_network_that_torch_wrote(tmp_path: Path) -> None:
     from trained import FIRST_UNSEEN, Convolutional, check_predictions, digits, train
 
     torch.manual_seed(0)
-    module = train(Convolutional(4, 4))
+    module = train(Convolutional(4, 4), steps=40)
     images, labels = digits()
     path = tmp_path / "net.onnx"
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        torch.onnx.export(module, (torch.zeros(1, 64),), str(path), external_data=False, dynamo=True)
+        torch.onnx.export(module, (torch.zeros(1, 64),), str(path))
+    assert (tmp_path / "net.onnx.data").exists()
     network = hs.from_onnx(path)
     model = hs.compile(network, (0, 1), 1e-3)
     with torch.no_grad():
@@ -221,6 +222,20 @@ def test_files_that_reach_outside_or_claim_absurd_shapes_are_refused(tmp_path: P
     model.graph.initializer.append(tensor)
     with pytest.raises(hs.TargetError, match=r"stored outside of the file, in '\.\./\.\./etc/passwd'"):
         hs.from_onnx(saved(tmp_path, model))
+    beside = tmp_path / "net.onnx.data"
+    tensor.external_data[0].value = beside.name
+    del model.graph.initializer[:]
+    tensor.external_data.add(key="length", value="16")
+    model.graph.initializer.append(tensor)
+    beside.symlink_to("/etc/hostname")
+    with pytest.raises(hs.TargetError, match="stored outside of the file"):
+        hs.from_onnx(saved(tmp_path, model))
+    beside.unlink()
+    beside.write_bytes(bytes(15))
+    with pytest.raises(hs.TargetError, match="does not hold the 16 bytes"):
+        hs.from_onnx(saved(tmp_path, model))
+    beside.write_bytes(np.arange(4, dtype=np.float32).tobytes())
+    np.testing.assert_array_equal(hs.from_onnx(saved(tmp_path, model))(np.zeros(4)), np.arange(4))
     for dims, data, says in (
         ([1 << 40], b"1234", "at most"),
         ([4], b"1234", "cannot be read"),

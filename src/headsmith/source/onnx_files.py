@@ -1,5 +1,5 @@
-"""ONNX files as targets. A file is data: it is parsed and nothing in it is executed or followed. Other files that it
-points to are refused, as are shapes that nothing in the file accounts for."""
+"""ONNX files as targets. A file is data: it is parsed, and nothing in it is executed. Paths to other files are refused
+(but for the one beside it in which torch stores weights), as are shapes that nothing in the file accounts for."""
 
 from __future__ import annotations
 
@@ -90,13 +90,9 @@ def _tensors(graph: Any) -> list[Any]:
 
 
 def _check_tensor(onnx: Any, tensor: Any, path: str) -> None:
-    if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
-        where = {each.key: each.value for each in tensor.external_data}.get("location", "another file")
-        raise TargetError(
-            f"{path}: the tensor {tensor.name!r} is stored outside of the file, in {where!r}; no other file is opened. "
-            f"Save the model in one file (torch.onnx.export(..., external_data=False), or onnx.save_model)"
-        )
     shape = check_shape(tensor.dims, f"{path}: the tensor {tensor.name!r}")
+    if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
+        _take_in(onnx, tensor, path)
     stored = max(
         len(tensor.raw_data),
         *(len(getattr(tensor, field)) for field in ("float_data", "double_data", "int32_data", "int64_data")),
@@ -104,6 +100,31 @@ def _check_tensor(onnx: Any, tensor: Any, path: str) -> None:
     )
     if math.prod(shape) and not stored:
         raise TargetError(f"{path}: the tensor {tensor.name!r} of shape {shape} holds no numbers")
+
+
+def _take_in(onnx: Any, tensor: Any, path: str) -> None:
+    """The numbers of a tensor that torch wrote into the file beside, NAME.onnx.data. No other file is opened, and this
+    one only if it is no link and holds exactly what the tensor needs."""
+    told = {each.key: each.value for each in tensor.external_data}
+    location, beside = told.get("location", ""), f"{os.path.basename(path)}.data"
+    place = os.path.join(os.path.dirname(path), beside)
+    if location != beside or os.path.islink(place) or not os.path.isfile(place):
+        raise TargetError(
+            f"{path}: the tensor {tensor.name!r} is stored outside of the file, in {location!r}; no other file is "
+            f"opened but {beside}, as torch names it, beside it. Save the model in one file: external_data=False"
+        )
+    try:
+        first, length = int(told.get("offset", 0)), int(told.get("length", -1))
+        wanted = math.prod(tensor.dims) * np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)).itemsize
+    except (KeyError, ValueError, TypeError):
+        first, length, wanted = -1, -1, 0
+    if first < 0 or length != wanted or first + length > os.path.getsize(place):
+        raise TargetError(f"{path}: {beside} does not hold the {wanted} bytes of the tensor {tensor.name!r}")
+    with open(place, "rb") as file:
+        file.seek(first)
+        tensor.raw_data = file.read(length)
+    tensor.ClearField("external_data")
+    tensor.data_location = onnx.TensorProto.DEFAULT
 
 
 class _Reading:
