@@ -230,8 +230,9 @@ def test_every_intermediate_has_a_name() -> None:
     model = compile_sequence(lambda x: x * over.shift(x) + over.max(x), tokens=4, domain=(-1, 1), error=1e-4)
     x = np.array([0.5, -0.5, 0.75])
     outputs, cache = model.run(x, cache=True)
-    assert np.array_equal(outputs, model(x))
-    assert np.array_equal(outputs, model.run(x))
+    # The quick run may add in another order.
+    assert np.allclose(outputs, model(x), rtol=1e-14, atol=1e-15)
+    assert np.array_equal(model(x), model.run(x))
     assert np.array_equal(outputs, cache["output"])
     prefix = model.transformer.reference_tokens
     move = cache["layer 1 / move head 0 / pattern"][prefix:, prefix:]
