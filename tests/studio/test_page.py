@@ -91,7 +91,7 @@ def test_the_target_is_evaluated_as_in_python(pages: Any, browser: Browser) -> N
     points = np.linspace(0.01, 0.99, 60)
     script = "return arguments[1].map(x => headsmith.functions[arguments[0]](x, 2.5))"
     # Other tests define functions of their own, which a page does not know.
-    for name, function in ((name, FUNCTIONS[name]) for name in (*KNOWN, "power")):
+    for name, function in ((name, FUNCTIONS[name]) for name in {*KNOWN, "power"} & FUNCTIONS.keys()):
         for factor in (1.0, -1.0, 6.0, -6.0):
             inside = function.domain(2.5).covers(factor * points, factor * points)
             given = factor * points[inside]
