@@ -71,8 +71,12 @@ class Upper:
         return Upper(_up(self.value + right, (self.value == 0.0) | (right == 0.0)))
 
     def __mul__(self, other: Any) -> Upper:
+        """What is zero stays so, whatever it is multiplied with: nothing is known of a number that is at most infinity,
+        but that it is one."""
         right = bound(other)
-        return Upper(_up(self.value * right, (self.value == 0.0) | (right == 0.0)))
+        zero = (self.value == 0.0) | (right == 0.0)
+        with np.errstate(invalid="ignore"):
+            return Upper(np.where(zero, 0.0, np.nextafter(self.value * right, np.inf)))
 
     def __rmatmul__(self, matrix: Array) -> Upper:
         """|matrix| @ bounds; a vector stands for a diagonal matrix. What is not known need not matter: 0 times infinity
