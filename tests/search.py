@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from oracle import extended, extended_nodes
 
-from headsmith.compile import Compiled
+from headsmith.model import Compiled
 from headsmith.source.graph import Affine, Graph, Relu
 
 PEAK = 1.2784645427610738

@@ -16,9 +16,9 @@ import torch
 import headsmith as hs
 from headsmith.circuits.pieces import Pieces
 from headsmith.cli import main
-from headsmith.compile import Compiled
 from headsmith.export.formats import FORMATS, Wanted, contents
 from headsmith.intermediates import without_meaning
+from headsmith.model import Compiled
 from headsmith.sequence.in_context import Learner
 
 T = hs.tokens

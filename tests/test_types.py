@@ -57,7 +57,7 @@ def test_mypy_sees_the_types(tmp_path: Path) -> None:
     found = subprocess.run(
         [*command, "--config-file", str(root / "pyproject.toml")], cwd=root, capture_output=True, text=True, check=False
     ).stdout
-    assert 'Revealed type is "headsmith.compile.Compiled"' in found, found
+    assert 'Revealed type is "headsmith.model.Compiled"' in found, found
     assert found.count('Revealed type is "float"') == 1
     assert found.count('Revealed type is "int"') == 1
     assert 'Revealed type is "headsmith.source.network.Network"' in found

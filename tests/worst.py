@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from precise import error_at, precise
 
-from headsmith.compile import Compiled
+from headsmith.model import Compiled
 from headsmith.source.evaluation import evaluate
 
 KEPT = 24

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headsmith import signal
     from headsmith import single as heads
     from headsmith.approximate import Approximation, approximate
-    from headsmith.compile import Compiled, compile
+    from headsmith.compile import compile
     from headsmith.core.certificate import Certificate
     from headsmith.core.errors import (
         CertificateError,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from headsmith.files import load
     from headsmith.iprm.model import Reasoner, iprm
+    from headsmith.model import Compiled
     from headsmith.plan import plan
     from headsmith.regions.enumeration import regions
     from headsmith.regions.result import Region, Regions
@@ -174,7 +175,7 @@ _HOME = {
     "Approximation": "approximate",
     "Certificate": "core.certificate",
     "CertificateError": "core.errors",
-    "Compiled": "compile",
+    "Compiled": "model",
     "CompiledSequence": "sequence.compiled",
     "DomainError": "core.errors",
     "FileFormatError": "core.errors",

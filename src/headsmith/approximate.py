@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.compile import Compiled, compile
+from headsmith.compile import compile
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, TargetError, UnreachableError
 from headsmith.core.figures import bound, count
@@ -27,6 +27,7 @@ from headsmith.core.intervals import Box, as_box
 from headsmith.core.rounding import Dtype
 from headsmith.inside.explain import HEADS
 from headsmith.inside.notebook import bill_text, box_text
+from headsmith.model import Compiled
 from headsmith.source.kuhn import Grid, grid_on, interpolant
 from headsmith.source.refute import refute
 from headsmith.source.smoothness import Smoothness, as_smoothness, fewest_steps

@@ -1,6 +1,6 @@
 """Saved models of every kind, by one door: what `load` returns is what was saved.
 
-token by token                  Compiled            compile.py
+token by token                  Compiled            model.py
 a program over sequences        CompiledSequence    sequence/compiled.py
 a learner in context            Learner             sequence/in_context.py
 a reasoning module              Reasoner            iprm/model.py
@@ -13,13 +13,13 @@ import os
 from typing import Any
 
 from headsmith.approximate import Approximation
-from headsmith.compile import Compiled, compiled_from, parts_of
 from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, DomainError, FileFormatError, TargetError
 from headsmith.export.file import Contents, read_file
 from headsmith.export.folder import PROOF, compare, read_manifest
 from headsmith.export.formats import contents, wanted_of
 from headsmith.iprm.model import reasoner_of
+from headsmith.model import Compiled, compiled_from, parts_of
 from headsmith.sequence.compiled import CompiledSequence, mixes, sequence_of
 from headsmith.sequence.in_context import learner_of
 from headsmith.sequence.universal import Universal

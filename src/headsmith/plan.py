@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.compile import Compiled, Target, as_request, compiled_of
+from headsmith.compile import compiled_of
 from headsmith.core.errors import HeadsmithError, TargetError
 from headsmith.core.rounding import Dtype
 from headsmith.heads.table import TableBank
@@ -24,7 +24,9 @@ from headsmith.inside import plan_text
 from headsmith.lower.meet import Met, Request, meet_with_gates, meet_with_pieces, meet_with_ramps, meet_with_tables
 from headsmith.lower.ramp_plan import FEW_TOKENS
 from headsmith.lower.recipes import Cost, as_cost, meet, variants
+from headsmith.model import Compiled
 from headsmith.progress import Report, Shown, shown
+from headsmith.reading import Target, read
 from headsmith.source.fuse import Fusion, fuse
 from headsmith.source.graph import Affine, Approximated, Input, Maximum, Minimum, Relu, needed
 from headsmith.source.views import program_of
@@ -119,7 +121,7 @@ def _rows(
 ) -> Plan:
     rows = Plan()
     for number, error in enumerate(errors):
-        request = as_request(target, domain, error, tokens, dtype)
+        request = read(target, domain, error, tokens, dtype)
         found: list[Row] = []
         attempts = _attempts(request)
         values: dict[str, float] = {}

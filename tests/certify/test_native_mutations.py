@@ -21,10 +21,10 @@ from attack import is_causal, worst_ratio
 from proving import certify
 
 import headsmith as hs
-from headsmith.compile import as_request
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.table import TableBank
 from headsmith.lower.meet import meet_with_tables
+from headsmith.reading import read
 from headsmith.source.fuse import Fusion
 from headsmith.source.graph import Builder, Graph
 from headsmith.transformer.ir import Layer, Transformer
@@ -234,7 +234,7 @@ def test_layers_in_another_order(together: bool) -> None:
     gate = b.relu(b.affine([(0, [[1.0]]), (sine, [[0.0]])], [0.0]))
     outer = b.function("exp", sine)
     graph = b.graph(b.affine([(outer, [[1.0]]), (gate, [[1.0]])], [0.0]))
-    request = as_request(graph, (-2, 2), 0.05, 1, "float64")
+    request = read(graph, (-2, 2), 0.05, 1, "float64")
     met = meet_with_tables(request, None)
     banks = [bank for layer in met.transformer.layers for bank in layer.banks]
     (first,) = (bank for bank in banks if isinstance(bank, SinkBank))

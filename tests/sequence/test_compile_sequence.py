@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import headsmith as hs
-from headsmith.compile import Compiled, parts_of
 from headsmith.files import load
+from headsmith.model import Compiled, parts_of
 from headsmith.report.pattern import plot_pattern
 from headsmith.sequence import tokens as over
 from headsmith.sequence.compiled import CompiledSequence, compile_sequence

@@ -206,7 +206,7 @@ def test_a_learner_is_saved_loaded_and_verified(tmp_path: Path) -> None:
 def test_a_changed_rate_is_not_verified() -> None:
     """The certificate is about the stated steps: those of another rate are another algorithm."""
     mine, other = learner("ridge"), in_context.ridge(0.5, 4, 3, 8, rate=0.3, error=1e-4)
-    from headsmith.compile import verify
+    from headsmith.model import verify
 
     with pytest.raises(CertificateError):
         verify(replace(other, graph=mine.graph))

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 import headsmith as hs
-from headsmith.compile import verify
 from headsmith.core.errors import CertificateError, TargetError
+from headsmith.model import verify
 from headsmith.sequence import in_context
 from headsmith.sequence.descent import Descent, descended
 from headsmith.sequence.newton import Newton, best_rate, doubled, newton_graph, newton_of

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import headsmith as hs
-from headsmith.compile import as_graph, as_request
 from headsmith.core.intervals import as_box
+from headsmith.reading import as_graph, read
 from headsmith.source.evaluation import evaluate
 from headsmith.source.fixed import without_fixed
 from headsmith.source.graph import Affine, Function, Input
@@ -84,7 +84,7 @@ def test_fixed_factors_become_weights() -> None:
 def test_numbers_beyond_what_heads_can_hold_are_refused() -> None:
     huge = {"x": (-1e150, 1e150), "y": (-1e150, 1e150)}
     with pytest.raises(hs.UnreachableError, match=r"as large as 1e\+300.*scale the inputs"):
-        as_request("x*y", huge, 1e-6, 1, "float64")
+        read("x*y", huge, 1e-6, 1, "float64")
 
 
 def test_absurd_numbers_of_tokens_are_refused_and_large_ones_cost_nothing() -> None:

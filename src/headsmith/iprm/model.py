@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from headsmith.compile import Compiled, check_counts, check_error, compile
+from headsmith.compile import compile
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, DomainError, TargetError, UnreachableError
 from headsmith.core.rounding import Dtype
@@ -27,6 +27,8 @@ from headsmith.iprm.layout import Module, checked_scene, module_of, sequence
 from headsmith.iprm.questions import Operation, Question, answer_of, parse
 from headsmith.iprm.schedule import Seat, schedule
 from headsmith.iprm.vocabulary import TASKS, Task, lookup_vocabulary, scene_vocabulary
+from headsmith.model import Compiled
+from headsmith.reading import check_counts, check_error
 from headsmith.sequence.compiled import CompiledSequence
 from headsmith.sequence.descent import same_graph
 from headsmith.source.graph import Attend

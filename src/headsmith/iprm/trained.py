@@ -24,12 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.compile import check_counts
 from headsmith.core.arrays import Array
 from headsmith.core.errors import HeadsmithError, TargetError
 from headsmith.core.extras import install
 from headsmith.iprm.layout import Module
 from headsmith.iprm.practice import Practice, practice
+from headsmith.reading import check_counts
 
 Tensor = Any
 Weights = Mapping[str, Tensor]

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from headsmith.circuits.pieces import Pieces
-from headsmith.compile import Compiled
 from headsmith.core.arrays import Array
 from headsmith.core.figures import shortened
 from headsmith.heads.sink import SinkBank
 from headsmith.inside.meanings import Meanings
+from headsmith.model import Compiled
 from headsmith.report.shares import PANELS, draw_shares
 from headsmith.run.numpy_runner import patterns
 

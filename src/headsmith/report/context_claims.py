@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from headsmith.circuits.assemble import GATE, Choice, assemble, expression_of
-from headsmith.compile import Compiled, as_request, parts_of
 from headsmith.core.arrays import Array
 from headsmith.core.extras import install
 from headsmith.heads.gate_fit import gate_product_fit
@@ -22,6 +21,8 @@ from headsmith.lower.lower import lower
 from headsmith.lower.plan import gained
 from headsmith.lower.prove import certified, drafted
 from headsmith.lower.tables import Gate
+from headsmith.model import Compiled, parts_of
+from headsmith.reading import read
 from headsmith.report.claims import Finding, claim
 from headsmith.report.recipe_claims import exponent
 from headsmith.sequence import in_context
@@ -106,7 +107,7 @@ def same_heads(steps: int, decay: float = 0.0, features: int = 3, examples: int 
     rate = 1.0 / (features + decay)
     run = Descent("squared", steps, features, rate, kept=1.0 - rate * decay)
     graph = descent_graph(run)
-    request = as_request(graph, (-1.0, 1.0), 1.0, examples, "float64")
+    request = read(graph, (-1.0, 1.0), 1.0, examples, "float64")
     fit = gate_product_fit(-1.0, 1.0, 2, rise=RISE)
     gate = Choice(GATE, {"incline": fit.incline, "intercept": fit.intercept, "follows": 1}, MARGIN)
     choices = {number: gate for number, node in enumerate(graph.nodes) if isinstance(node, Product)}

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headsmith.compile import Target, compile
+from headsmith.compile import compile
+from headsmith.reading import Target
 from headsmith.report.claims import Finding, claim
 from headsmith.report.falsify import falsify
 from headsmith.source import library

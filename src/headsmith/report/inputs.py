@@ -14,11 +14,11 @@ from typing import IO, Any
 import numpy as np
 
 from headsmith.circuits.pieces import Pieces
-from headsmith.compile import Compiled
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, TargetError
 from headsmith.core.figures import count
 from headsmith.core.folders import check_folder
+from headsmith.model import Compiled
 from headsmith.sequence.compiled import CompiledSequence
 from headsmith.sequence.universal import Universal
 from headsmith.source.formula import parse

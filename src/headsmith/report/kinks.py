@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from headsmith.circuits.assemble import assemble
-from headsmith.compile import Compiled
 from headsmith.core.arrays import Array, Indices
 from headsmith.core.balls import gate_constant
 from headsmith.heads.sink import SinkBank
+from headsmith.model import Compiled
 from headsmith.source.evaluation import node_values
 from headsmith.source.graph import Graph, Relu
 

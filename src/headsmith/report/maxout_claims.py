@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from headsmith.approximate import approximate
-from headsmith.compile import Target, as_graph, compile
+from headsmith.compile import compile
+from headsmith.reading import Target, as_graph
 from headsmith.report.claims import Finding, claim
 from headsmith.report.falsify import falsify
 from headsmith.report.recipe_claims import exponent

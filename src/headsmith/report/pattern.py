@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.compile import Compiled
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError
 from headsmith.core.pictures import checked_picture, figure_class, save_figure
 from headsmith.intermediates import PATTERN, without_meaning
+from headsmith.model import Compiled
 
 LABELS = 40
 """Up to this many tokens each is named."""

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from headsmith.approximate import Approximation
-from headsmith.compile import Compiled
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
 from headsmith.core.figures import bound, count
 from headsmith.core.figures import found as rounded_down
 from headsmith.core.pictures import checked_picture, figure_class, save_figure
 from headsmith.files import Model, model_of
+from headsmith.model import Compiled
 from headsmith.report.attention import draw_attention
 from headsmith.report.falsify import Found, errors_at, falsify
 from headsmith.report.kinks import crossings, kinks_of

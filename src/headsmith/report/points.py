@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.compile import Compiled
 from headsmith.core.arrays import Array, Indices
+from headsmith.model import Compiled
 from headsmith.report.found import Found, fitting_dtype, over
 from headsmith.report.kinks import crossings, kinks_of, vertices
 from headsmith.source.evaluation import evaluate

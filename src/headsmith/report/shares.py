@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from headsmith.circuits.pieces import Pieces, in_blocks
-from headsmith.compile import Compiled
 from headsmith.core.arrays import Array
 from headsmith.core.figures import shortened
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.inside.meanings import Meanings, held_by
+from headsmith.model import Compiled
 from headsmith.run.numpy_runner import patterns
 
 PANELS = 6

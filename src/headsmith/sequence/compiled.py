@@ -18,7 +18,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from headsmith.compile import Compiled, check_counts, compile, parts_of, real_inputs
+from headsmith.compile import compile
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, HeadsmithError, TargetError
 from headsmith.core.intervals import as_box
@@ -26,7 +26,9 @@ from headsmith.core.rounding import Dtype
 from headsmith.export.file import Form
 from headsmith.export.plain import Plain, called, plain
 from headsmith.inside.edits import Runner
+from headsmith.model import Compiled, parts_of, real_inputs
 from headsmith.progress import Shown
+from headsmith.reading import check_counts
 from headsmith.sequence.recorder import SequenceRecorder
 from headsmith.sequence.sampled import HINT, sampled
 from headsmith.sequence.tokens import over_tokens

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.compile import Compiled, as_request, check_counts, check_error, compiled_of, parts_of, real_inputs
+from headsmith.compile import compile
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import DomainError, TargetError
 from headsmith.core.figures import bound, count
@@ -32,8 +32,9 @@ from headsmith.core.rounding import Dtype
 from headsmith.export.file import Form
 from headsmith.inside.explain import HEADS
 from headsmith.inside.notebook import bill_text
-from headsmith.lower.recipes import meet
-from headsmith.progress import Shown, shown
+from headsmith.model import Compiled, parts_of, real_inputs
+from headsmith.progress import Shown
+from headsmith.reading import check_counts, check_error
 from headsmith.sequence.compiled import CompiledSequence
 from headsmith.sequence.descent import (
     LOSSES,
@@ -261,9 +262,8 @@ def _learner(
     preconditioner: Array | None = None,
 ) -> Learner:
     """The learner of a run, whose graph takes inputs in these intervals."""
-    with shown(progress) as report, np.errstate(over="ignore", invalid="ignore"):
-        request = as_request(graph, pairs, error, int(examples), dtype, progress=report)
-        return _as_learner(compiled_of(request, meet(request, "native")), run, preconditioner)
+    options: dict[str, Any] = {"tokens": int(examples), "dtype": dtype, "progress": progress}
+    return _as_learner(compile(graph, pairs, error, recipe="native", **options), run, preconditioner)
 
 
 def _as_learner(compiled: Compiled, rule: Rule, preconditioner: Array | None) -> Learner:

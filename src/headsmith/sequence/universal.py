@@ -22,7 +22,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from headsmith.compile import Compiled
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, DomainError, TargetError, ThinMarginError, UnreachableError
@@ -37,6 +36,7 @@ from headsmith.inside.meanings import Meanings
 from headsmith.inside.notebook import bill_text, box_text
 from headsmith.intermediates import run_with_cache
 from headsmith.lower.prove import certified, drafted
+from headsmith.model import Compiled
 from headsmith.run.numpy_runner import run
 from headsmith.sequence.gaussian_grid import NARROWEST, WIDEST, fewest_cells
 from headsmith.sequence.universal_grid import Axes, axes_of

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.compile import check_outside, real_inputs
 from headsmith.core.arrays import Array, reals
 from headsmith.core.errors import DomainError, TargetError
 from headsmith.core.intervals import Box, shortly
+from headsmith.model import check_outside, real_inputs
 from headsmith.run.numpy_runner import run
 from headsmith.transformer.ir import Transformer
 

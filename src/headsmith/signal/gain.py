@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from headsmith.circuits.pieces import Pieces, in_blocks
-from headsmith.compile import Compiled
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import TargetError
+from headsmith.model import Compiled
 from headsmith.signal.certified import certified_gains, working_columns
 from headsmith.signal.theory import counted
 from headsmith.source.views import masks

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from headsmith.compile import Compiled
 from headsmith.core.errors import TargetError
+from headsmith.model import Compiled
 from headsmith.signal.estimate import Measured, estimate
 from headsmith.signal.gain import Gains, block_gains, compiled_gains
 from headsmith.signal.moments import NORMS, norm_named

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.compile import Compiled
 from headsmith.core.errors import HeadsmithError
 from headsmith.files import Model
+from headsmith.model import Compiled
 from headsmith.regions.enumeration import regions
 from headsmith.sequence.compiled import CompiledSequence
 from headsmith.sequence.universal import Universal

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headsmith.compile import Compiled
 from headsmith.core.errors import TargetError
+from headsmith.model import Compiled
 from headsmith.progress import Report
 from headsmith.sequence import in_context, tokens
 from headsmith.sequence.compiled import compile_sequence

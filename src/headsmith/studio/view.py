@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from headsmith.circuits.pieces import Pieces
-from headsmith.compile import Compiled
 from headsmith.core.arrays import Array
 from headsmith.core.certificate import MEANING
 from headsmith.core.errors import HeadsmithError
@@ -27,6 +26,7 @@ from headsmith.heads.table import TableBank
 from headsmith.inside.explain import bank_sentences, domain_text
 from headsmith.inside.meanings import Meanings, without_kind
 from headsmith.iprm.model import Reasoner
+from headsmith.model import Compiled
 from headsmith.report.data import as_data
 from headsmith.report.inputs import assumption
 from headsmith.sequence.compiled import CompiledSequence

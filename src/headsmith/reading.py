@@ -1,0 +1,143 @@
+"""The first pass: what is wanted, exactly. A target of any kind becomes a graph, its domain and options are checked,
+and the range of every node is found."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headsmith.core.errors import TargetError, UnreachableError
+from headsmith.core.intervals import Interval, as_box
+from headsmith.core.rounding import PRECISIONS, Dtype
+from headsmith.kernel.functions import FUNCTIONS as KNOWN
+from headsmith.lower.meet import Request
+from headsmith.progress import Report
+from headsmith.source.describe import describe
+from headsmith.source.fixed import without_fixed
+from headsmith.source.foreign import advice
+from headsmith.source.formula import formula_graph
+from headsmith.source.graph import Approximated, Function, Graph, arguments
+from headsmith.source.imported import Imported
+from headsmith.source.layers import in_layers
+from headsmith.source.maxout import MaxoutNetwork
+from headsmith.source.network import Network
+from headsmith.source.ranges import ranges
+from headsmith.source.trace import graph_of
+
+Target = Network | MaxoutNetwork | Imported | Graph | str | Sequence[str] | Callable[..., Any]
+
+LARGEST = 1e100
+"""Beyond this the weights of tables and gates would leave the range of doubles."""
+MOST_TOKENS = 1 << 20
+"""Data tokens in one sequence."""
+
+
+def read(
+    target: Target,
+    domain: Any,
+    error: float,
+    tokens: int,
+    dtype: Dtype,
+    max_layers: int | None = None,
+    progress: Report | None = None,
+) -> Request:
+    """What is wanted, checked: the target as a graph, and where all of its nodes can lie."""
+    _check_options(error, tokens, dtype, max_layers)
+    if progress is not None:
+        progress("reading the target and finding the ranges of its values", 0.0)
+    graph = as_graph(target, domain)
+    if not graph.input.size:
+        raise TargetError("the target has no inputs: a constant needs no transformer; name a variable in its domain")
+    box = as_box(domain, graph.input.names)
+    _refuse_programs(graph)
+    # Numbers beyond the format become infinite bounds, which the kernel refuses by name.
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = ranges(graph, box)
+        _refuse_overflow(graph, found)
+        graph = in_layers(without_fixed(graph, found))
+        found = ranges(graph, box)
+    return Request(graph, box, found, float(error), int(tokens), dtype, max_layers, progress=progress)
+
+
+def as_graph(target: Target, domain: Any = None) -> Graph:
+    """The target as a source graph. The names of a formula's variables are the domain's, where it has names."""
+    names = list(domain) if isinstance(domain, Mapping) else None
+    match target:
+        case Network() | MaxoutNetwork() | Imported():
+            return target.graph
+        case Graph():
+            return target
+        case str():
+            return formula_graph(target, names)
+        case list() | tuple() if target and all(isinstance(each, str) for each in target):
+            return formula_graph(list(target), names)
+    told = advice(target)
+    if told is not None:
+        raise TargetError(told)
+    if callable(target):
+        return graph_of(target, names)
+    raise TargetError(
+        f"cannot compile a {type(target).__name__}; give a formula (or a list of them), a function, or a "
+        "headsmith.Network"
+    )
+
+
+def _refuse_overflow(graph: Graph, found: Sequence[Interval]) -> None:
+    for number, interval in enumerate(found):
+        if not np.isfinite(interval.magnitude).all():
+            raise UnreachableError(
+                f"the values of {describe(graph, number)} may go beyond float64 on this domain: shrink it, or the "
+                "weights",
+                part="rounding",
+                smallest=math.inf,
+            )
+        node = graph.nodes[number]
+        sizes = [float(np.max(found[each].magnitude, initial=0.0)) for each in (number, *arguments(node))]
+        if isinstance(node, Approximated) and max(sizes) > LARGEST:
+            raise UnreachableError(
+                f"{describe(graph, number)} meets numbers as large as {max(sizes):.3g} on this domain; heads multiply "
+                f"and look up numbers up to {LARGEST:g}: scale the inputs, or shrink the domain",
+                part="rounding",
+                smallest=math.inf,
+            )
+
+
+def _refuse_programs(graph: Graph) -> None:
+    """Raise TargetError for functions that the kernel does not know: nothing can be proved of them from a file."""
+    for node in graph.nodes:
+        if isinstance(node, Function) and node.name not in KNOWN and node.name != "power":
+            raise TargetError(
+                f"{node.name} is a function of your own that is given as a program on power series: a file cannot "
+                f"hold it, so that nothing could be proved of it. Give it as a formula of known functions, "
+                f"hs.function({node.name!r}, 'sin(x)*x'), which is put in where it is called; or sample it, "
+                f"hs.approximate(function, domain, error, lipschitz=L)"
+            )
+
+
+def check_error(error: float) -> None:
+    """Raise TargetError unless this is an error that one can ask for."""
+    if not (isinstance(error, numbers.Real) and np.isfinite(float(error)) and error > 0.0):
+        raise TargetError(f"error is {error!r}; it must be a positive finite number")
+
+
+def check_counts(**numbers: Any) -> None:
+    """Raise TargetError unless all of these are positive integers."""
+    for name, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
+            raise TargetError(f"{name} is {number!r}; it must be a positive integer")
+
+
+def _check_options(error: float, tokens: int, dtype: str, max_layers: int | None) -> None:
+    check_error(error)
+    if not isinstance(tokens, numbers.Integral) or tokens < 1:
+        raise TargetError(f"tokens is {tokens!r}; it must be a positive integer")
+    if tokens > MOST_TOKENS:
+        raise TargetError(f"tokens is {tokens}; a sequence has at most {MOST_TOKENS} data tokens")
+    if max_layers is not None and (not isinstance(max_layers, int) or max_layers < 1):
+        raise TargetError(f"max_layers is {max_layers!r}; it must be a positive integer, or None")
+    if dtype not in PRECISIONS:
+        raise TargetError(f"unknown dtype {dtype!r}; choose one of {', '.join(PRECISIONS)}")
