@@ -17,14 +17,14 @@ from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, DomainError, FileFormatError, TargetError
 from headsmith.export.file import Contents, read_file
 from headsmith.export.folder import PROOF, compare, read_manifest
-from headsmith.export.formats import contents, wanted_of
+from headsmith.export.formats import STOCK, contents, wanted_of
 from headsmith.iprm.model import reasoner_of
 from headsmith.model import Compiled, compiled_from, parts_of
 from headsmith.sequence.compiled import CompiledSequence, mixes, sequence_of
 from headsmith.sequence.in_context import learner_of
 from headsmith.sequence.universal import Universal
 from headsmith.source.graph import Sampled
-from headsmith.verify import verified_file
+from headsmith.verify import stock_certificate, verified_file
 
 Model = Compiled | Universal
 """Every kind of model: sequence models and learners are compiled ones."""
@@ -81,6 +81,8 @@ def verify_folder(folder: str | os.PathLike[str]) -> Certificate:
     proof = os.path.join(folder, PROOF)
     found = verified_file(proof)
     try:
+        if wanted.to in STOCK:
+            found = stock_certificate(folder)
         compare(folder, contents(load(proof), wanted))
     except (TargetError, DomainError) as problem:
         raise CertificateError(

@@ -25,6 +25,7 @@ from headsmith.export.file import Contents, Form, write_file
 from headsmith.export.formats import To
 from headsmith.export.onnx_model import fused_onnx, textbook_onnx
 from headsmith.export.plain import Plain, Takes, called, plain
+from headsmith.export.stock import StockModel, as_stock
 from headsmith.export.stored import Proof
 from headsmith.inside import notebook
 from headsmith.inside.anatomy import Anatomy, Directions, LayerView
@@ -169,8 +170,12 @@ class Compiled:
     def save(self, path: str | os.PathLike[str], *, proof: bool = True) -> None:
         """Write everything to one safetensors file, completely or not at all. With `proof`, the file carries what
         `python -m headsmith.kernel` needs to check it alone."""
+        write_file(path, self._contents(proof))
+
+    def _contents(self, proof: bool = True) -> Contents:
+        """What a file holds."""
         parts = (self.graph, self.choices, self.box, self.transformer, self.certificate, self.fusion)
-        write_file(path, Contents(*parts, self._form(), self.proof if proof else None))
+        return Contents(*parts, self._form(), self.proof if proof else None)
 
     def verify(self) -> Certificate:
         """Re-derive the certificate from the weights. Raises CertificateError if less can be proven than is claimed."""
@@ -227,11 +232,16 @@ class Compiled:
             return fused_onnx(self.transformer, self.called(causal=causal))
         return textbook_onnx(self.plain(causal=causal))
 
+    def to_stock(self, architecture: str = "llama") -> StockModel:
+        """The model as a stock one, "llama": weights and a configuration that transformers loads without code of ours,
+        under the model's own certificate (export/stock.py). It must be compiled with dtype="float32"."""
+        return as_stock(self._contents(), architecture)
+
     def export(
         self, folder: str | os.PathLike[str], to: To, *, fused: bool = False, causal: bool | None = None
     ) -> Path:
         """Write the model into a new folder for another tool, with its proof: "torch", "onnx", "huggingface",
-        "transformerlens" or "circuit" (see report/exporting.py)."""
+        "transformerlens", "circuit", or "llama" (see report/exporting.py)."""
         # It draws a picture as well, with what is built upon this module.
         written: Path = import_module("headsmith.report.exporting").export(self, folder, to, fused=fused, causal=causal)
         return written

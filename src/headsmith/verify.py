@@ -10,6 +10,7 @@ from headsmith.core.errors import CertificateError, FileFormatError
 from headsmith.kernel.check import checked
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.reading import read
+from headsmith.kernel.stock import check_folder
 
 
 def verify(model: Any) -> Certificate:
@@ -40,3 +41,11 @@ def verified_file(path: str | os.PathLike[str]) -> Certificate:
         return Certificate.of(checked(header, tensors))
     except Refused as problem:
         raise CertificateError(f"{os.fspath(path)}: {problem}") from None
+
+
+def stock_certificate(folder: str | os.PathLike[str]) -> Certificate:
+    """What the kernel proves of the stock model in a folder: its weights and its configuration, norms and all."""
+    try:
+        return Certificate.of(check_folder(folder))
+    except Refused as problem:
+        raise CertificateError(f"{os.fspath(folder)}: {problem}") from None

@@ -47,6 +47,17 @@ circuit = json.load(open("circuit.json"))           # ground truth: what every h
 circuit["layers"][0]["heads"][0]""",
 }
 
+STOCK_USE = """\
+import torch
+from transformers import {auto}
+
+model = {auto}.from_pretrained(".").eval()              # plain weights: no code of ours
+table = model.get_input_embeddings().weight.detach()
+embeds = table[:{known}].repeat(len(x), 1, 1)           # {opening}
+embeds[:, {references}:] += {x} @ table[{first}:{last}]     # {taken}
+with torch.no_grad():
+    y = model(inputs_embeds=embeds).logits{taking}"""
+
 FRONT = """---
 library_name: transformers
 tags: [headsmith, certified, attention-only]
@@ -54,8 +65,25 @@ tags: [headsmith, certified, attention-only]
 """
 
 
-def card(model: Any, to: str, fused: bool) -> str:
-    """The text of README.md."""
+def stock_use(stock: Any) -> str:
+    """How a stock model is called from transformers alone."""
+    references, several, names = stock.reference_tokens, stock.tokens > 1, ", ".join(stock.names[:8])
+    more = ", ..." if len(stock.names) > 8 else ""
+    return STOCK_USE.format(
+        auto=stock.config["architectures"][0].replace("Llama", "AutoModel"),
+        known=f"{references} + x.shape[1]" if several else references + 1,
+        opening=f"{references} reference tokens, then the data token{'s' if several else ''}",
+        references=references,
+        x="x" if several else "x[:, None]",
+        first=references + stock.tokens,
+        last=references + stock.tokens + len(stock.names),
+        taken=f"x: float32, (batch, {f'1 to {stock.tokens} tokens, ' if several else ''}{names}{more})",
+        taking=f"[:, {references}:]" if several else "",
+    )
+
+
+def card(model: Any, to: str, fused: bool, stock: Any = None) -> str:
+    """The text of README.md; `stock` is the stock model that is exported, if one is."""
     certificate, told = model.certificate, model.explain()
     title = told.partition("\n")[0]
     rows = [("error", bound(certificate.error), "proven, for every input in the domain")]
@@ -63,21 +91,30 @@ def card(model: Any, to: str, fused: bool) -> str:
     sections = [
         f"# {title}",
         f"A softmax transformer of attention alone, compiled by Headsmith with a proof of its error"
-        f"{', here through closed forms of its heads' if fused else ''}.",
+        f"{', here through closed forms of its heads' if fused else ''}"
+        f"{f'. It is a stock {to}: norms, rotations and MLPs are there, and change nothing' if stock else ''}.",
         "## What is proven",
         f"For every input in the domain and every output, |model - target| <= {bound(certificate.error)}, when it runs "
         f"in {certificate.dtype} with sums in any order and exp within 4 units in the last place. Outside of the "
         "domain nothing is promised, and nothing is refused here.",
         markdown_table(("part", "bound", "what it is"), rows),
+        *(
+            ["This is assumed of the runtime:", "\n".join(f"- {each}" for each in stock.certificate.assumes)]
+            if stock
+            else []
+        ),
         "## What it costs",
         model.bill.markdown(),
         "## Use",
-        f"```python\n{USES[to]}\n```",
+        f"```python\n{USES[to] if stock is None else stock_use(stock)}\n```",
         "## Check",
         "`headsmith verify DIR` proves the error again, with the proof in `proof.safetensors`, and makes sure that "
-        "everything else in this folder is the proven model, bit for bit.",
+        "everything else in this folder is the proven model, bit for bit."
+        + (" `python -m headsmith.kernel DIR` asks the proof checker alone." if stock else ""),
         "## What every part does",
         f"```\n{told}\n```",
     ]
     picture = ["![the model and its error](picture.png)"] if to == "huggingface" else []
-    return (FRONT if to == "huggingface" else "") + "\n\n".join([*sections[:2], *picture, *sections[2:]]) + "\n"
+    return (
+        (FRONT if to == "huggingface" or stock else "") + "\n\n".join([*sections[:2], *picture, *sections[2:]]) + "\n"
+    )

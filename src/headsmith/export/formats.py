@@ -6,6 +6,7 @@ compared (export/folder.py).
     huggingface       config.json, model.safetensors, headsmith_model.py, two more files of code: AutoModel loads it
     transformerlens   config.json, model.safetensors, headsmith_lens.py
     circuit           circuit.json
+    llama             config.json, model.safetensors: a stock Llama (export/stock.py), which transformers loads as it is
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from headsmith.export.card import card
 from headsmith.export.folder import MANIFEST, Files
 from headsmith.export.lens import lens
 
-To = Literal["torch", "onnx", "huggingface", "transformerlens", "circuit"]
+To = Literal["torch", "onnx", "huggingface", "transformerlens", "circuit", "llama"]
 FORMATS: tuple[To, ...] = get_args(To)
+STOCK: tuple[To, ...] = ("llama",)
+"""Stock architectures: they hold models that are certified in float32, under a causal mask."""
 
 VERSION = 1
 
@@ -42,6 +45,8 @@ class Wanted:
             raise TargetError(f"cannot export to {self.to!r}; choose one of {', '.join(FORMATS)}")
         if self.fused and self.to != "onnx":
             raise TargetError(f"closed forms are exported to onnx; to {self.to}, attention itself is")
+        if self.to in STOCK and self.causal is False:
+            raise TargetError(f"a stock {self.to} has a causal mask")
 
     @property
     def mask(self) -> dict[str, bool]:
@@ -66,6 +71,7 @@ def wanted_of(stored: dict[str, Any]) -> Wanted:
 
 def contents(model: Any, wanted: Wanted) -> Files:
     """All files of an export of a model of any kind, but the proof and the picture, by name."""
+    stock = None
     match wanted.to:
         case "onnx":
             proto = model.to_onnx(fused=wanted.fused, **wanted.mask)
@@ -84,9 +90,13 @@ def contents(model: Any, wanted: Wanted) -> Files:
             plain = lens(model.plain(**wanted.mask))
             found = {"config.json": _text(plain.config), "model.safetensors": _tensors(plain.tensors)}
             found["headsmith_lens.py"] = _code("headsmith_lens.txt")
+        case "llama":
+            stock = model.to_stock(wanted.to)
+            plain = stock.plain
+            found = {"config.json": _text(plain.config), "model.safetensors": _tensors(plain.tensors)}
     if wanted.to in ("torch", "huggingface"):
         found["headsmith_model.py"] = (files("headsmith.run") / "torch_model.py").read_bytes()
-    found["README.md"] = card(model, wanted.to, wanted.fused).encode()
+    found["README.md"] = card(model, wanted.to, wanted.fused, stock).encode()
     return {MANIFEST: manifest(wanted), **found}
 
 

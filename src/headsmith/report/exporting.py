@@ -17,8 +17,8 @@ def export(
     model: Any, folder: str | os.PathLike[str], to: To, *, fused: bool = False, causal: bool | None = None
 ) -> Path:
     """Write a model, or the model saved under a path, into a new folder for another tool: "torch", "onnx",
-    "huggingface", "transformerlens", or "circuit" for circuit.json. `fused` exports closed forms (onnx alone). `causal`
-    is the mask, for models that run under both; the program's own otherwise.
+    "huggingface", "transformerlens", "circuit" for circuit.json, or "llama" for a stock model. `fused` exports closed
+    forms (onnx alone). `causal` is the mask, for models that run under both; the program's own otherwise.
 
     The folder holds the model's proof as well: `hs.verify(folder)`, or `headsmith verify`, proves the exported weights.
     """

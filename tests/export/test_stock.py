@@ -1,0 +1,242 @@
+"""Certified models as stock Llamas: norms, rotations and MLPs change nothing, bit for bit, so the certificate stays;
+and whatever is changed in a folder is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from networks import random_network
+from safetensors.numpy import load_file, save_file
+
+import headsmith as hs
+from headsmith.cli import main
+from headsmith.kernel.errors import Refused
+from headsmith.kernel.reading import read
+from headsmith.kernel.stock import Stock, refuse_others, stock
+from headsmith.run import llama
+
+T = hs.tokens
+
+
+def sequence(program: Callable[[Any], Any], **options: Any) -> Any:
+    options = {"tokens": 5, "causal": True, "dtype": "float32", "error": 1e-2} | options
+    return hs.compile_sequence(program, domain=(-1, 1), **options)
+
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "product": lambda: hs.compile("x*y", (-1, 1), 1e-3, dtype="float32"),
+    "table": lambda: hs.compile("exp(x)/2 + y, relu(x)", (-1, 1), 1e-2, dtype="float32"),
+    "ramp": lambda: hs.compile("relu(x)", (-1, 1), 5e-2, dtype="float32", recipe="ramp"),
+    "network": lambda: hs.compile(random_network([3, 6, 5, 2]), (-1, 1), 1e-1, dtype="float32"),
+    "tokens": lambda: hs.compile("x*abs(y)", (-1, 1), 1e-2, dtype="float32", tokens=3),
+    "mean and maximum": lambda: sequence(lambda x: T.cumulative_sum(x) + T.max(x)),
+    "shift": lambda: sequence(lambda x: x * T.shift(x, 1)),
+    "attention": lambda: sequence(lambda x: T.attend(x[:, 0], x[:, 0], x[:, 0])),
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request: pytest.FixtureRequest) -> Any:
+    return MODELS[request.param]()
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(MODELS["product"]().export(tmp_path_factory.mktemp("stock") / "product", "llama"))
+
+
+@pytest.fixture
+def copied(exported: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(exported, tmp_path / "product"))
+
+
+def points(model: Any, rng: np.random.Generator) -> Any:
+    tokens, inputs = model.transformer.tokens, model.box.size
+    shape = (512, inputs) if tokens == 1 else (100, tokens, inputs)
+    return rng.uniform(-1, 1, shape).astype(np.float32)
+
+
+def test_it_computes_what_the_model_computes(model: Any, rng: np.random.Generator) -> None:
+    found, x = model.to_stock("llama"), points(model, rng)
+    options = {"causal": True} if type(model) is hs.Compiled and model.transformer.tokens > 1 else {}
+    assert found(x).dtype == np.float32
+    assert np.abs(found(x) - model(x.astype(np.float64), **options)).max() <= 2.0 * model.certificate.parts["rounding"]
+    assert found.certificate.error <= model.certificate.error * (1 + 1e-9)
+    assert any("float32" in each for each in found.certificate.assumes)
+
+
+def test_norms_and_rotations_change_no_bit(
+    model: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same run without them gives the same bits; only numbers that a norm makes subnormal may lose some."""
+    found, x = model.to_stock("llama"), points(model, rng)
+    whole = found(x)
+    monkeypatch.setattr(llama, "norm", lambda x, weight, epsilon: x)
+    monkeypatch.setattr(llama, "rotated", lambda x, rotation: x)
+    without = found(x)
+    seen = np.abs(without) > 2.0**-100
+    assert np.array_equal(whole[seen], without[seen])
+    assert np.abs(whole - without).max() < 2.0**-120
+
+
+def test_its_matrices_are_those_that_are_written_out(model: Any) -> None:
+    """The kernel writes them from its own reading of the model, and `dense` from the compiler's."""
+    found, dense = model.to_stock("llama"), model.dense()
+    columns, width, root = dense.d_model, found.config["head_dim"], float(np.sqrt(found.config["head_dim"]))
+    for number, layer in enumerate(dense.layers):
+        for name, matrix, scale in (("q", layer.W_Q, root), ("k", layer.W_K, 1), ("v", layer.W_V, 1)):
+            held = found.tensors[f"model.layers.{number}.self_attn.{name}_proj.weight"]
+            apart = held.reshape(-1, width, held.shape[1])
+            heads, _, features = matrix.shape
+            wanted = (matrix.transpose(0, 2, 1) * scale).astype(np.float32)
+            assert np.array_equal(apart[:heads, :features, :columns], wanted)
+            assert np.count_nonzero(apart) == np.count_nonzero(wanted)
+        held = found.tensors[f"model.layers.{number}.self_attn.o_proj.weight"].T.reshape(-1, width, held.shape[1])
+        assert np.array_equal(held[: len(layer.W_O), : layer.W_O.shape[1], :columns], layer.W_O.astype(np.float32))
+    table = found.tensors["model.embed_tokens.weight"][:, :columns]
+    data = len(dense.references) + found.tokens
+    assert np.array_equal(table[: len(dense.references)], dense.references)
+    assert np.array_equal(table[len(dense.references) : data], (dense.b_E + dense.W_pos).astype(np.float32))
+    assert np.array_equal(table[data : data + len(dense.W_E)], dense.W_E.astype(np.float32))
+
+
+def test_a_norm_with_a_smaller_constant_is_no_identity(rng: np.random.Generator) -> None:
+    """The constant is the smallest power of two that the lemma allows; four steps further down bits do change."""
+    found = MODELS["product"]().to_stock("llama")
+    x, root = found.embed(rng.uniform(-1, 1, (4096, 2))), found.tensors["model.norm.weight"][0]
+    assert np.array_equal(llama.norm(x, np.full(16, root, np.float32), 1e-6), x)
+    x[..., x[0, 0].argmax()] /= 16.0
+    assert not np.array_equal(llama.norm(x, np.full(16, root / 16.0, np.float32), 1e-6), x)
+
+
+# Folders ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_proven(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    certificate = hs.verify(exported)
+    assert certificate.error <= 1e-3
+    assert {each.name for each in exported.iterdir()} == {
+        "README.md",
+        "config.json",
+        "export.json",
+        "model.safetensors",
+        "proof.safetensors",
+    }
+    with pytest.raises(SystemExit) as done:
+        main(["verify", str(exported)])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert not done.value.code
+    assert "assumed, and not proved: a stock Llama as in transformers, in float32" in shown
+
+
+def wanted(exported: Path) -> tuple[Stock, dict[str, Any]]:
+    return stock(*read(exported / "proof.safetensors")), load_file(exported / "model.safetensors")
+
+
+def test_every_changed_weight_is_refused(exported: Path) -> None:
+    """Each of the 1,232 numbers, by one unit in the last place."""
+    proven, held = wanted(exported)
+    config = json.loads((exported / "config.json").read_text())
+    refuse_others(proven, config, held)
+    for name, values in held.items():
+        for place in np.ndindex(values.shape):
+            changed = values.copy()
+            changed[place] = np.nextafter(changed[place], np.float32(np.inf))
+            with pytest.raises(Refused, match=r"model.safetensors: .* is .*, and .* in the proven model"):
+                refuse_others(proven, config, held | {name: changed})
+        with pytest.raises(Refused, match="missing"):
+            refuse_others(proven, config, {each: held[each] for each in held if each != name})
+        with pytest.raises(Refused, match="another shape"):
+            refuse_others(proven, config, held | {name: values[None]})
+
+
+def test_every_changed_setting_is_refused(exported: Path) -> None:
+    proven, held = wanted(exported)
+    config = json.loads((exported / "config.json").read_text())
+    others = (None, True, 0, 1, 2, 1.5, "gelu", "yarn", [], {})
+    for name, value in config.items():
+        for other in others:
+            if json.dumps(other) != json.dumps(value):
+                with pytest.raises(Refused, match=f"config.json.*{name}|config.json is not"):
+                    refuse_others(proven, config | {name: other}, held)
+        with pytest.raises(Refused, match=name):
+            refuse_others(proven, {each: config[each] for each in config if each != name}, held)
+    for key, other in (("factor", 2.0**99), ("rope_type", "default"), ("rope_theta", 5e5)):
+        with pytest.raises(Refused, match="rope_parameters"):
+            refuse_others(proven, config | {"rope_parameters": config["rope_parameters"] | {key: other}}, held)
+    for other in ({"sliding_window": 1}, {"quantization_config": {}}, {"auto_map": {}}):
+        with pytest.raises(Refused, match=next(iter(other))):
+            refuse_others(proven, config | other, held)
+    for nothing in (None, [], "llama"):
+        with pytest.raises(Refused, match=r"config.json"):
+            refuse_others(proven, nothing, held)
+
+
+def test_a_changed_folder_is_refused(copied: Path) -> None:
+    weights, config = copied / "model.safetensors", copied / "config.json"
+    whole, settings, tensors = weights.read_bytes(), config.read_text(), load_file(weights)
+
+    def refused(message: str) -> None:
+        with pytest.raises((hs.CertificateError, hs.FileFormatError), match=message):
+            hs.verify(copied)
+
+    for scale in (0.5, 3.0, -1.0):  # too small for the norm; no power of two; negative
+        norms = {name: value * np.float32(scale) for name, value in tensors.items() if "norm" in name}
+        table = tensors["model.embed_tokens.weight"].copy()
+        table[:, 5] *= np.float32(scale)
+        save_file({**tensors, **norms, "model.embed_tokens.weight": table}, weights, metadata={"format": "pt"})
+        refused("normed away")
+    norms = {name: value * np.float32(2) for name, value in tensors.items() if "norm" in name}
+    save_file({**tensors, **norms}, weights, metadata={"format": "pt"})
+    refused("embed_tokens")
+    save_file({name: value.astype(np.float16) for name, value in tensors.items()}, weights, metadata={"format": "pt"})
+    refused("finite float32")
+    weights.write_bytes(whole[:-4])
+    refused("not a complete safetensors file")
+    weights.write_bytes(whole)
+    for other in ("{", "[]", settings.replace("1e-06", "1e-05"), settings.replace("silu", "gelu")):
+        config.write_text(other)
+        refused(r"config.json")
+    config.write_text(settings)
+    (copied / "README.md").write_text("error 0")
+    refused("README.md: not what the proven model has")
+    hs.compile("relu(x)", (-1, 1), 1e-2, dtype="float32").save(copied / "proof.safetensors")
+    refused("config.json is not the one of the proven model|normed away")
+
+
+def test_a_larger_constant_is_as_good(exported: Path) -> None:
+    """Any power of two from the smallest on will do; what is too large for the weights is refused."""
+    header, tensors = read(exported / "proof.safetensors")
+    assert stock(header, tensors, 2.0**14).certificate.error == stock(header, tensors).certificate.error
+    with pytest.raises(Refused, match=r"weights of .* are too large for norms"):
+        stock(header, tensors, 2.0**30)
+    with pytest.raises(Refused, match="normed away"):
+        stock(header, tensors, 2.0**61)
+
+
+def test_what_a_stock_model_cannot_hold_is_refused(tmp_path: Path) -> None:
+    def refused(model: Any, message: str) -> None:
+        with pytest.raises(hs.TargetError, match=f"does not go into a stock llama: .*{message}"):
+            model.export(tmp_path / "model", "llama")
+        assert not (tmp_path / "model").exists()
+
+    refused(hs.compile("x*y", (-1, 1), 1e-3), "computes in float32")
+    refused(sequence(T.mean, causal=False), "causal mask, and the model looks at later tokens")
+    refused(hs.compile("max(x, y, -x)", (-1, 1), 1e-3, recipe="maxout", dtype="float32"), "see each other")
+    refused(hs.compile("2*x", (-1, 1), 1e-3, dtype="float32"), "no layer of attention")
+    product = MODELS["product"]()
+    with pytest.raises(hs.TargetError, match="unknown architecture 'bert'; choose one of llama"):
+        product.to_stock("bert")
+    with pytest.raises(hs.TargetError, match="a stock llama has a causal mask"):
+        product.export(tmp_path / "model", "llama", causal=False)
+    with pytest.raises(hs.CertificateError, match="no proof"):
+        replace(product, proof=None).to_stock()
+    with pytest.raises(hs.DomainError, match=r"numbers of shape \(..., 2\)"):
+        product.to_stock().embed([1.0, 2.0, 3.0])

@@ -1,0 +1,99 @@
+"""Stock models in transformers: loaded from the folder without code of ours, run as the README says, they never leave
+their certificate, whatever attention implementation runs them; norms and rotations change no bit of a number above
+2^-100."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
+from transformers.models.llama import modeling_llama
+
+import headsmith as hs
+
+over = hs.tokens
+
+
+def single(formula: Any, error: float) -> Callable[[], Any]:
+    return lambda: hs.compile(formula, (-1, 1), error, dtype="float32")
+
+
+MODELS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "product": (single("x*y", 2e-4), lambda x: x[..., :1] * x[..., 1:]),
+    "three factors": (single("x*y*z", 1e-2), lambda x: x.prod(axis=-1, keepdims=True)),
+    "maximum": (single("max(x, y)*z", 1e-2), lambda x: x[..., :2].max(axis=-1, keepdims=True) * x[..., 2:]),
+    "two outputs": (
+        single("exp(x), relu(x)", 1e-3),
+        lambda x: np.concatenate([np.exp(x), np.maximum(x, 0)], axis=-1),
+    ),
+    "sum so far": (
+        lambda: hs.compile_sequence(
+            over.cumulative_sum, tokens=6, domain=(-1, 1), error=1e-4, causal=True, dtype="float32"
+        ),
+        lambda x: np.cumsum(x, axis=-2),
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path, Any]:
+    make, exact = MODELS[request.param]
+    model = make()
+    return model, model.export(tmp_path_factory.mktemp("stock") / "model", "llama"), exact
+
+
+def loaded(folder: Path, **options: Any) -> Any:
+    sequences = "TokenClassification" in (folder / "config.json").read_text()
+    auto = AutoModelForTokenClassification if sequences else AutoModelForSequenceClassification
+    return auto.from_pretrained(folder, **options).eval()
+
+
+def points(model: Any, count: int = 4096) -> Any:
+    tokens, inputs = model.transformer.tokens, model.box.size
+    shape = (count, inputs) if tokens == 1 else (count // tokens, tokens, inputs)
+    return np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)
+
+
+def logits(model: Any, loaded_model: Any, x: Any) -> Any:
+    stock = model.to_stock("llama")
+    with torch.no_grad():
+        found = loaded_model(inputs_embeds=torch.tensor(stock.embed(x))).logits.numpy()
+    return found if stock.tokens == 1 else found[:, stock.reference_tokens :]
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_within_the_certificate(exported: Any, attention: str) -> None:
+    model, folder, exact = exported
+    certificate, x = hs.verify(folder), points(model)
+    found = logits(model, loaded(folder, attn_implementation=attention), x)
+    assert found.dtype == np.float32
+    assert np.abs(found - exact(x.astype(np.float64))).max() <= certificate.error
+    assert np.abs(found - model.to_stock("llama")(x)).max() <= 2 * certificate.parts["rounding"]
+
+
+def test_norms_and_rotations_change_no_bit(exported: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, folder, _ = exported
+    x = points(model)
+    found = logits(model, loaded(folder), x)
+    monkeypatch.setattr(modeling_llama.LlamaRMSNorm, "forward", lambda self, x: x)
+    monkeypatch.setattr(modeling_llama, "apply_rotary_pos_emb", lambda q, k, *rest, **options: (q, k))
+    without = logits(model, loaded(folder), x)
+    assert np.array_equal(found[np.abs(without) > 2.0**-100], without[np.abs(without) > 2.0**-100])
+    assert np.abs(found - without).max() < 2.0**-130  # what a norm divides by 4096 may underflow
+
+
+def test_the_card_runs(exported: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines in README.md, as they stand, in the folder."""
+    model, folder, exact = exported
+    (code,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+    x = points(model, 64)
+    names = {"x": torch.tensor(x)}
+    monkeypatch.chdir(folder)
+    exec(code, names)
+    assert np.abs(names["y"].numpy() - exact(x.astype(np.float64))).max() <= model.certificate.error
