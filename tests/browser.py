@@ -79,7 +79,7 @@ class Browser:
             if found:
                 return found
             time.sleep(0.05)
-        raise TimeoutError(f"after {seconds} s there is still nothing: {script}")
+        raise TimeoutError(f"after {seconds} s there is still nothing: {script}\nconsole: {self.console()}")
 
     def resize(self, width: int, height: int) -> None:
         self._call("POST", "/window/rect", width=width, height=height)

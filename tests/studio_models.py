@@ -27,6 +27,7 @@ MODELS: dict[str, Callable[[], hs.Compiled | hs.Universal]] = {
     "centred": lambda: hs.compile_sequence(lambda x: x - hs.tokens.mean(x), tokens=64, domain=(-1, 1), error=1e-9),
     "causal": lambda: hs.compile_sequence(lambda x: hs.tokens.max(x[:, 0]), tokens=8, domain=(0, 1), causal=True),
     "ridge": lambda: hs.in_context.ridge(0.5, steps=2, features=1, examples=8, error=1e-3),
+    "classes": lambda: hs.in_context.logistic(steps=2, features=2, examples=6, decay=0.1, error=1e-2),
     "neighbours": lambda: hs.in_context.kernel_regression(0.5, features=1, examples=16, error=1e-4),
     "sampled": lambda: hs.compile_sequence(
         lambda x: np.full((2, 1), np.sin(x.sum())), tokens=2, domain=(0, 1), error=0.3, lipschitz=1.5

@@ -19,6 +19,7 @@ import pytest
 from studio_server import Studio, memory, running
 
 import headsmith as hs
+from headsmith.studio.gallery import GALLERY
 
 HEAVY = {"formula": "exp(x*y*z) + sin(x*y)*sqrt(2 + z*x)", "domain": "-1:1", "error": 1e-9, "recipe": "relu"}
 """Takes minutes."""
@@ -64,9 +65,9 @@ def test_the_same_request_is_the_same_model_and_made_once(studio: Studio) -> Non
     assert again["result"] == first["result"]
 
 
-@pytest.mark.parametrize("name", ["centred", "maximum", "sort", "smooth", "ridge", "neighbours"])
+@pytest.mark.parametrize("name", GALLERY)
 def test_the_examples_compile_from_their_own_lines(name: str, studio: Studio) -> None:
-    values = {"tokens": 4, "examples": 4, "steps": 1, "error": 1e-2}
+    values = {"tokens": 4, "examples": 4, "steps": 1, "doublings": 1, "error": 1e-2}
     done = studio.wait(studio.start(do="example", name=name, values=values))
     assert done["state"] == "done", done
     view = json.loads(studio.request("GET", f"/api/models/{done['result']['model']}/view.json")[1])

@@ -35,6 +35,7 @@ class Example:
 
 
 ERROR = Field("error", 1e-4, 1e-12, 1.0, whole=False)
+FEATURES, EXAMPLES = Field("features", 1, 1, 4), Field("examples", 12, 2, 32)
 
 
 def _tokens(first: int, high: int = 64) -> Field:
@@ -50,6 +51,20 @@ def _program(function: str, traced: Callable[[Any], Any], causal: bool = False) 
         return compile_sequence(traced, domain=(-1, 1), causal=causal, progress=progress, **given)
 
     return lines, make
+
+
+def _learner(
+    title: str,
+    call: str,
+    make: Callable[..., Compiled],
+    fields: tuple[Field, ...],
+    features: Field = FEATURES,
+    examples: Field = EXAMPLES,
+) -> Example:
+    """A learner in context: `call` is how it begins in Python, `fields` are the numbers that it alone has."""
+    lines = f"model = hs.in_context.{call}, features={{features}}, examples={{examples}}, error={{error}})"
+    error = Field("error", 1e-3, 1e-9, 1.0, whole=False)
+    return Example(f"Learn in context: {title}", lines, make, (*fields, features, examples, error))
 
 
 GALLERY: dict[str, Example] = {
@@ -75,22 +90,39 @@ GALLERY: dict[str, Example] = {
         ),
         (_tokens(24), ERROR),
     ),
-    "ridge": Example(
-        "Learn in context: ridge regression by gradient descent",
-        "model = hs.in_context.ridge({decay}, steps={steps}, features=1, examples={examples}, error={error})",
-        lambda *, decay, **given: in_context.ridge(decay, features=1, **given),
-        (
-            Field("decay", 0.1, 0.001, 10.0, whole=False),
-            Field("steps", 4, 1, 12),
-            Field("examples", 12, 2, 32),
-            Field("error", 1e-3, 1e-9, 1.0, whole=False),
-        ),
+    "ridge": _learner(
+        "ridge regression by gradient descent",
+        "ridge({decay}, steps={steps}",
+        lambda *, decay, **given: in_context.ridge(decay, **given),
+        (Field("decay", 0.1, 0.001, 10.0, whole=False), Field("steps", 4, 1, 12)),
     ),
-    "neighbours": Example(
-        "Learn in context: kernel regression in two layers",
-        "model = hs.in_context.kernel_regression({bandwidth}, features=1, examples={examples}, error={error})",
-        lambda *, bandwidth, **given: in_context.kernel_regression(bandwidth, features=1, **given),
-        (Field("bandwidth", 0.25, 0.05, 5.0, whole=False), Field("examples", 16, 2, 64), ERROR),
+    "newton": _learner(
+        "ridge regression by Newton's iteration",
+        "newton({decay}, doublings={doublings}",
+        lambda *, decay, **given: in_context.newton(decay, **given),
+        (Field("decay", 0.1, 0.001, 10.0, whole=False), Field("doublings", 4, 1, 8)),
+        features=Field("features", 1, 1, 3),
+    ),
+    "lasso": _learner(
+        "the lasso by proximal steps",
+        "lasso({alpha}, steps={steps}",
+        lambda *, alpha, **given: in_context.lasso(alpha, **given),
+        (Field("alpha", 0.05, 0.0001, 10.0, whole=False), Field("steps", 4, 1, 12)),
+        features=Field("features", 2, 1, 4),
+    ),
+    "logistic": _learner(
+        "logistic regression by gradient descent",
+        "logistic(decay={decay}, steps={steps}",
+        lambda **given: in_context.logistic(**given),
+        (Field("decay", 0.05, 0.001, 10.0, whole=False), Field("steps", 6, 1, 12)),
+        features=Field("features", 2, 1, 4),
+    ),
+    "neighbours": _learner(
+        "kernel regression in two layers",
+        "kernel_regression({bandwidth}",
+        lambda *, bandwidth, **given: in_context.kernel_regression(bandwidth, **given),
+        (Field("bandwidth", 0.25, 0.05, 5.0, whole=False),),
+        examples=Field("examples", 16, 2, 64),
     ),
 }
 

@@ -62,6 +62,7 @@ def write_page(model_path: str, output: str) -> int:
     refuse_large(model)
     verify(model_path)
     name = os.path.basename(model_path)
-    text = page_html(view(model, python=f"import headsmith as hs\n\nmodel = hs.load({name!r})\n", verified=True))
+    lines = f"import headsmith as hs\n\nmodel = hs.load({name!r})\n"
+    text = page_html(view(model, python=lines, verified=True, file=model_path))
     Path(output).write_text(text, encoding="utf-8")
     return len(text.encode())

@@ -8,6 +8,7 @@ Numbers are written so that they read back as the same doubles.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ from headsmith.heads.gate import GateBank
 from headsmith.heads.table import TableBank
 from headsmith.inside.explain import bank_sentences, domain_text
 from headsmith.inside.meanings import Meanings, without_kind
+from headsmith.inside.shares import head_shares
 from headsmith.iprm.model import Reasoner
 from headsmith.model import Compiled
 from headsmith.report.data import as_data
@@ -52,12 +54,18 @@ MOST_WORDS = 400
 """So many heads of a bank are told in words."""
 
 
-def view(model: Model, *, title: str = "", python: str = "", verified: bool = False) -> dict[str, Any]:
+def view(
+    model: Model, *, title: str = "", python: str = "", verified: bool = False, file: str | os.PathLike[str] = ""
+) -> dict[str, Any]:
     """The model as JSON. `title` is the target as it was typed, `python` are the lines that make the model; `verified`
-    tells that its proof was just checked."""
+    tells that its proof was just checked. From the `file` that holds it comes each head's share of the proven error."""
     found = summary(model, title=title, python=python, verified=verified)
     refuse_large(model)
     found |= _compiled(model)
+    shares = head_shares(file) if file else None
+    for heads, proven in zip(found["layers"], shares or (), strict=bool(shares)):
+        for head, share in zip(heads, proven, strict=True):
+            head["share"] = dict(share)
     return found | {"checks": checks(model), "regions": regions_data(model)}
 
 

@@ -158,7 +158,7 @@ def keep(
     folder.mkdir(exist_ok=True)
     model.save(folder / MODEL)
     try:
-        found = view(model, title=title, python=python, verified=verified)
+        found = view(model, title=title, python=python, verified=verified, file=folder / MODEL)
     except HeadsmithError as problem:
         found = summary(model, title=title, python=python, verified=verified) | {"too_large": str(problem)}
     (folder / VIEW).write_text(json_text(found | {"notes": list(notes)}), encoding="utf-8")

@@ -20,8 +20,8 @@
 
   function tokenTold(view, place) {
     const prefix = view.references.shape[0];
-    if (place >= prefix) return view.tokens === 1 ? "the data token" : "";
-    return place < view.sinks ? "the sink: holds zero" : "reference token";
+    if (place >= prefix) return view.tokens === 1 ? "data" : "";
+    return place < view.sinks ? "sink: zero" : "reference";
   }
 
   // A chip for each token, or for each run of them.
@@ -146,11 +146,11 @@
     const body = make("tbody"),
       foot = make("td", { class: "number" }),
       note = make("p", { class: "small quiet" });
-    const head = ["token", "", "score", "weight", "", "value", "weight × value"];
+    const head = ["token", "", "score", "weight", "", "value", "product"];
     const kinds = ["", "hide-narrow", "number", "number", "", "number", "number"];
     const table = make(
       "table",
-      {},
+      { class: "ledger" },
       make("caption", { class: "visually-hidden", text: "scores, weights and values of the chosen head" }),
       make(
         "thead",
@@ -165,7 +165,13 @@
       make(
         "tfoot",
         {},
-        make("tr", {}, make("th", { scope: "row", colspan: 6, text: "what the head returns: the sum" }), foot),
+        make(
+          "tr",
+          {},
+          make("th", { scope: "row", colspan: 5, text: "what the head returns: the sum" }),
+          make("td", { class: "hide-narrow" }),
+          foot,
+        ),
       ),
     );
     let rows = [];
@@ -185,7 +191,7 @@
             make("th", { scope: "row" }),
             make("td", { class: "quiet hide-narrow told" }),
             ...[0, 1].map(() => make("td", { class: "number" })),
-            make("td", { style: { width: "22%" } }, make("span", { class: "bar" })),
+            make("td", { class: "weight" }, make("span", { class: "bar" })),
             ...[0, 1].map(() => make("td", { class: "number" })),
           ];
           rows.push({ row: make("tr", {}, cells), cells });

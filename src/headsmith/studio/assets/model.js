@@ -1,4 +1,4 @@
-// The model at work: textbook softmax attention, in the doubles of JavaScript, with every intermediate kept.
+// The model at work: textbook softmax attention in the model's own number format, with every intermediate kept.
 //
 //     X <- X + sum over heads h of softmax(X W_Q (X W_K)^T) X W_V W_O          for each layer; scores are not divided
 //
@@ -6,16 +6,19 @@
 // sink, which stays zero within the certificate's leak. The numpy runner leaves them out as well. `references: true`
 // computes them all the same.
 //
+// A model of float32 keeps its numbers in Float32Arrays: JavaScript computes a product and a sum in doubles, and storing
+// it rounds to float32, once, as a fused multiply-add does. The certificate covers runs that fuse, and those that do not.
+//
 // No library and no module system: the same file runs from the studio, inside a saved page and under node.
 (function (root) {
   "use strict";
   const headsmith = (root.headsmith = root.headsmith || {});
 
   // The entries of a matrix that are not zero, as [row, column, value] in typed arrays.
-  function triples(matrix) {
+  function triples(matrix, Numbers) {
     const [rows, columns] = matrix.shape,
       size = matrix.at.length;
-    const found = { row: new Int32Array(size), column: new Int32Array(size), value: Float64Array.from(matrix.values) };
+    const found = { row: new Int32Array(size), column: new Int32Array(size), value: Numbers.from(matrix.values) };
     let used = 0;
     for (let i = 0; i < size; i++) {
       found.row[i] = Math.floor(matrix.at[i] / columns);
@@ -37,8 +40,8 @@
     return into;
   }
 
-  function dense(matrix) {
-    const filled = new Float64Array(matrix.shape[0] * matrix.shape[1]);
+  function dense(matrix, Numbers = Float64Array) {
+    const filled = new Numbers(matrix.shape[0] * matrix.shape[1]);
     matrix.at.forEach((place, i) => {
       filled[place] = matrix.values[i];
     });
@@ -46,15 +49,16 @@
   }
 
   function prepare(view) {
-    const width = view.width,
+    const Numbers = view.certificate.dtype === "float32" ? Float32Array : Float64Array,
+      width = view.width,
       prefix = view.references.shape[0],
-      references = dense(view.references);
+      references = dense(view.references, Numbers);
     const layers = view.layers.map((heads) =>
       heads.map((head) => {
-        const Q = triples(head.W_Q),
-          K = triples(head.W_K),
-          V = triples(head.W_V),
-          O = triples(head.W_O);
+        const Q = triples(head.W_Q, Numbers),
+          K = triples(head.W_K, Numbers),
+          V = triples(head.W_V, Numbers),
+          O = triples(head.W_O, Numbers);
         const features = Math.max(Q.used, K.used, 1),
           values = Math.max(V.used, 1);
         return {
@@ -66,13 +70,14 @@
           values,
           kind: head.kind,
           exact: head.exact,
-          keys: multiply(references, width, K, prefix, new Float64Array(prefix * features), features),
-          held: multiply(references, width, V, prefix, new Float64Array(prefix * values), values),
+          keys: multiply(references, width, K, prefix, new Numbers(prefix * features), features),
+          held: multiply(references, width, V, prefix, new Numbers(prefix * values), values),
         };
       }),
     );
-    const last = view.last && view.last.map(triples);
+    const last = view.last && view.last.map((matrix) => triples(matrix, Numbers));
     return {
+      Numbers,
       view,
       width,
       prefix,
@@ -80,19 +85,20 @@
       layers,
       last,
       outputs: last ? view.last[2].shape[1] : view.b_U.length,
-      embedding: triples(view.W_E),
-      bias: dense(view.b_E),
-      positions: dense(view.W_pos),
-      readout: triples(view.W_U),
+      embedding: triples(view.W_E, Numbers),
+      bias: dense(view.b_E, Numbers),
+      positions: dense(view.W_pos, Numbers),
+      bias_U: Numbers.from(view.b_U),
+      readout: triples(view.W_U, Numbers),
     };
   }
 
   // The rows of numbers that tokens get: one token a row; in blocks, the same inputs at every token, in its own block.
-  function tokenRows(view, rows) {
-    if (!view.blocks) return rows;
+  function tokenRows({ view, Numbers }, rows) {
+    if (!view.blocks) return rows.map((row) => Numbers.from(row));
     const size = rows[0].length;
     return Array.from({ length: view.tokens }, (_, token) => {
-      const laid = new Float64Array(view.tokens * size);
+      const laid = new Numbers(view.tokens * size);
       laid.set(rows[0], token * size);
       return laid;
     });
@@ -102,20 +108,24 @@
     let largest = -Infinity,
       total = 0;
     for (let j = first; j < first + count; j++) if (scores[j] > largest) largest = scores[j];
-    for (let j = first; j < first + count; j++) total += scores[j] = Math.exp(scores[j] - largest);
+    const round = scores instanceof Float32Array ? Math.fround : (value) => value;
+    for (let j = first; j < first + count; j++) {
+      scores[j] = Math.exp(round(scores[j] - largest));
+      total = round(total + scores[j]);
+    }
     for (let j = first; j < first + count; j++) scores[j] /= total;
   }
 
   // Runs the model on a sequence of rows of inputs. `off` and `exact` are sets of "layer.head": heads that return
   // nothing, and heads that return what they stand for. The result has all intermediates of data tokens.
   function run(model, rows, { off = null, exact = null, references = false } = {}) {
-    const { view, width, prefix } = model,
-      laid = tokenRows(view, rows),
+    const { Numbers, width, prefix } = model,
+      laid = tokenRows(model, rows),
       count = laid.length;
     const shift = references ? prefix : 0,
       active = shift + count,
       total = prefix + count;
-    let stream = new Float64Array(active * width);
+    let stream = new Numbers(active * width);
     if (references) stream.set(model.references);
     for (let t = 0; t < count; t++) {
       const start = (shift + t) * width;
@@ -143,27 +153,26 @@
 
   // One head: scores and weights [query, key], values [token], output [query], over reference tokens, then data tokens.
   function attend(model, head, stream, { count, shift, active, total }) {
-    const { width, prefix } = model,
+    const { Numbers, width, prefix } = model,
       { features, values } = head,
       causal = model.view.causal;
-    const queries = multiply(stream, width, head.Q, active, new Float64Array(active * features), features);
-    const keys = new Float64Array(total * features),
-      held = new Float64Array(total * values);
+    const queries = multiply(stream, width, head.Q, active, new Numbers(active * features), features);
+    const keys = new Numbers(total * features),
+      held = new Numbers(total * values);
     if (!shift) {
       keys.set(head.keys);
       held.set(head.held);
     }
     multiply(stream, width, head.K, active, keys, features, prefix - shift);
     multiply(stream, width, head.V, active, held, values, prefix - shift);
-    const scores = new Float64Array(active * total),
-      output = new Float64Array(active * values);
+    const scores = new Numbers(active * total),
+      output = new Numbers(active * values);
     for (let i = 0; i < active; i++) {
       const seen = causal ? prefix + i - shift + 1 : total;
       for (let j = 0; j < total; j++) {
-        let score = 0;
-        if (j >= seen) score = -Infinity;
-        else for (let f = 0; f < features; f++) score += queries[i * features + f] * keys[j * features + f];
-        scores[i * total + j] = score;
+        const place = i * total + j;
+        if (j >= seen) scores[place] = -Infinity;
+        else for (let f = 0; f < features; f++) scores[place] += queries[i * features + f] * keys[j * features + f];
       }
     }
     const weights = scores.slice();
@@ -241,21 +250,21 @@
 
   // The outputs of the data tokens: rows of numbers.
   function readOut(model, stream, count) {
-    const { width, outputs, last } = model;
+    const { Numbers, width, outputs, last } = model;
     if (!last) {
-      const found = multiply(stream, width, model.readout, count, new Float64Array(count * outputs), outputs);
+      const found = multiply(stream, width, model.readout, count, new Numbers(count * outputs), outputs);
       return Array.from({ length: count }, (_, t) =>
-        Array.from({ length: outputs }, (_, o) => found[t * outputs + o] + model.view.b_U[o]),
+        Array.from(found.subarray(t * outputs, (t + 1) * outputs).map((value, o) => value + model.bias_U[o])),
       );
     }
     const [W, b, V] = last,
       size = W.columns;
     return Array.from({ length: count }, (_, t) => {
-      const scores = new Float64Array(size);
+      const scores = new Numbers(size);
       for (let i = 0; i < b.value.length; i++) scores[b.column[i]] = b.value[i];
       multiply(stream.subarray(t * width, (t + 1) * width), width, W, 1, scores, size);
       softmax(scores, 0, size);
-      return Array.from(multiply(scores, size, V, 1, new Float64Array(outputs), outputs));
+      return Array.from(multiply(scores, size, V, 1, new Numbers(outputs), outputs));
     });
   }
 

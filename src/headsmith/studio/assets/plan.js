@@ -35,13 +35,13 @@
       bottom = 40;
     const heads = rows.map((row) => Math.max(row.bill.heads, 1)),
       errors = rows.map((row) => Math.max(row.certified, 1e-300));
-    const span = (values) => {
+    const span = (values, lowest = -Infinity) => {
       const logs = values.map(Math.log10),
-        low = Math.floor(Math.min(...logs) - 0.1),
+        low = Math.max(Math.floor(Math.min(...logs) - 0.1), lowest),
         high = Math.ceil(Math.max(...logs) + 0.1);
       return [low, high > low ? high : low + 1];
     };
-    const [least, most] = span(heads),
+    const [least, most] = span(heads, 0),
       [fine, coarse] = span(errors);
     const x = (value) => left + ((Math.log10(Math.max(value, 1)) - least) / (most - least)) * (width - left - right);
     const y = (value) =>

@@ -10,12 +10,20 @@
       view.tokens > 1 && !view.blocks ? view.lengths.filter((length) => length <= 64).pop() || view.lengths[0] : 1;
     return Array.from({ length: count }, (_, t) =>
       view.names.map((_, i) => {
-        if (view.kind === "learner" && i === view.learner.features)
-          return Number((0.6 * Math.sin(2.4 * t + 0.4) * view.high[i] + 0.1 * Math.sin(9 * t)).toPrecision(3));
+        if (view.kind === "learner" && i === view.learner.features) return firstLabel(view, t, i);
         const share = count > 1 ? 0.5 + 0.35 * Math.sin(2.4 * t + 1.7 * i + 0.4) : i % 2 ? 0.2 : 0.7;
         return Number((view.low[i] + share * (view.high[i] - view.low[i])).toPrecision(4));
       }),
     );
+  }
+
+  // A label that follows the first feature, with some noise; for a logistic learner, a class.
+  function firstLabel(view, t, i) {
+    const middle = (view.low[i] + view.high[i]) / 2,
+      half = (view.high[i] - view.low[i]) / 2;
+    const wave = 0.6 * Math.sin(2.4 * t + 0.4) + 0.1 * Math.sin(9 * t);
+    if (view.learner.rule.loss === "logistic") return wave + 0.4 * Math.sin(5 * t) > 0 ? view.high[i] : view.low[i];
+    return Number((middle + half * wave).toPrecision(3));
   }
 
   function readState(view, given = {}) {
@@ -46,6 +54,23 @@
     state.off = new Set((Array.isArray(given.off) ? given.off : []).filter(there));
     return state;
   }
+
+  // What the registers hold that a head's words name, and how much of the proven error is this head's own.
+  function facts(view, layer, head) {
+    const held = view.held[layer] || {},
+      words = head.words.join(" ");
+    const named = Object.keys(held).filter((name) => new RegExp(`(^|[^\\w.])${escaped(name)}(?![\\w.])`).test(words));
+    const found = named.length ? [`Here ${named.map((name) => `${name} holds ${held[name]}`).join(", ")}.`] : [];
+    if (!head.share) return found;
+    const whole = Object.values(head.share).reduce((sum, value) => sum + value, 0),
+      parts = Object.entries(head.share).filter(([, value]) => value > 0.005 * whole);
+    const most = view.certificate.error,
+      percent = most ? `, ${bound(Math.min((100 * whole) / most, 100), 3)} % of the whole` : "";
+    const split = parts.length ? `: ${parts.map(([name, value]) => `${name} ${bound(value, 3)}`).join(", ")}` : "";
+    return [...found, `Its share of the proven error is ${bound(whole, 3)}${percent}${split}.`];
+  }
+
+  const escaped = (text) => text.replace(/[^\w]/g, "\\$&");
 
   function show(place, view, { state: given, onstate = () => {}, downloads = [], askPython = null } = {}) {
     const model = headsmith.prepare(view),
@@ -130,7 +155,7 @@
         }
       },
     });
-    const fit = view.learner && view.learner.features === 1 && headsmith.fit ? headsmith.fit(view, model, state) : null;
+    const fit = view.learner && known ? headsmith.fit(view, model, state) : null;
     const extra = fit ? [card("What it learned", "wide", fit.element)] : [];
     const regions = view.regions
       ? [card("Linear regions", "wide", headsmith.regions(view.regions, state, change))]
@@ -238,7 +263,7 @@
       const portion = make("p", { class: "small", id: "share" });
       const measure = make("button", {
         type: "button",
-        text: "Its share of the error",
+        text: "Measure its error",
         onclick: () => {
           const { worst, tried } = headsmith.share(model, shownHead, state.rows, performance.now() + 400);
           portion.textContent = `Were this head exact, the output would move by at most ${number(worst, 3)} on ${tried} sampled inputs (an estimate): ${number((100 * worst) / view.certificate.error, 3)} % of the certified error.`;
@@ -265,6 +290,7 @@
       detail.replaceChildren(
         make("p", {}, make("strong", { text: `Layer ${l + 1}, ${head.name}: ${head.text}` })),
         ...head.words.map((text) => make("p", { class: "small", text })),
+        ...facts(view, l, head).map((text) => make("p", { class: "small quiet", text })),
         make(
           "p",
           { class: "fields" },
