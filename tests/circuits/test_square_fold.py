@@ -9,7 +9,6 @@ import pytest
 from circuits.fragment_checks import check_form, check_rebuilt, check_theorem
 from oracle import exact
 
-from headsmith.circuits.perspective import perspective_split, perspective_square
 from headsmith.circuits.radix import cells_of, radices
 from headsmith.circuits.reciprocal import reciprocal, reciprocal_proposals
 from headsmith.circuits.square import square, square_proposals
@@ -70,8 +69,7 @@ def test_square_costs(error: float, gates: int, depth: int) -> None:
 
 @pytest.mark.parametrize("split", [(2, 2, 2), (3, 4)], ids=str)
 def test_every_bias_times_v_gives_the_perspective(split: tuple[int, ...]) -> None:
-    fragment = perspective_split(split)
-    assert fragment.homogeneous
+    fragment = square(0.0, 1.0, split)
     for v in (0.25, 3.0):
         builder = Builder(["x"])
         for node in fragment.graph.nodes[1:]:
@@ -84,12 +82,6 @@ def test_every_bias_times_v_gives_the_perspective(split: tuple[int, ...]) -> Non
         worst = np.abs(out - x * x / v).max()
         assert worst <= v / (8 * cells_of(split) ** 2) * (1 + 1e-12)
         assert worst >= v / (8 * cells_of(split) ** 2) * 0.999
-
-
-def test_perspective_square_counts() -> None:
-    fragment = perspective_square(5, base=3)
-    assert (fragment.gates, fragment.depth) == (10, 5)
-    assert fragment.error == pytest.approx(3.0**-10 / 8)
 
 
 @pytest.mark.parametrize("split", SPLITS, ids=str)

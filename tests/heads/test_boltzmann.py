@@ -12,31 +12,21 @@ import bank_models as models
 import mpmath
 import numpy as np
 import pytest
-from dense_reference import Rounded, run_dense
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headsmith import single
 from headsmith.core.balls import boltzmann_constant, gate_constant
 from headsmith.core.errors import CertificateError
-from headsmith.core.rounding import EXP_ULPS, PRECISIONS
 from headsmith.heads.boltzmann import (
     BoltzmannBank,
     boltzmann_error,
-    gap_error,
-    leak,
-    output_rounding,
-    score_disturbance,
 )
 from headsmith.heads.stream import DATA, Link
 from headsmith.run.numpy_runner import run
-from headsmith.transformer.dense import dense
 
 DIGITS = 40
 FIGURES = {2: 0.2785, 3: 0.463, 8: 0.973, 64: 2.307, 1024: 4.44}
-
-each_dtype = pytest.mark.parametrize("dtype", ["float64", "float32"])
-each_mask = pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
 
 
 def exact_output(values: Any, scale: Any, pushes: Any = 0.0) -> Any:
@@ -143,36 +133,6 @@ class TestDisturbedScores:
         assert np.isinf(boltzmann_error(1.0, 3, np.inf))
 
 
-class TestGap:
-    """All but one of the values at least g below: N g / (e^{bg} + N)."""
-
-    def test_it_is_a_bound(self, rng) -> None:
-        for _ in range(300):
-            tokens, scale = int(rng.integers(2, 9)), 10.0 ** rng.uniform(-1, 2)
-            gap, d = rng.uniform(0, 20) / scale, float(rng.choice([0.0, 1e-6, 0.5]))
-            others = -gap * (1 + 2e-15) - rng.choice([0.0, 1.0]) * rng.exponential(1.0 / scale, tokens - 1)
-            values = np.concatenate([[0.0], others])
-            with mpmath.workdps(DIGITS):
-                missed = -exact_output(values, scale, np.concatenate([[-d], np.full(tokens - 1, d)]))
-                assert missed <= gap_error(scale, tokens, gap, d)
-
-    @pytest.mark.parametrize("tokens", [2, 50])
-    def test_it_is_attained(self, tokens) -> None:
-        for gap in (0.8, 1.0, 3.0):
-            bound = float(gap_error(8.0, tokens, gap))
-            with mpmath.workdps(DIGITS):
-                missed = -exact_output([0.0, *[-gap] * (tokens - 1)], 8.0)
-                assert missed <= bound <= missed * (1 + mpmath.mpf("1e-8"))
-
-    def test_it_beats_the_plain_estimate(self) -> None:
-        """2 n e^{-bg} for values within [-1, 1]."""
-        for gap in (0.5, 1.0, 2.0):
-            assert gap_error(20.0, 16, gap) <= 2 * 16 * np.exp(-20.0 * gap)
-
-    def test_a_small_gap_changes_nothing(self) -> None:
-        assert gap_error(8.0, 9, 0.01) == boltzmann_error(8.0, 9)
-
-
 def test_one_layer_beats_the_tree_of_gates_in_layers_not_in_error() -> None:
     """ceil(log2 n) layers of gates are off by 0.2785 ceil(log2 n) / b; one Boltzmann layer stays below twice that."""
     for tokens in (2, 8, 64, 1024):
@@ -188,79 +148,6 @@ def bank(gain: float = 60.0) -> BoltzmannBank:
     """The maximum of x0 - x1/2 + 1/4 and the minimum of x1."""
     read = (Link("x", [[1.0, -0.5], [0.0, 1.0]]), Link(DATA, [[0.25]]))
     return BoltzmannBank([-1, -1], [0, 1], read, (Link("out", np.eye(2)),), [3.0, -5.0], [2.0, 4.0], gain, 60.0)
-
-
-@each_mask
-@pytest.mark.parametrize("how", ["alone", "gates", "table"])
-@pytest.mark.parametrize("push", ["up", "down", "in", "out", "random"])
-def test_the_lemmas_hold_for_the_worst_rounding(how, causal, push, rng) -> None:
-    """The textbook transformer, every operation pushed by a unit roundoff of float32."""
-    precision, mine = PRECISIONS["float32"], bank()
-    model = models.surround(mine, how, 4, "float32")
-    unit, scale, size = precision.unit_roundoff, mine.query_scale * mine.key_scale, np.array([1.76, 1.01])
-    reads = np.full(2, 8.0 * 1.76 * unit)
-    d = score_disturbance(mine, size, reads, precision)
-    room = leak(mine, -np.abs(scale) * size, size, np.zeros(2), d, model.reference_tokens)
-    room = room + output_rounding(size, reads, precision, 4 + model.reference_tokens) + 8.0 * unit * size
-    bound = boltzmann_error(scale, 4, d)
-    sequence = models.stored(rng.uniform(-1, 1, (4, 2)), "float32")
-    forms = np.stack([sequence[:, 0] - 0.5 * sequence[:, 1] + 0.25, sequence[:, 1]], axis=1)
-    found = run_dense(dense(model), sequence, Rounded(unit, 2 * EXP_ULPS, push, rng), causal=causal)
-    for place, row in enumerate(found):
-        seen = forms[: place + 1] if causal else forms
-        assert -room[0] <= seen[:, 0].max() - row[0] <= bound[0] + room[0]
-        assert -room[1] <= row[1] - seen[:, 1].min() <= bound[1] + room[1]
-        with mpmath.workdps(DIGITS):  # and near the exact head, not only near the maximum
-            for head in range(2):
-                off = abs(mpmath.mpf(float(row[head])) - exact_output(seen[:, head], scale[head]))
-                assert off <= 2.0 * d[head] / abs(scale[head]) + room[head] + d[head] * size[head]
-
-
-@each_dtype
-def test_scores_move_by_at_most_the_disturbance(dtype, rng) -> None:
-    """Feature by feature in the dtype, exp pushed by its allowance, against 40 digits; not slack by more than 100."""
-    kind, precision = np.dtype(dtype).type, PRECISIONS[dtype]
-    worst = 0.0
-    for _ in range(300):
-        query, key = models.stored(rng.choice([-1, 1]) * 10 ** rng.uniform(-2, 3), dtype), 2.0 ** rng.integers(-4, 8)
-        gain = models.stored(rng.uniform(0, 60), dtype)
-        mine = BoltzmannBank([-1], [0], (), (), [query], [key], float(gain), 60.0)
-        z = kind(rng.uniform(-1, 1))
-        products = [kind(query) * kind(kind(key) * z), kind(gain / 8.0) * kind(8.0), kind(0)]
-        score = kind(0)
-        for index in rng.permutation(3):
-            score = kind(score + products[index])
-        top = kind(np.abs(query * key) + gain)
-        with mpmath.workdps(DIGITS):
-            exact = mpmath.mpf(float(query)) * mpmath.mpf(float(key)) * mpmath.mpf(float(z)) + mpmath.mpf(float(gain))
-            push = mpmath.log(1 + 1.9 * EXP_ULPS * precision.unit_roundoff)
-            off = abs(mpmath.mpf(float(kind(score - top))) + mpmath.mpf(float(top)) - exact) + push
-            bound = float(score_disturbance(mine, np.ones(1), np.zeros(1), precision)[0])
-            assert off <= bound
-            worst = max(worst, float(off / bound))
-    assert worst >= 0.01
-
-
-class TestLeakLemma:
-    @pytest.mark.parametrize("drift", [0.0, 0.1])
-    @pytest.mark.parametrize("d", [0.0, 0.2])
-    def test_it_is_attained(self, drift, d) -> None:
-        """All values at the bottom of the range, reference tokens as loud and as far as they may be."""
-        mine, size = BoltzmannBank([-1], [0], (), (), [2.0], [4.0], 30.0, 60.0), np.ones(1)
-        bound = float(leak(mine, np.array([-8.0]), size, np.full(1, drift), np.full(1, d), 3)[0])
-        with mpmath.workdps(DIGITS):
-            powers = [mpmath.exp(30 - 8 - d), 3 * mpmath.exp(8 * mpmath.mpf(drift) + d)]
-            moved = powers[1] * (1 + mpmath.mpf(drift)) / mpmath.fsum(powers)
-            assert moved <= bound <= moved * (1 + mpmath.mpf("1e-6"))
-
-    def test_nobody_there_to_leak(self) -> None:
-        zero = np.zeros(2)
-        assert not leak(bank(0.0), zero, np.ones(2), zero, zero, 0).any()
-
-    def test_a_gain_below_the_scores_is_hopeless(self) -> None:
-        """The gain must exceed scale * |z|: otherwise reference tokens may win."""
-        mine = replace(bank(), gain=5.0)
-        assert leak(mine, np.array([-6.0, -20.0]), np.ones(2), np.zeros(2), np.zeros(2), 1).min() >= 1.0
 
 
 # ---- runner, textbook, bill, file -----------------------------------------------------------------------------------

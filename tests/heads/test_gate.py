@@ -9,26 +9,18 @@ from dataclasses import replace
 from typing import Any
 
 import bank_models as models
-import mpmath
 import numpy as np
 import pytest
-from dense_reference import Rounded, run_dense
 
 from headsmith import single
 from headsmith.core.errors import CertificateError, DomainError
-from headsmith.core.rounding import EXP_ULPS, PRECISIONS
 from headsmith.heads.gate import (
     GateBank,
-    gate_deviation,
-    leak,
-    output_rounding,
-    score_disturbance,
     score_sizes,
 )
 from headsmith.heads.gate_fit import _fitted, gate_product_fit
 from headsmith.heads.stream import DATA, Link
 from headsmith.run.numpy_runner import run
-from headsmith.transformer.dense import dense
 from headsmith.transformer.ir import Transformer
 
 each_dtype = pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -58,11 +50,6 @@ def bank(dtype: str = "float64", position_gain: float = 45.0) -> GateBank:
 
 def model(how: str, tokens: int, dtype: str, **changes: Any) -> Transformer:
     return models.surround(replace(bank(dtype), **changes), how, tokens, dtype, grid=4)
-
-
-def exact_gate(slope: Any, offset: Any, x: Any) -> Any:
-    powers = [mpmath.exp(mpmath.mpf(float(d)) * x + mpmath.mpf(float(c))) for d, c in zip(slope, offset, strict=True)]
-    return 1 / (1 + mpmath.fsum(powers))
 
 
 # ---- the product ----------------------------------------------------------------------------------------------------
@@ -127,93 +114,7 @@ class TestProduct:
         assert found[1] <= 4e-8
 
 
-class TestDeviation:
-    """g against its affine function, everywhere on the interval, from the stored numbers."""
-
-    @pytest.mark.parametrize("grid", [2, 3, 4])
-    @pytest.mark.parametrize("interval", [(-1.0, 1.0), (0.5, 8.0)])
-    @each_dtype
-    def test_it_is_a_bound(self, grid, interval, dtype) -> None:
-        fit = gate_product_fit(*interval, grid)
-        slope, offset = models.stored(fit.slope, dtype), models.stored(fit.offset, dtype)
-        bound = gate_deviation(slope, offset, *interval, fit.intercept, fit.incline)
-        worst = mpmath.mpf(0)
-        with mpmath.workdps(40):
-            for x in np.linspace(*interval, 401):
-                affine = mpmath.mpf(fit.intercept) + mpmath.mpf(fit.incline) * mpmath.mpf(float(x))
-                worst = max(worst, abs(exact_gate(slope, offset, mpmath.mpf(float(x))) - affine))
-        assert worst <= bound <= 1.2 * worst + 1e-12
-
-    def test_coarse_cells_are_still_a_bound(self, rng) -> None:
-        for _ in range(60):
-            slope, offset = rng.normal(0, 4, 3), rng.normal(0, 2, 3)
-            x = np.linspace(-1, 1, 5001)
-            g = 1.0 / (1.0 + np.exp(np.outer(x, slope) + offset).sum(axis=1))
-            exact = np.abs(g - 0.3 - 0.1 * x).max()
-            for cells in (1, 2, 7, 100):
-                assert exact <= gate_deviation(slope, offset, -1.0, 1.0, 0.3, 0.1, cells)
-
-    def test_hopeless_scores(self) -> None:
-        assert gate_deviation(np.array([1e20]), np.array([0.0]), -1.0, 1.0, 0.5, 0.0) == np.inf
-
-
 # ---- the lemmas -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", models.SURROUNDINGS[:3])
-@pytest.mark.parametrize("tokens", [1, 4])
-@pytest.mark.parametrize("push", ["up", "down", "in", "out", "random"])
-def test_the_lemmas_hold_for_the_worst_rounding(how, tokens, push, rng) -> None:
-    """The textbook transformer, every operation pushed by a unit roundoff of float32."""
-    precision, mine = PRECISIONS["float32"], bank("float32", 25.0)
-    written = dense(model(how, tokens, "float32", position_gain=25.0))
-    unit = precision.unit_roundoff
-    sizes, reads = np.array([1.0, 1.26]), np.full(2, 8.0 * unit)
-    d = score_disturbance(mine, sizes, reads, precision, tokens)
-    bound = leak(mine, np.ones(2), np.zeros(2), d, tokens)
-    bound = bound + output_rounding(np.ones(2), reads, d, precision, tokens + 5) + 8.0 * unit
-    for causal in (False, True):
-        sequence = models.stored(rng.uniform(-1, 1, (tokens, 2)), "float32")
-        found = run_dense(written, sequence, Rounded(unit, 2 * EXP_ULPS, push, rng), causal=causal)
-        with mpmath.workdps(40):
-            for (x, y), row in zip(sequence.tolist(), found.tolist(), strict=True):
-                first = mpmath.mpf(y) * exact_gate(mine.slope[0], mine.offset[0], mpmath.mpf(x))
-                second = mpmath.mpf(x) * exact_gate(mine.slope[1], mine.offset[1], mpmath.mpf(y) + mpmath.mpf("0.25"))
-                assert abs(row[0] - first) <= bound[0]
-                assert abs(row[1] - second) <= bound[1]
-
-
-class TestLeakLemma:
-    @pytest.mark.parametrize("gain", [2.0, 20.0])
-    @pytest.mark.parametrize("d", [0.0, 0.2])
-    def test_it_is_a_bound(self, gain, d, rng) -> None:
-        """An open gate, everybody else at the other end, as loud as may be."""
-        mine = GateBank([-1], [0], (), (), [[0.0]], [[-40.0]], gain, gain)
-        for bits in (0, 1, 2, 4):
-            bound = float(leak(mine, np.ones(1), np.full(1, 0.1), np.full(1, d), 2**bits)[0])
-            with mpmath.workdps(40):
-                crowd = (1 + mpmath.exp(-gain)) ** bits - 1
-                loud = mpmath.exp(2 * d)
-                found = (1 - crowd * loud) / (1 + (crowd + mpmath.exp(-gain)) * loud)
-                assert 1 - found <= bound - mpmath.mpf("0.1") <= (1 - found) * 4
-
-    def test_reference_tokens_arrive_as_they_are(self) -> None:
-        """A closed gate returns what the grid holds."""
-        mine = GateBank([-1], [0], (), (), [[0.0]], [[40.0]], 45.0, 60.0)
-        assert 0.1 <= leak(mine, np.ones(1), np.full(1, 0.1), np.zeros(1), 8)[0] <= 0.1 + 1e-9
-
-
-def test_rounding_of_open_and_closed_gates(rng) -> None:
-    """Scores pushed by d, as they hurt most."""
-    for _ in range(200):
-        d, offset = 10.0 ** rng.uniform(-6, 0), rng.normal(0, 3)
-        with mpmath.workdps(40):
-            change = abs(exact_gate([0.0], [offset + 2 * d], 0) - exact_gate([0.0], [offset], 0))
-            bound = output_rounding(np.ones(1), np.zeros(1), np.full(1, d), PRECISIONS["float64"], 3)[0]
-            assert change <= bound
-    with mpmath.workdps(40):
-        change = exact_gate([0.0], [-1e-3], 0) - exact_gate([0.0], [1e-3], 0)
-        assert output_rounding(np.ones(1), np.zeros(1), np.full(1, 1e-3), PRECISIONS["float64"], 3)[0] <= 1.01 * change
 
 
 def test_score_sizes(rng) -> None:

@@ -20,23 +20,18 @@ import numpy as np
 import pytest
 import saved
 from bank_models import same, whatever
-from dense_reference import Floating, Rounded, run_dense
+from dense_reference import Floating, run_dense
 from proving import certify
 
 import headsmith as hs
 from headsmith.core.errors import CertificateError, HeadsmithError
 from headsmith.core.intervals import Box
-from headsmith.core.rounding import EXP_ULPS, PRECISIONS
 from headsmith.export.file import Contents, read_file, write_file
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import DATA, GRID, Link, Register
 from headsmith.heads.table import (
     TableBank,
-    leak,
-    output_rounding,
-    score_disturbance,
     score_sizes,
-    silent_disturbance,
 )
 from headsmith.run.numpy_runner import patterns, run
 from headsmith.source.graph import Affine, Function, Graph, Input, Relu, Term
@@ -371,128 +366,6 @@ def exact_scores(bank: TableBank, head: int, arguments: Any) -> list[Any]:
     ]
 
 
-def exact_output(bank: TableBank, head: int, scores: list[Any], silent: list[Any]) -> list[Any]:
-    """The head's outputs for the grid's scores (gain counted here) and those of tokens without value."""
-    powers = [mpmath.exp(score + mpmath.mpf(bank.gain)) for score in scores]
-    mass = mpmath.fsum(powers) + mpmath.fsum(mpmath.exp(score) for score in silent)
-    return [
-        mpmath.fsum(p * mpmath.mpf(v) for p, v in zip(powers, column, strict=True)) / mass
-        for column in bank.values[head].T.tolist()
-    ]
-
-
-def rounded_down(value: Any) -> float:
-    found = float(value)
-    return found if mpmath.mpf(found) <= value else float(np.nextafter(found, -np.inf))
-
-
-def worst_pushes(bank: TableBank, head: int, column: int, d: float, rng: Any) -> Any:
-    """Scores pushed by d up where the value is high, down where it is low (or the other way round), or at random."""
-    values = bank.values[head, :, column]
-    choice = rng.integers(3)
-    if choice == 2:
-        return rng.uniform(-d, d, len(values))
-    return np.where(values > rng.choice(values), d, -d) * (1 if choice else -1)
-
-
-class TestLeakLemma:
-    """n tokens of score and value zero shrink the output by at most n e^{2d - gain - m} max|v|."""
-
-    @pytest.mark.parametrize("arguments", [1, 2])
-    @pytest.mark.parametrize("tokens", [1, 4])
-    def test_it_is_a_bound(self, arguments, tokens, rng) -> None:
-        for _ in range(40):
-            bank = random_bank(rng, arguments, gain=float(rng.choice([-2.0, 1.0, 9.0, 40.0])))
-            d = float(rng.choice([0.0, 1e-6, 0.1, 2.0]))
-            sizes = rng.uniform(-1, 1, arguments)
-            with mpmath.workdps(DIGITS):
-                scores = [exact_scores(bank, head, sizes) for head in range(2)]
-                tops = np.array([rounded_down(max(each)) for each in scores])
-                bound = leak(bank, tops, np.full(2, d), tokens)
-                assert bound.shape == (2, 2)
-                for head, column in itertools.product(range(2), range(2)):
-                    moved = [s + p for s, p in zip(scores[head], worst_pushes(bank, head, column, d, rng), strict=True)]
-                    crowd = [mpmath.mpf(p) for p in rng.choice([-d, d], tokens)]
-                    with_them = exact_output(bank, head, moved, crowd)[column]
-                    without = exact_output(bank, head, moved, [])[column]
-                    assert abs(with_them - without) <= bound[head, column]
-
-    @pytest.mark.parametrize("d", [0.0, 0.3])
-    def test_it_is_attained(self, d) -> None:
-        """One loud token; the grid's scores d lower, the silent tokens' d higher than they should be."""
-        bank = TableBank([-1], [0], (), (), [[[0.0], [0.0]]], [[0.5, -300.0]], [[[3.0], [0.0]]], 30.0, 60.0)
-        bound = float(leak(bank, np.array([0.5]), np.array([d]), 4)[0, 0])
-        with mpmath.workdps(DIGITS):
-            moved = [mpmath.mpf("0.5") - d, mpmath.mpf(-300) - d]
-            lost = exact_output(bank, 0, moved, [])[0] - exact_output(bank, 0, moved, [mpmath.mpf(d)] * 4)[0]
-            assert lost <= bound <= lost * mpmath.mpf("1.00000001")
-
-    def test_the_sink_counts_as_a_token(self) -> None:
-        """Data tokens and the sink score the same: `tokens` must count them all, or the bound is none."""
-        bank = TableBank([-1], [0], (), (), [[[0.0]]], [[0.0]], [[[1.0]]], 20.0, 60.0)
-        with mpmath.workdps(DIGITS):
-            lost = 1 - exact_output(bank, 0, [mpmath.mpf(0)], [mpmath.mpf(0)] * 2)[0]
-            assert leak(bank, np.zeros(1), np.zeros(1), 1)[0, 0] < lost <= leak(bank, np.zeros(1), np.zeros(1), 2)[0, 0]
-
-    def test_it_survives_underflow(self) -> None:
-        bank = TableBank([-1], [0], (), (), [[[0.0]]], [[0.0]], [[[1e100]]], 760.0, 60.0)
-        with mpmath.workdps(400):
-            scores, crowd = [mpmath.mpf(0)], [mpmath.mpf(0)]
-            lost = exact_output(bank, 0, scores, [])[0] - exact_output(bank, 0, scores, crowd)[0]
-            assert lost <= leak(bank, np.zeros(1), np.zeros(1), 1)[0, 0]
-
-    def test_it_survives_cancellation(self) -> None:
-        gain, d = 180945338.9468634, 0.07163273542004074
-        bank = TableBank([-1], [0], (), (), [[[0.0]]], [[10.0 - gain]], [[[1.0]]], gain, 60.0)
-        with mpmath.workdps(DIGITS):
-            weight = mpmath.exp(2 * mpmath.mpf(d) - mpmath.mpf(gain) - mpmath.mpf(10.0 - gain))
-            assert weight <= leak(bank, bank.offset[:, 0], np.array([d]), 1)[0, 0]
-
-    def test_hopeless_cases_are_infinite(self) -> None:
-        bank = TableBank([-1], [0], (), (), [[[0.0]]], [[0.0]], [[[1.0]]], 20.0, 60.0)
-        assert np.isinf(leak(bank, np.array([-1e9]), np.zeros(1), 1)).all()
-        assert np.isinf(leak(bank, np.zeros(1), np.array([np.inf]), 1)).all()
-
-
-class TestRoundingLemma:
-    """Scores off by at most d move the output by at most (e^{2d} - 1) max|v|."""
-
-    @pytest.mark.parametrize("d", [0.0, 1e-9, 1e-3, 0.1, 0.25])
-    @pytest.mark.parametrize("arguments", [1, 2])
-    def test_it_is_a_bound(self, arguments, d, rng) -> None:
-        for _ in range(25):
-            bank = random_bank(rng, arguments, gain=float(rng.choice([0.0, 9.0])))
-            bound = output_rounding(bank, np.full(2, d), PRECISIONS["float64"], 3)
-            assert bound.shape == (2, 2)
-            point = rng.uniform(-1, 1, arguments)
-            with mpmath.workdps(DIGITS):
-                for head, column in itertools.product(range(2), range(2)):
-                    scores = exact_scores(bank, head, point)
-                    pushes = worst_pushes(bank, head, column, d, rng)
-                    moved = [score + mpmath.mpf(float(p)) for score, p in zip(scores, pushes, strict=True)]
-                    crowd = [mpmath.mpf(p) for p in rng.choice([-d, d], 3)]
-                    change = exact_output(bank, head, moved, crowd)[column]
-                    change -= exact_output(bank, head, scores, [mpmath.mpf(0)] * 3)[column]
-                    assert abs(change) <= bound[head, column]
-
-    @pytest.mark.parametrize("d", [1e-6, 0.01, 0.25])
-    def test_it_is_not_slack_by_more_than_three(self, d) -> None:
-        """Two tokens of opposite values, equally loud: the change is tanh(d)."""
-        bank = TableBank([-1], [0], (), (), [[[0.0], [0.0]]], [[0.0, 0.0]], [[[2.0], [-2.0]]], 40.0, 60.0)
-        with mpmath.workdps(DIGITS):
-            change = exact_output(bank, 0, [mpmath.mpf(d), -mpmath.mpf(d)], [])[0]
-            assert abs(change - 2 * mpmath.tanh(d)) <= mpmath.mpf("1e-30")
-            bound = output_rounding(bank, np.array([d]), PRECISIONS["float64"], 1)[0, 0]
-            assert change <= bound <= 3 * change
-
-    def test_large_disturbances_leave_the_spread_of_the_values(self) -> None:
-        """Whatever the scores are, the output is a mean of values, and of the zeros of silent tokens."""
-        bank = TableBank([-1], [0], (), (), [[[0.0], [0.0]]], [[0.0, 0.0]], [[[1.0], [-2.0]]], 40.0, 60.0)
-        for d in (2.0, 1e9, np.inf, np.nan):
-            bound = output_rounding(bank, np.array([d]), PRECISIONS["float64"], 1)
-            assert 3.0 <= bound[0, 0] <= 3.0 * (1.0 + 1e-12)
-
-
 class TestScoreSizes:
     """sum |slope| |s| + |offset| bounds every score of the box, and no less will do."""
 
@@ -515,128 +388,6 @@ class TestScoreSizes:
         bank = random_bank(rng, 2)
         flipped = replace(bank, offset=-bank.offset, slope=-bank.slope)
         assert np.array_equal(score_sizes(bank, np.ones((2, 2))), score_sizes(flipped, np.ones((2, 2))))
-
-
-class RoundedHead:
-    """One table head in floating point, feature by feature, sums in random order, exp pushed by its allowance."""
-
-    def __init__(
-        self, bank: TableBank, head: int, reads: Any, silent: int, dtype: str, rng: Any, *, ulps: float = EXP_ULPS
-    ) -> None:
-        kind, unit = np.dtype(dtype).type, PRECISIONS[dtype].unit_roundoff
-        scores = []
-        for token in range(bank.offset.shape[1]):
-            terms = [kind(a) * s for a, s in zip(bank.slope[head, token], reads, strict=True)]
-            terms += [kind(1) * kind(bank.offset[head, token]), kind(0)]
-            scores.append(_shuffled_sum(terms, rng))
-        scores += [kind(1) * kind(-bank.gain)] * silent
-        self.top = max(scores)
-        pushes = 1.0 + ulps * unit * rng.choice([-1.9, 0.0, 1.9], len(scores))
-        self.powers = [kind(float(np.exp(s - self.top)) * p) for s, p in zip(scores, pushes, strict=True)]
-        mass = _shuffled_sum(self.powers, rng)
-        weights = [power / mass for power in self.powers[: len(scores) - silent]]
-        self.outputs = [
-            _shuffled_sum([w * kind(v) for w, v in zip(weights, column, strict=True)], rng)
-            for column in bank.values[head].T
-        ]
-
-
-def _shuffled_sum(terms: list[Any], rng: Any) -> Any:
-    total = terms[0] * 0
-    for index in rng.permutation(len(terms)):
-        total = total + terms[index]
-    return total
-
-
-@each_dtype
-@pytest.mark.parametrize("arguments", [1, 2])
-@pytest.mark.parametrize("off", [0.0, 1e-7, 1e-3])
-class TestHeadsInFloatingPoint:
-    """Brute force: the whole head in the dtype, on reads that are off, against 40 digits."""
-
-    def cases(self, arguments, dtype, off, rng):
-        for _ in range(20):
-            steep, gain = float(rng.choice([0.0, 1.0, 20.0])), float(rng.choice([0.0, 9.0, 30.0]))
-            bank = random_bank(rng, arguments, dtype, steep=steep, gain=gain)
-            if steep == gain == 0.0:  # all scores are zero: exp alone is off
-                bank = replace(bank, offset=np.zeros((2, 5)))
-            bound = score_disturbance(bank, np.ones((2, arguments)), np.full((2, arguments), off), PRECISIONS[dtype])
-            assert bound.shape == (2,)
-            reads = rng.uniform(-0.99, 0.99, arguments).astype(dtype)
-            pushes = rng.choice([-off, off], arguments)
-            meant = [mpmath.mpf(float(r)) + mpmath.mpf(p) for r, p in zip(reads, pushes, strict=True)]
-            for head in range(2):
-                yield bank, head, bound, meant, RoundedHead(bank, head, reads, 3, dtype, rng)
-
-    def test_scores_move_by_at_most_the_disturbance(self, arguments, dtype, off, rng) -> None:
-        """Up to a common shift, which softmax does not see; so two scores part by at most twice that. Silent tokens,
-        whose scores are as large as the gain, move a little more."""
-        with mpmath.workdps(DIGITS):
-            for bank, head, bound, meant, rounded in self.cases(arguments, dtype, off, rng):
-                exact = exact_scores(bank, head, meant)
-                wanted = [*exact, *[-mpmath.mpf(bank.gain)] * 3]
-                tops = np.full(2, float(max(exact)))
-                quiet = silent_disturbance(bank, bound, tops, PRECISIONS[dtype])
-                allowed = [bound[head]] * len(exact) + [quiet[head]] * 3
-                for power, score, most in zip(rounded.powers, wanted, allowed, strict=True):
-                    if power >= PRECISIONS[dtype].smallest_normal:
-                        effective = mpmath.log(mpmath.mpf(float(power))) + mpmath.mpf(float(rounded.top))
-                        assert abs(effective - score) <= most
-
-    def test_outputs_stay_within_rounding_and_leak(self, arguments, dtype, off, rng) -> None:
-        with mpmath.workdps(DIGITS):
-            for bank, head, bound, meant, rounded in self.cases(arguments, dtype, off, rng):
-                room = output_rounding(bank, bound, PRECISIONS[dtype], 3)[head]
-                tops = np.array([rounded_down(max(exact_scores(bank, each, meant))) for each in range(2)])
-                lost = leak(bank, tops, silent_disturbance(bank, bound, tops, PRECISIONS[dtype]), 3)[head]
-                scores = exact_scores(bank, head, meant)
-                crowded = exact_output(bank, head, scores, [mpmath.mpf(0)] * 3)
-                alone = exact_output(bank, head, scores, [])
-                for column in range(2):
-                    found = mpmath.mpf(float(rounded.outputs[column]))
-                    assert abs(found - crowded[column]) <= room[column] + lost[column]
-                    assert abs(found - alone[column]) <= room[column] + lost[column]
-
-
-@each_dtype
-@pytest.mark.parametrize("silent", [1, 4])
-def test_normalisation_and_sum_stay_within_rounding(silent, dtype, rng) -> None:
-    """Exact scores, exact powers: what is left is the quotient and the weighted sum."""
-    for _ in range(20):
-        bank = replace(random_bank(rng, 1, dtype, steep=0.0, gain=0.0), offset=np.zeros((2, 5)))
-        room = output_rounding(bank, np.zeros(2), PRECISIONS[dtype], silent)
-        rounded = RoundedHead(bank, 0, np.zeros(1, dtype=dtype), silent, dtype, rng, ulps=0.0)
-        with mpmath.workdps(DIGITS):
-            wanted = exact_output(bank, 0, [mpmath.mpf(0)] * 5, [mpmath.mpf(0)] * silent)
-            for column in range(2):
-                assert abs(mpmath.mpf(float(rounded.outputs[column])) - wanted[column]) <= room[0, column]
-
-
-@pytest.mark.parametrize("push", ["up", "down", "in", "out", "random"])
-@pytest.mark.parametrize("build", [square, beside], ids=["alone", "with a sink"])
-def test_the_lemmas_hold_for_the_worst_rounding_that_the_model_allows(build, push, rng) -> None:
-    """The textbook transformer, every operation pushed by a unit roundoff of float32: the table's own register is off
-    by at most leak and rounding (and a few roundings on the way in and out)."""
-    case, precision = build(3, "float32"), PRECISIONS["float32"]
-    bank = next(bank for bank in case.model.layers[0].banks if isinstance(bank, TableBank))
-    banks = tuple(
-        replace(each, write=(Link("out", np.zeros((2, 2))),)) if isinstance(each, SinkBank) else each
-        for each in case.model.layers[0].banks
-    )
-    written = dense(replace(case.model, layers=(Layer(banks),), readout_bias=np.zeros(case.model.outputs)))
-    u, silent = precision.unit_roundoff, 3 + case.model.sink_tokens
-    disturbance = score_disturbance(bank, np.ones((1, 1)), np.full((1, 1), 4.0 * u), precision)
-    room = output_rounding(bank, disturbance, precision, silent) + 16.0 * u * np.abs(bank.values).max()
-    for causal in (False, True):
-        sequence = stored(rng.uniform(-1, 1, (3, 1)), "float32")
-        arithmetic = Rounded(u, 2 * EXP_ULPS, push, rng)
-        found = run_dense(written, sequence, arithmetic, causal=causal)[:, 0]
-        with mpmath.workdps(DIGITS):
-            for x, got in zip(sequence[:, 0].tolist(), found.tolist(), strict=True):
-                top = rounded_down(max(exact_scores(bank, 0, [x])))
-                quiet = silent_disturbance(bank, disturbance, np.array([top]), precision)
-                bound = room[0, 0] + leak(bank, np.array([top]), quiet, silent)[0, 0]
-                assert abs(got - softmax_formula(bank, 0, [mpmath.mpf(x)])[0]) <= bound
 
 
 # ---- the bill -------------------------------------------------------------------------------------------------------

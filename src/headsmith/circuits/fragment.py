@@ -43,14 +43,6 @@ class Fragment:
         object.__setattr__(self, "gates", self.graph.gates)
         object.__setattr__(self, "depth", depth(self.graph))
 
-    @property
-    def homogeneous(self) -> bool:
-        """With every bias b replaced by b V, V > 0, the circuit computes its perspective V f(x / V).
-
-        Every circuit does: by induction each node is then V times what it was at x / V, as V max(a, 0) = max(V a, 0).
-        """
-        return True
-
     def __call__(self, x: Any) -> Array:
         """The circuit's value at each x, in double precision."""
         return np.asarray(evaluate(self.graph, np.asarray(x, dtype=np.float64)[..., None])[..., 0])

@@ -48,28 +48,6 @@ def bessel_derivatives(n: int) -> Callable[[int], Evaluate]:
     return lambda order: lambda x: bessel_derivative(n, order, x)
 
 
-def bessel_coefficients(n: int, place: Ball, order: int) -> list[Ball]:
-    """The first `order` Taylor coefficients of J_n over a ball, which may be wide.
-
-    Guarantee: J_n^(k) at the ball's middle moves by at most the ball's radius, and stays in [-1, 1].
-    """
-    if not place.is_finite():
-        return [arb("nan")] * order
-    middle, radius, unit = place.mid(), place.rad(), arb(0, 1)
-    known = {m: middle.bessel_j(m) for m in range(n + order)}
-    found, factorial = [], arb(1)
-    for k in range(order):
-        value = _combined(n, k, known) + radius * unit
-        found.append((value if value.rad() < 1 else unit) / factorial)
-        factorial = factorial * (k + 1)
-    return found
-
-
-def bessel_program(n: int) -> Callable[[Any], Any]:
-    """J_n as a program on series."""
-    return lambda x: composed(bessel_coefficients(n, x[0], x.prec), x, x.prec)
-
-
 def composed(coefficients: list[Ball], value: Any, order: int) -> Any:
     """sum of coefficients[i] (value - value[0])^i, as a series of `order` terms."""
     rest = [value[i] if i < value.prec else arb("nan") for i in range(1, order)]

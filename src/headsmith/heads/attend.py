@@ -27,12 +27,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from headsmith.core.arrays import Array
-from headsmith.core.rounding import Precision, upper
 from headsmith.heads.bank import HeadBank
-from headsmith.heads.softmax import exp_disturbance, moved_mean, outside_weight, summation_rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,63 +55,3 @@ class AttendBank(HeadBank):
 def feature_count(bank: AttendBank, sink: int, grid: int) -> int:
     """The width of queries and keys."""
     return bank.width + int(sink + grid > 0) + sink
-
-
-def moved_scores(query: Array, key: Array, query_off: Array, key_off: Array) -> float:
-    """Bound of how far scores move: queries within +-query and off by query_off, keys alike.
-
-    Guarantee: sum query key_off + key query_off + query_off key_off, rounded up.
-    """
-    each = query * key_off + key * query_off + query_off * key_off
-    return float(upper(np.sum(each), len(each) + 4))
-
-
-def largest_score(query: Array, key: Array) -> float:
-    """Bound of |q . k|, rounded up."""
-    return float(upper(np.sum(query * key), len(query) + 2))
-
-
-def score_disturbance(query: Array, key: Array, precision: Precision) -> float:
-    """Bound of how far the rounding of products and sums moves a score of a data token, exp included: any order."""
-    terms = len(query) + 8
-    underflow = 4.0 * terms * precision.smallest_normal
-    moved = precision.gamma(terms) * largest_score(query, key) + underflow
-    return float(upper(moved + exp_disturbance(precision), 4))
-
-
-def reference_pull(bank: AttendBank, largest: float, precision: Precision) -> float:
-    """Bound of how far the scores of a reference token's own query are from `keep_gain` on the sink and zero elsewhere:
-    drifted queries and keys add at most `largest`, and all is rounded."""
-    return float(upper(largest + precision.gamma(bank.width + 8) * (abs(bank.keep_gain) + largest), 4))
-
-
-def leak(
-    bank: AttendBank,
-    largest: float,
-    pull: float,
-    size: Array,
-    drift: Array,
-    disturbance: float,
-    references: int,
-    precision: Precision,
-) -> Array:
-    """Bound of what reference tokens do to each output. Scores of data tokens are within +-largest, `pull` bounds what
-    drifted keys of reference tokens add to theirs; values lie within +-size on data tokens, +-drift on reference ones.
-
-    Guarantee: references e^{2d + largest + pull - gain} (size + drift), rounded up, where d also covers the rounding
-    of the reference tokens' own scores.
-    """
-    if references == 0:
-        return np.zeros_like(size)
-    own = upper(precision.gamma(bank.width + 8) * (abs(bank.gain) + largest + pull), 4)
-    margin = bank.gain - largest - pull - 1e-15 * (abs(bank.gain) + largest + pull)
-    return np.asarray(upper(outside_weight(references, margin, disturbance + own) * (size + drift), 4))
-
-
-def output_rounding(spread: Array, size: Array, disturbance: float, precision: Precision, tokens: int) -> Array:
-    """Bound of what scores that are off by `disturbance`, the normalisation and the sum add to each output.
-
-    `tokens` counts data and reference tokens. Guarantee: spread tanh(disturbance/2) + gamma_{2 tokens + 6} size (+
-    underflow), rounded up.
-    """
-    return np.asarray(upper(moved_mean(spread, disturbance) + summation_rounding(size, tokens, precision), 1))

@@ -38,9 +38,8 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.balls import boltzmann_constant
-from headsmith.core.rounding import Precision, lower, upper
+from headsmith.core.rounding import upper
 from headsmith.heads.bank import ScaledBank
-from headsmith.heads.softmax import exp_disturbance, outside_weight, summation_rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,53 +70,3 @@ def boltzmann_error(scale: Any, tokens: int, disturbance: Any = 0.0) -> Array:
     # As a function of log x, W has the slope W / (1 + W) < 1, which grows: its value at the end bounds the whole step.
     slope = np.minimum(1.0 - 1.0 / (1.0 + upper(constant + twice, 2)) + 1e-15, 1.0)
     return np.asarray(upper((constant + twice * slope) / np.abs(scale), 6))
-
-
-def gap_error(scale: Any, tokens: int, gap: Any, disturbance: Any = 0.0) -> Array:
-    """As `boltzmann_error`, where all but one of the values lie at least `gap` away from the extreme one.
-
-    Guarantee: N gap / (e^{|scale| gap} + N) with N = (tokens - 1) e^{2 disturbance}, where that is below the other
-    bound by the lemma, rounded up; attained without disturbance.
-    """
-    general = boltzmann_error(scale, tokens, disturbance)
-    away = lower(np.abs(scale) * gap, 1)
-    falls = away >= 1.0 + upper(general * np.abs(scale), 2)
-    ratio = outside_weight(tokens - 1, away, disturbance)
-    return np.asarray(np.where(falls, np.minimum(general, upper(gap * ratio / (1.0 + ratio), 4)), general))
-
-
-def score_disturbance(bank: BoltzmannBank, size: Array, reads: Array, precision: Precision) -> Array:
-    """For each head, a bound of how far rounding moves the score of a data token, exp included.
-
-    |z| <= size as computed; `reads` bounds the rounding of the read (counted twice: the scaled read rounds its
-    weights).
-    """
-    query, scale = np.abs(bank.query_scale), upper(np.abs(bank.query_scale * bank.key_scale), 1)
-    scores = scale * size + abs(bank.gain)
-    underflow = 4.0 * precision.smallest_normal * (1.0 + query)
-    moved = 2.0 * scale * reads + precision.gamma(feature_count(1) + 5) * scores + underflow
-    return np.asarray(upper(moved + exp_disturbance(precision), 8))
-
-
-def leak(
-    bank: BoltzmannBank, lowest_top: Array, size: Array, drift: Array, disturbance: Array, references: int
-) -> Array:
-    """Bound of what reference tokens do to each output. `lowest_top` bounds max_j b z_j from below, gain not counted.
-
-    Guarantee: references e^{2d - gain - lowest_top + |b| drift} (size + drift), rounded up.
-    """
-    if references == 0:
-        return np.zeros_like(size)
-    pull = upper(np.abs(bank.query_scale * bank.key_scale) * drift, 2)
-    margin = bank.gain + lowest_top - pull
-    # A sum of terms of either sign: widen it by its rounding.
-    margin = margin - 1e-15 * (abs(bank.gain) + np.abs(lowest_top) + pull)
-    return np.asarray(upper(outside_weight(references, margin, disturbance) * (size + drift), 4))
-
-
-def output_rounding(size: Array, reads: Array, precision: Precision, tokens: int) -> Array:
-    """Bound of what the rounding of values and sums adds to each output; the rounding of scores is the disturbance.
-
-    `tokens` counts data and reference tokens. Guarantee: reads + gamma_{2 tokens + 6} size (+ underflow), rounded up.
-    """
-    return np.asarray(upper(reads + summation_rounding(size, tokens, precision), 1))

@@ -23,7 +23,7 @@ Leak lemma.  The other data tokens weigh at most L = (1 + e^{-position_gain})^bi
     e^{-keep_gain}; for |y| <= Y they move the output by at most 2 Y L and Y e^{-keep_gain}. What reference tokens hold
     instead of zero arrives at most as it is.
 
-Rounding lemma.  Values lie between 0 and y: scores off by d move the output by at most Y d / 2 (heads/softmax.py).
+Rounding lemma.  Values lie between 0 and y: scores off by d move the output by at most Y d / 2 (kernel/softmax.py).
 
 Few sums lemma.  Let a sum have A terms of sizes that add up to S, and any number of silent ones that add up to t. Added
     in any order, rounded to nearest, it is off by at most gamma_A S + 3 t, however many silent terms there are.
@@ -52,9 +52,8 @@ from typing import ClassVar
 import numpy as np
 
 from headsmith.core.arrays import Array
-from headsmith.core.rounding import FLOAT64, Precision, lower, upper
+from headsmith.core.rounding import upper
 from headsmith.heads.bank import HeadBank
-from headsmith.heads.softmax import exp_disturbance, moved_mean, outside_weight, summation_rounding
 from headsmith.heads.stream import position_bits
 
 
@@ -94,103 +93,3 @@ def feature_count(tokens: int) -> int:
 def score_sizes(bank: GateBank, sizes: Array) -> Array:
     """For each head a bound of |slope| |x| + |offset|, the largest over the grid; `sizes` bounds |x|, (heads,)."""
     return np.asarray(upper((np.abs(bank.slope) * sizes[:, None] + np.abs(bank.offset)).max(axis=1), 2))
-
-
-def largest_weight(bank: GateBank, sizes: Array) -> Array:
-    """For each head a bound of g(x) for |x| <= sizes (heads,): every power at its smallest."""
-    exponents = bank.offset - np.abs(bank.slope) * sizes[:, None]
-    slack = FLOAT64.gamma(8) * (np.abs(bank.offset) + np.abs(bank.slope) * sizes[:, None])
-    powers = np.exp(np.maximum(exponents - slack, -700.0)) * (exponents > -690.0)
-    return np.asarray(np.minimum(upper(1.0 / (1.0 + lower(powers.sum(axis=1), powers.shape[1] + 8)), 4), 1.0))
-
-
-def score_disturbance(bank: GateBank, sizes: Array, reads: Array, precision: Precision, tokens: int) -> Array:
-    """For each head a bound of how far rounding moves the scores that a data token's query has on itself and on the
-    grid, exp included. |x| <= sizes as computed; `reads` (heads,) bounds how far the read of x is off.
-
-    On the grid, position and sink have zero products. On itself there is only the position code, whose terms are
-    multiples of position_gain / 2 and add up to zero: exactly, in any order, where that is a whole number.
-    """
-    scores = score_sizes(bank, sizes)
-    if not (float(bank.position_gain / 2.0).is_integer() and abs(bank.position_gain) <= 2.0**12):
-        scores = scores + abs(bank.position_gain) * position_bits(tokens)
-    steep = np.abs(bank.slope).max(axis=1)
-    moved = steep * reads + precision.gamma(feature_count(tokens) + 6) * scores
-    underflow = 4.0 * precision.smallest_normal * (1.0 + steep)
-    return np.asarray(upper(moved + underflow + exp_disturbance(precision), 8))
-
-
-def silent_disturbance(bank: GateBank, disturbance: Array, precision: Precision, tokens: int) -> Array:
-    """The same for the scores on the sink and on other data tokens, which are as large as the gains."""
-    gains = abs(bank.position_gain) * position_bits(tokens) + abs(bank.keep_gain)
-    return np.asarray(upper(disturbance + precision.gamma(feature_count(tokens) + 6) * gains, 4))
-
-
-def leak(bank: GateBank, size: Array, drift: Array, disturbance: Array, tokens: int) -> Array:
-    """Bound of what other data tokens and the sink do to each output: |y| <= size, reference tokens hold y's within
-    +-drift; `disturbance` is that of silent tokens.
-
-    Guarantee: (2 ((1 + e^{-position_gain})^bits - 1) + e^{-keep_gain}) e^{2d} size + drift, rounded up.
-    """
-    crowd, sink = _silent_weights(bank, disturbance, tokens)
-    return np.asarray(upper((2.0 * crowd * (1.0 + 1e-9) + sink) * size + drift, 8))
-
-
-def _silent_weights(bank: GateBank, disturbance: Array, tokens: int) -> tuple[Array, Array]:
-    """Bounds of what the other data tokens weigh, and the sink."""
-    bits = position_bits(tokens)
-    crowd = bits * np.exp(bits * np.exp(-bank.position_gain)) * outside_weight(1, bank.position_gain, disturbance)
-    return crowd, outside_weight(1, bank.keep_gain, disturbance)
-
-
-def few_sums(bank: GateBank, size: Array, silent: Array, precision: Precision, tokens: int, grid: int) -> Array:
-    """Bound of what rounding adds in the sum of the powers and that of the products, |y| <= size; the scores of silent
-    tokens are off by at most `silent`; there are so many data tokens and grid tokens.
-
-    Guarantee: (gamma_{2 A + 6} + 8 t) size (+ underflow), A = grid + 1 and t what the other tokens weigh, rounded up.
-    """
-    crowd, sink = _silent_weights(bank, silent, tokens)
-    underflow = 4.0 * (tokens + grid + 3) * precision.smallest_normal * (1.0 + size)
-    return np.asarray(upper((precision.gamma(2 * grid + 8) + 8.0 * (crowd + sink)) * size + underflow, 8))
-
-
-def output_rounding(
-    size: Array, reads: Array, disturbance: Array, precision: Precision, tokens: int, sums: Array | None = None
-) -> Array:
-    """Bound of what rounding adds to each output: |y| <= size, its read off by at most `reads`; `tokens` counts data
-    and reference tokens. `sums` bounds what sums add, where that is known.
-
-    Guarantee: size min(disturbance / 2, 1) + reads + gamma_{2 tokens + 6} size (+ underflow), rounded up.
-    """
-    moved, added = moved_mean(size, disturbance), summation_rounding(size, tokens, precision)
-    if sums is not None:
-        added = np.minimum(added, sums)
-    return np.asarray(upper(moved + reads + added, 3))
-
-
-def gate_deviation(
-    slope: Array, offset: Array, low: float, high: float, intercept: float, incline: float, cells: int = 1 << 18
-) -> float:
-    """Bound of |g(x) - intercept - incline x| for low <= x <= high, where slope and offset are one head's.
-
-    Guarantee: the deviation lemma on `cells` cells, with the rounding of g itself; rounded up.
-    """
-    points = np.linspace(low, high, cells + 1)
-    scores = points[:, None] * slope + offset
-    with np.errstate(over="ignore", invalid="ignore"):
-        powers = np.exp(scores)
-        found = 1.0 / (1.0 + powers.sum(axis=1))
-        curvature = float(np.max(found**2 * (powers @ slope**2)))
-    affine = intercept + incline * points
-    # Scores, exp (numpy's: good to a few ulps), sum and quotient; the affine function; their difference.
-    largest = float(np.max(np.abs(points[:, None] * slope) + np.abs(offset)))
-    reach = abs(intercept) + abs(incline) * max(abs(low), abs(high))
-    rounding = FLOAT64.gamma(8) * largest + FLOAT64.gamma(len(offset) + 16) + FLOAT64.gamma(6) * (reach + 1.0)
-    if not rounding <= 0.25:
-        return float("inf")
-    gap = float(np.max(np.diff(points))) * (1.0 + 1e-12)
-    with np.errstate(over="ignore"):
-        bend = gap**2 / 8.0 * curvature * float(np.exp(4.0 * np.max(np.abs(slope)) * gap)) * (1.0 + 1e-9)
-    if not np.isfinite(bend):
-        return float("inf")
-    return float(upper(float(np.max(np.abs(found - affine))) + bend + rounding, 8))

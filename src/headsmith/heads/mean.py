@@ -10,7 +10,7 @@ Leak lemma.  r reference tokens, which hold at most `drift`, weigh at most r e^{
     values in [-V, V] by at most (r / m) e^{-gain} (V + drift). Without reference tokens the mean is exact.
 
 Rounding lemma.  Scores that are off by at most d move the mean by at most V d; the normalisation and the sum of T
-    tokens by gamma_{2T+6} V more (heads/softmax.py).
+    tokens by gamma_{2T+6} V more (kernel/softmax.py).
 
 The features of query and key, and the value:
 
@@ -24,12 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from headsmith.core.arrays import Array
-from headsmith.core.rounding import Precision, upper
 from headsmith.heads.bank import HeadBank
-from headsmith.heads.softmax import exp_disturbance, moved_mean, outside_weight, summation_rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,27 +40,3 @@ class MeanBank(HeadBank):
 def feature_count(sink: int) -> int:
     """The width of queries and keys."""
     return 1 + sink
-
-
-def score_disturbance(bank: MeanBank, precision: Precision) -> float:
-    """Bound of how far rounding moves a score, exp included: a score is one product of size `gain`."""
-    return float(upper(precision.gamma(6) * abs(bank.gain) + exp_disturbance(precision), 3))
-
-
-def leak(bank: MeanBank, size: Array, drift: Array, disturbance: float, references: int, tokens: int = 1) -> Array:
-    """Bound of what reference tokens do to each output: values on data tokens within +-size, on them within +-drift.
-
-    `tokens` is the smallest number of data tokens in sight; a causal mask leaves one.
-    Guarantee: (references / tokens) e^{2 disturbance - gain} (size + drift), rounded up.
-    """
-    if references == 0:
-        return np.zeros_like(size)
-    return np.asarray(upper(outside_weight(references / tokens, bank.gain, disturbance) * (size + drift), 4))
-
-
-def output_rounding(size: Array, disturbance: float, precision: Precision, tokens: int) -> Array:
-    """Bound of what rounding adds to each output; `tokens` counts data and reference tokens.
-
-    Guarantee: size disturbance + gamma_{2 tokens + 6} size (+ underflow), rounded up.
-    """
-    return np.asarray(upper(moved_mean(2.0 * size, disturbance) + summation_rounding(size, tokens, precision), 1))

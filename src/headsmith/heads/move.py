@@ -39,9 +39,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
 from headsmith.core.errors import DomainError
-from headsmith.core.rounding import Precision, upper
 from headsmith.heads.bank import HeadBank
-from headsmith.heads.softmax import exp_disturbance, outside_weight, summation_rounding
 from headsmith.heads.stream import position_bits, position_code
 
 NOTHING = -1
@@ -121,37 +119,3 @@ def refuse_missing(address: Array, tokens: int, present: int, causal: bool) -> N
 
 
 # Lemmas -------------------------------------------------------------------------------------------------------------
-
-
-def score_disturbance(bank: MoveBank, tokens: int, precision: Precision) -> float:
-    """Bound of how far rounding moves a score, exp included: a score is a sum of products of size `gain bits` in
-    all."""
-    bits = position_bits(tokens)
-    moved = precision.gamma(bits + 7) * bits * abs(bank.gain)
-    return float(upper(moved + exp_disturbance(precision), 4))
-
-
-def leak(bank: MoveBank, size: Array, drift: Array, disturbance: float, tokens: int, references: int) -> Array:
-    """Bound of what the other tokens do to each output: values on data tokens within +-size, on reference tokens
-    within +-drift.
-
-    Guarantee, the larger of: ((1 + e^{-2 gain})^bits - 1) e^{2d} 2 size + references e^{2d - gain bits} (size + drift)
-    for the address of a token; tokens e^{2d - gain bits} size + drift for the sink's, where there are reference tokens;
-    rounded up.
-    """
-    bits = position_bits(tokens)
-    # (1 + t)^m - 1 <= m t e^{m t}
-    crowd = bits * np.exp(bits * np.exp(-2.0 * bank.gain)) * outside_weight(1, 2.0 * bank.gain, disturbance)
-    far = bits * bank.gain * (1.0 - 1e-15)
-    token = 2.0 * crowd * (1.0 + 1e-9) * size + outside_weight(references, far, disturbance) * (size + drift)
-    nothing = outside_weight(tokens, far, disturbance) * size + drift if references else 0.0 * size
-    return np.asarray(upper(np.maximum(token, nothing), 8))
-
-
-def output_rounding(size: Array, precision: Precision, tokens: int) -> Array:
-    """Bound of what rounding adds to each output; `tokens` counts data and reference tokens, all values within
-    +-size.
-
-    Guarantee: gamma_{2 tokens + 6} size (+ underflow), rounded up.
-    """
-    return summation_rounding(size, tokens, precision)

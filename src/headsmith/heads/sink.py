@@ -40,8 +40,7 @@ from typing import ClassVar
 import numpy as np
 
 from headsmith.core.arrays import Array, frozen
-from headsmith.core.balls import gate_constant
-from headsmith.core.rounding import EXP_ULPS, FLOAT64, Precision, upper
+from headsmith.core.rounding import FLOAT64, Precision
 from headsmith.heads.bank import ScaledBank
 from headsmith.heads.stream import position_bits
 
@@ -66,14 +65,6 @@ def feature_count(tokens: int, grid: int = 0) -> int:
     return (2 if tokens == 1 else 3 + position_bits(tokens)) + (grid > 0)
 
 
-def gate_error(scale: Array, size: Array) -> Array:
-    """Bound of relu(z) - z sigmoid(b z) for |z| <= size and b >= scale > 0.
-
-    Guarantee: min(W(1/e) / b, |z| / 2), rounded up.
-    """
-    return np.asarray(upper(np.minimum(gate_constant() / scale, size / 2.0), 1))
-
-
 def leak_weight(position_gain: float, tokens: int, disturbance: Array) -> Array:
     """Bound of the total weight of the other data tokens, when rounding moves scores by at most `disturbance`.
 
@@ -87,52 +78,6 @@ def leak_weight(position_gain: float, tokens: int, disturbance: Array) -> Array:
     single = np.exp(-position_gain)
     with np.errstate(over="ignore"):
         return np.asarray(bits * np.exp(bits * single) * np.exp(2.0 * disturbance - position_gain) * (1.0 + 1e-9))
-
-
-@dataclass(frozen=True, eq=False)
-class ScoreRounding:
-    """How rounding moves the score difference between the token itself and the sink: at most relative |b z| +
-    absolute."""
-
-    relative: float
-    absolute: float
-
-    def disturbance(self, score: Array) -> Array:
-        """Bound of the change of any score, where |b z| <= score."""
-        return np.asarray(upper(self.relative * score + self.absolute, 3))
-
-
-def score_rounding(precision: Precision, tokens: int, position_gain: float, grid: int = 0) -> ScoreRounding:
-    """The rounding of scores, of the subtraction of the largest one, and of exp, as a change of the score difference.
-
-    A score is a sum of feature_count products, of magnitude |b z| and, from the position code, bits * gain in all.
-    Subtracting the maximum rounds a difference once. exp, correct to k ulps, multiplies a weight by at most 1 + 2 k u:
-    between two weights a score change of at most 2 * 2 k u * 1.01.
-    """
-    features = feature_count(tokens, grid)
-    relative = precision.gamma(features + 3)
-    code = position_bits(tokens) * position_gain
-    absolute = relative * code + 4.04 * EXP_ULPS * precision.unit_roundoff + 4.0 * precision.smallest_normal + FLUSHED
-    return ScoreRounding(float(upper(relative, 2)), float(upper(absolute, 4)))
-
-
-def gate_rounding(rounding: ScoreRounding, scale: Array, size: Array, precision: Precision, tokens: int) -> Array:
-    """Bound of what rounding inside the head adds, for |z| <= size, given the pre-activation as computed.
-
-    Guarantee: with t = b z, computed weights are those of t (1 + d) + a, |d| <= relative, |a| <= absolute, both at most
-    1/4. Since sigmoid'(s) <= e^{-|s|}, and |s| >= 3|t|/4 - 1/4 in between,
-        |z| |sigmoid(t(1+d)+a) - sigmoid(t)| <= (1/b) (relative y^2 + absolute y) e^{1/4 - 3y/4},   y = b|z|,
-    and y^2 e^{-3y/4} <= 0.9624, y e^{-3y/4} <= 0.4906, e^{1/4} <= 1.2841. The normalisation and the weighted sum of
-    tokens + 1 values round at most 2 tokens + 6 times; weights that underflow lose at most a smallest normal number
-    each. Infinite if the conditions fail.
-    """
-    if not (rounding.relative <= 0.25 and rounding.absolute <= 0.25):
-        return np.full_like(size, np.inf)
-    shift = (1.236 * rounding.relative + 0.63 * rounding.absolute) / scale
-    # For scales so small that 1/b exceeds the range itself: sigmoid' <= 1/4.
-    direct = size * (rounding.relative * scale * size + rounding.absolute)
-    total = np.minimum(shift, direct) + precision.gamma(2 * tokens + 6) * size
-    return np.asarray(upper(total + 4.0 * (tokens + 2) * precision.smallest_normal * (1.0 + size), 8))
 
 
 def split_scale(scale: Array, precision: Precision) -> tuple[Array, Array]:

@@ -82,16 +82,6 @@ def one_change(header: Header, tensors: Tensors, rng: Random) -> Change:
     return reordered(header, tensors, rng)
 
 
-def every_place(header: Header, tensors: Tensors, rng: Random) -> Iterator[Change]:
-    """One change of every tensor and of every field, and one of each sort of reordering."""
-    for name in sorted(tensors):
-        yield changed_tensor(header, tensors, name, rng)
-    for path, value in fields_of(header):
-        yield changed_field(header, tensors, path, value, rng)
-    for order in ORDERS:
-        yield ORDERS[order](order, header, tensors, rng)
-
-
 # Tensors --------------------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ alike, e . (the middle of the keys' ranges), does not count:
 
     |score_j moves| <= sum_c E_c rad(k_c) + (|q_c| + E_c) F_c =: d,        m moves by at most  R tanh(d/2) <= R d / 2
 
-with R the spread of the exact values (heads/softmax.py). So the slopes are R rad(k_c) / 2 by q_c, and
+with R the spread of the exact values (kernel/softmax.py). So the slopes are R rad(k_c) / 2 by q_c, and
 R (|q_c| + E_c) / 2 by k_c: how steep it is by keys depends on how far queries are off.
 """
 

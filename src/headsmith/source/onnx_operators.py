@@ -46,10 +46,6 @@ def whole_numbers(operand: Operand, what: str) -> list[int]:
     return [int(each) for each in constant(operand, what).ravel().tolist()]
 
 
-def _optional(operand: Operand, what: str) -> list[int] | None:
-    return None if operand is None else whole_numbers(operand, what)
-
-
 # Windows.
 
 

@@ -97,19 +97,6 @@ def moved(node: Node, places: dict[int, int]) -> Node:
             assert_never(node)
 
 
-def tokens_of(node: Node) -> int | None:
-    """How many tokens a node is made for; None if any number will do."""
-    match node:
-        case Positional():
-            return len(node.values)
-        case Move():
-            return len(node.targets)
-        case Sampled():
-            return len(node.answers)
-        case _:
-            return None
-
-
 def mixes(graph: Graph) -> bool:
     """Whether the graph is about sequences of tokens."""
     return any(isinstance(node, Mixing | Positional | Sampled) for node in graph.nodes)
