@@ -15,11 +15,11 @@ from itertools import pairwise
 import numpy as np
 
 import headsmith as hs
+from headsmith.analysis.ranges import ranges
+from headsmith.analysis.sensitivity import Flow, slopes_on
 from headsmith.core.balls import gate_constant
 from headsmith.heads.sink import split_scale
 from headsmith.lower.prove import certified, drafted
-from headsmith.source.ranges import ranges
-from headsmith.source.sensitivity import Flow, slopes_on
 from headsmith.transformer.bill import bill
 from headsmith.transformer.gains import gains_of_heads
 from headsmith.transformer.ir import Layer, Transformer

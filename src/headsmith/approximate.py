@@ -1,6 +1,6 @@
 """Any function with a stated smoothness as a transformer: samples on a grid, their interpolant, a compiled model.
 
-    grid           as few nodes as the stated bound allows for the error      source/kuhn.py, source/smoothness.py
+    grid           as few nodes as the stated bound allows for the error      source/kuhn.py, analysis/smoothness.py
     interpolant    one gate for each node, exactly                            source/kuhn.py
     model          compiled and certified against the interpolant             compile.py
 
@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from headsmith.analysis.refute import refute
+from headsmith.analysis.smoothness import Smoothness, as_smoothness, fewest_steps
 from headsmith.compile import compile
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, TargetError, UnreachableError
@@ -29,8 +31,6 @@ from headsmith.inside.explain import HEADS
 from headsmith.inside.notebook import bill_text, box_text
 from headsmith.model import Compiled
 from headsmith.source.kuhn import Grid, grid_on, interpolant
-from headsmith.source.refute import refute
-from headsmith.source.smoothness import Smoothness, as_smoothness, fewest_steps
 from headsmith.transformer.bill import Bill
 
 SHARE, SPARE = 0.98, 0.01

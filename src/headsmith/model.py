@@ -36,10 +36,10 @@ from headsmith.inside.meanings import Meanings
 from headsmith.inside.shares import Share, head_shares
 from headsmith.intermediates import head_names, run_with_cache
 from headsmith.lower.prove import checked_again
+from headsmith.rewrite.fuse import Fusion, fuse
 from headsmith.run.numpy_runner import refuse_length, run
-from headsmith.source.fuse import Fusion, fuse
 from headsmith.source.graph import Graph
-from headsmith.source.views import masks
+from headsmith.source.node_programs import masks
 from headsmith.transformer.bill import Bill, bill
 from headsmith.transformer.dense import DenseTransformer, dense
 from headsmith.transformer.ir import Transformer

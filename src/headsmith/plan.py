@@ -27,9 +27,9 @@ from headsmith.lower.recipes import Cost, as_cost, meet, variants
 from headsmith.model import Compiled
 from headsmith.progress import Report, Shown, shown
 from headsmith.reading import Target, read
-from headsmith.source.fuse import Fusion, fuse
+from headsmith.rewrite.fuse import Fusion, fuse
 from headsmith.source.graph import Affine, Approximated, Input, Maximum, Minimum, Relu, needed
-from headsmith.source.views import program_of
+from headsmith.source.node_programs import program_of
 from headsmith.transformer.bill import Bill
 
 VALUE_LIMITS = (np.inf, 30.0)

@@ -10,22 +10,22 @@ from typing import Any
 
 import numpy as np
 
+from headsmith.analysis.ranges import ranges
 from headsmith.core.errors import TargetError, UnreachableError
 from headsmith.core.intervals import Interval, as_box
 from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.kernel.functions import FUNCTIONS as KNOWN
 from headsmith.lower.meet import Request
 from headsmith.progress import Report
+from headsmith.rewrite.fixed import without_fixed
+from headsmith.rewrite.layers import in_layers
 from headsmith.source.describe import describe
-from headsmith.source.fixed import without_fixed
 from headsmith.source.foreign import advice
 from headsmith.source.formula import formula_graph
 from headsmith.source.graph import Approximated, Function, Graph, arguments
 from headsmith.source.imported import Imported
-from headsmith.source.layers import in_layers
 from headsmith.source.maxout import MaxoutNetwork
 from headsmith.source.network import Network
-from headsmith.source.ranges import ranges
 from headsmith.source.trace import graph_of
 
 Target = Network | MaxoutNetwork | Imported | Graph | str | Sequence[str] | Callable[..., Any]

@@ -17,6 +17,7 @@ import pytest
 from oracle import exact_image
 
 import headsmith as hs
+from headsmith.analysis.ranges import ranges
 from headsmith.circuits.assemble import Assembly, Choice, assemble
 from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Box, Interval, as_box
@@ -36,7 +37,6 @@ from headsmith.source.graph import (
     Relu,
     arguments,
 )
-from headsmith.source.ranges import ranges
 
 Domain = dict[str, tuple[float, float]]
 

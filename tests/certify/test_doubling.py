@@ -18,13 +18,8 @@ import numpy as np
 import pytest
 
 import headsmith as hs
-from headsmith.core.errors import HeadsmithError
-from headsmith.core.intervals import Box
-from headsmith.core.rounding import FLOAT64
-from headsmith.sequence.newton import Newton, best_rate, doubled, newton_graph
-from headsmith.source.contraction import shared_nodes
-from headsmith.source.doubled_flow import doublings_on, size_of
-from headsmith.source.doubling import (
+from headsmith.analysis.contraction import shared_nodes
+from headsmith.analysis.doubling import (
     apply_maps,
     counts,
     iterates,
@@ -34,9 +29,14 @@ from headsmith.source.doubling import (
     square_maps,
     triangle,
 )
+from headsmith.analysis.doubling_gains import doublings_on, size_of
+from headsmith.analysis.ranges import ranges
+from headsmith.core.errors import HeadsmithError
+from headsmith.core.intervals import Box
+from headsmith.core.rounding import FLOAT64
+from headsmith.sequence.newton import Newton, best_rate, doubled, newton_graph
 from headsmith.source.evaluation import evaluate
 from headsmith.source.graph import Affine, Graph, Pool, Product, Term
-from headsmith.source.ranges import ranges
 
 RUNS = {
     "ridge": Newton(4, 3, best_rate(np.ones(3), 0.05), 1.0 - best_rate(np.ones(3), 0.05) * 0.05),

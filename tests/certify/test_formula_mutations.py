@@ -20,6 +20,8 @@ import saved
 from proving import certify
 
 import headsmith as hs
+from headsmith.analysis.ranges import ranges
+from headsmith.analysis.sensitivity import Flow, slopes_on
 from headsmith.circuits.assemble import Choice, assemble
 from headsmith.core.functions import FUNCTIONS
 from headsmith.lower.approximation import approximate
@@ -27,8 +29,6 @@ from headsmith.lower.budget import with_softmax_budget
 from headsmith.lower.lower import lower
 from headsmith.source.evaluation import evaluate
 from headsmith.source.graph import Function, Graph, Hypotenuse, Maximum, Minimum, Node, Product, Quotient
-from headsmith.source.ranges import ranges
-from headsmith.source.sensitivity import Flow, slopes_on
 
 FORMULAS: dict[str, tuple[Any, dict[str, tuple[float, float]], float, str]] = {
     "product": ("x*y", {"x": (-1, 1), "y": (-1, 1)}, 1e-3, "float64"),

@@ -18,17 +18,17 @@ from precise import error_at, precise
 from proving import certify
 
 import headsmith as hs
+from headsmith.analysis.gains import Far, Gain
+from headsmith.analysis.mixing import mixing_shortcuts
+from headsmith.analysis.ranges import ranges
+from headsmith.analysis.sensitivity import Flow, slopes_on
 from headsmith.core.intervals import Box, Interval
 from headsmith.heads.attend import AttendBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import Link
-from headsmith.source.gains import Far, Gain
 from headsmith.source.graph import Builder, Graph
-from headsmith.source.mixing import mixing_shortcuts
-from headsmith.source.ranges import ranges
-from headsmith.source.sensitivity import Flow, slopes_on
 from headsmith.transformer.ir import Layer
 
 TOKENS = 8

@@ -20,10 +20,10 @@ from dense_reference import Rounded, run_dense
 from precise import Grower, error_at, precise
 
 import headsmith as hs
+from headsmith.analysis.ranges import ranges
 from headsmith.core.intervals import Box
 from headsmith.core.rounding import EXP_ULPS
 from headsmith.source.graph import Builder, Graph, PoolKind
-from headsmith.source.ranges import ranges
 from headsmith.transformer.dense import dense
 
 KINDS: tuple[PoolKind, ...] = ("mean", "max", "min")

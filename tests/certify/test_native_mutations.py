@@ -25,7 +25,7 @@ from headsmith.heads.sink import SinkBank
 from headsmith.heads.table import TableBank
 from headsmith.lower.meet import meet_with_tables
 from headsmith.reading import read
-from headsmith.source.fuse import Fusion
+from headsmith.rewrite.fuse import Fusion
 from headsmith.source.graph import Builder, Graph
 from headsmith.transformer.ir import Layer, Transformer
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import headsmith as hs
+from headsmith.analysis.contraction import contractions, expands
+from headsmith.analysis.ranges import ranges
 from headsmith.core.intervals import Box
-from headsmith.source.contraction import contractions, expands
 from headsmith.source.evaluation import evaluate
 from headsmith.source.graph import Builder, Graph
-from headsmith.source.ranges import ranges
 
 
 def descent(

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from headsmith import single
+from headsmith.analysis.mixing import attend_slopes
 from headsmith.core.errors import CertificateError
 from headsmith.core.intervals import Interval
 from headsmith.heads.attend import (
@@ -20,7 +21,6 @@ from headsmith.heads.attend import (
 )
 from headsmith.heads.stream import DATA, Link
 from headsmith.run.numpy_runner import run
-from headsmith.source.mixing import attend_slopes
 
 each_mask = pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
 

@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 import headsmith as hs
+from headsmith.analysis.gains import pushed
+from headsmith.analysis.ranges import ranges
+from headsmith.analysis.sensitivity import Flow, slopes_on
 from headsmith.circuits.assemble import Choice, assemble
 from headsmith.circuits.fragment import depth
 from headsmith.core.functions import FUNCTIONS
@@ -21,10 +24,7 @@ from headsmith.lower.choose import Chooser, Plan, target_gains
 from headsmith.lower.plan import Planned, plan
 from headsmith.source.evaluation import node_values
 from headsmith.source.formula import formula_graph
-from headsmith.source.gains import pushed
 from headsmith.source.graph import Function, Graph, Product, Quotient
-from headsmith.source.ranges import ranges
-from headsmith.source.sensitivity import Flow, slopes_on
 
 SHARE, ROOM = 0.998, 2.0
 Domain = dict[str, tuple[float, float]]

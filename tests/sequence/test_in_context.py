@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import headsmith as hs
+from headsmith.analysis.contraction import contractions
 from headsmith.core.arrays import frozen
 from headsmith.core.errors import CertificateError, DomainError, HeadsmithError, TargetError
 from headsmith.report.context_claims import same_heads
 from headsmith.sequence import in_context
 from headsmith.sequence.descent import descended, descent_of, largest_rate
-from headsmith.source.contraction import contractions
 from headsmith.source.evaluation import evaluate
 
 LEARNERS: dict[str, Callable[[], in_context.Learner]] = {

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headsmith.analysis.smoothness import Lipschitz, as_smoothness
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, TargetError, UnreachableError
 from headsmith.heads.ramp import WIDTH
@@ -20,7 +21,6 @@ from headsmith.sequence.universal import Universal, universal
 from headsmith.sequence.universal_fit import fitted
 from headsmith.sequence.universal_inputs import sample
 from headsmith.sequence.universal_model import Architecture, points_of
-from headsmith.source.smoothness import Lipschitz, as_smoothness
 
 ONE: Architecture = "one layer and a softmax"
 TWO: Architecture = "two layers"

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_formula import TREES
 
+from headsmith.analysis.ranges import ranges
 from headsmith.core.directed import added, divided, exact_sum, multiplied, squared
 from headsmith.core.errors import DomainError
 from headsmith.core.intervals import Interval, as_box
 from headsmith.source import library as hs
 from headsmith.source.evaluation import node_values
 from headsmith.source.formula import formula_graph
-from headsmith.source.ranges import ranges
 from headsmith.source.trace import graph_of
 
 

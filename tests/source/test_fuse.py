@@ -13,7 +13,7 @@ import pytest
 from precise import Grower, precise
 
 from headsmith.core.errors import TargetError
-from headsmith.source.fuse import Fusion, fuse, fused_nodes
+from headsmith.rewrite.fuse import Fusion, fuse, fused_nodes
 from headsmith.source.graph import Builder, Expression, Function, Graph, Product, Quotient
 
 TOKENWISE = ("affine", "affine", "function", "product", "square", "quotient", "relu", "extreme", "singular")

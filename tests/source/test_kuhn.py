@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import exact
 
-from headsmith.core.errors import DomainError, TargetError, UnreachableError
-from headsmith.core.intervals import as_box
-from headsmith.source.graph import Minimum, Relu
-from headsmith.source.kuhn import grid_on, interpolant
-from headsmith.source.smoothness import (
+from headsmith.analysis.smoothness import (
     Hessian,
     Lipschitz,
     as_smoothness,
     fewest_steps,
     largest_coordinate_constant,
 )
+from headsmith.core.errors import DomainError, TargetError, UnreachableError
+from headsmith.core.intervals import as_box
+from headsmith.source.graph import Minimum, Relu
+from headsmith.source.kuhn import grid_on, interpolant
 
 
 def box_of(*pairs):

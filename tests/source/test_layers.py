@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import headsmith as hs
+from headsmith.analysis.ranges import ranges
 from headsmith.core.intervals import as_box
 from headsmith.reading import as_graph, read
+from headsmith.rewrite.fixed import without_fixed
+from headsmith.rewrite.layers import in_layers
 from headsmith.source.evaluation import evaluate
-from headsmith.source.fixed import without_fixed
 from headsmith.source.graph import Affine, Function, Input
-from headsmith.source.layers import in_layers
-from headsmith.source.ranges import ranges
 
 SQUARE = {"x": (-1, 1), "y": (-1, 1)}
 

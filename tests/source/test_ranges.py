@@ -14,10 +14,10 @@ from networks import folding_circuit, random_circuit, random_network
 from oracle import exact_nodes, exact_ranges
 
 import headsmith as hs
+from headsmith.analysis.ranges import ranges
 from headsmith.core.intervals import Box
 from headsmith.source.evaluation import evaluate
 from headsmith.source.graph import Builder, Graph
-from headsmith.source.ranges import ranges
 
 
 @st.composite

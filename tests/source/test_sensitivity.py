@@ -13,10 +13,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from networks import folding_circuit, random_circuit, random_network, shifted_network
 
+from headsmith.analysis.ranges import ranges
+from headsmith.analysis.sensitivity import Flow, Slopes
 from headsmith.core.intervals import Box
 from headsmith.source.graph import Affine, Builder, Graph, Input, Relu
-from headsmith.source.ranges import ranges
-from headsmith.source.sensitivity import Flow, Slopes
 
 SLACK = 1e-9
 

@@ -57,7 +57,7 @@ from headsmith.source.graph import (
     arguments,
     needed,
 )
-from headsmith.source.views import program_of
+from headsmith.source.node_programs import program_of
 
 MOST_GATES = 1 << 16
 

@@ -23,9 +23,9 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Box
-from headsmith.source.fuse import Fusion
+from headsmith.rewrite.fuse import Fusion
 from headsmith.source.graph import Affine, Builder, Graph, Input, Maximum, Minimum, Relu, needed
-from headsmith.source.once import once_for_graph
+from headsmith.source.remembered import once_for_graph
 
 
 @dataclass(frozen=True)

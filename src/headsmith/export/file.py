@@ -36,7 +36,7 @@ from headsmith.core.rounding import PRECISIONS
 from headsmith.export.banks import read_bank, read_links
 from headsmith.export.stored import Header, Proof, Tensors, graph_data, proof_of, transformer_data
 from headsmith.heads.stream import Register
-from headsmith.source.fuse import Fusion
+from headsmith.rewrite.fuse import Fusion
 from headsmith.source.graph import (
     Affine,
     Attend,
@@ -57,7 +57,7 @@ from headsmith.source.graph import (
     Sampled,
     Term,
 )
-from headsmith.source.views import domain_names
+from headsmith.source.node_programs import domain_names
 from headsmith.transformer.ir import Layer, Transformer
 
 FORMAT = "headsmith"

@@ -24,7 +24,7 @@ from headsmith.heads.stream import RESERVED
 from headsmith.heads.table import TableBank
 from headsmith.inside.meanings import Meanings, Model, held_by, read_text, without_kind
 from headsmith.source.describe import outputs_text
-from headsmith.source.views import masks
+from headsmith.source.node_programs import masks
 from headsmith.transformer.ir import Bank, Transformer
 
 FEWEST, NAME = 4, 40

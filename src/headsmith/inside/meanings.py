@@ -23,10 +23,10 @@ from headsmith.heads.gate import GateBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import RESERVED, Link
 from headsmith.heads.table import TableBank
+from headsmith.rewrite.fuse import Fusion, fuse, fused_nodes
 from headsmith.source.describe import Reading, describe, number
-from headsmith.source.fuse import Fusion, fuse, fused_nodes
 from headsmith.source.graph import Affine, Expression, Graph, Input, Node, Pool
-from headsmith.source.views import taken_apart
+from headsmith.source.node_programs import taken_apart
 from headsmith.transformer.bill import Bill
 from headsmith.transformer.ir import Bank, Transformer
 

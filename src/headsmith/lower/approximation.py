@@ -16,6 +16,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from headsmith.analysis.contraction import contractions, expands
+from headsmith.analysis.contraction_gains import Step
+from headsmith.analysis.doubling_gains import Doubling, doublings_on
+from headsmith.analysis.mixing import mixing_shortcuts
+from headsmith.analysis.sensitivity import Shortcut
 from headsmith.circuits.assemble import Assembly, Choice, Splice, expressions_of
 from headsmith.core.arrays import Array
 from headsmith.core.directed import divided, multiplied
@@ -26,8 +31,6 @@ from headsmith.core.program_range import program_range
 from headsmith.core.rounding import upper
 from headsmith.lower.chords import Checked, check_circuit
 from headsmith.lower.tables import Item, Progress, TableBounds, Tables, table_bounds
-from headsmith.source.contraction import contractions, expands
-from headsmith.source.doubled_flow import Doubling, doublings_on
 from headsmith.source.graph import (
     Affine,
     Expression,
@@ -42,9 +45,6 @@ from headsmith.source.graph import (
     Relu,
     arguments,
 )
-from headsmith.source.mixing import mixing_shortcuts
-from headsmith.source.sensitivity import Shortcut
-from headsmith.source.steps import Step
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from headsmith.analysis.gains import Gain
 from headsmith.core.arrays import Array
 from headsmith.core.balls import boltzmann_constant, gate_constant
 from headsmith.core.errors import CertificateError
@@ -31,7 +32,6 @@ from headsmith.heads.sink import SinkBank, split_scale
 from headsmith.heads.stream import position_bits
 from headsmith.heads.table import TableBank
 from headsmith.lower.relief import NONE, Relief, heaviest_read
-from headsmith.source.gains import Gain
 from headsmith.transformer.gains import gains_of_heads
 from headsmith.transformer.ir import Bank, Layer, Transformer
 

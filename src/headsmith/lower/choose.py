@@ -15,6 +15,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from headsmith.analysis.contraction import Contraction, contractions, expands
+from headsmith.analysis.doubling_gains import doublings_on
+from headsmith.analysis.mixing import attend_slopes
 from headsmith.circuits.assemble import Choice
 from headsmith.core.arrays import Array
 from headsmith.core.errors import UnreachableError
@@ -22,9 +25,7 @@ from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Interval
 from headsmith.core.program_slopes import program_slopes
 from headsmith.lower.candidates import Option, candidates
-from headsmith.source.contraction import Contraction, contractions, expands
 from headsmith.source.describe import describe
-from headsmith.source.doubled_flow import doublings_on
 from headsmith.source.graph import (
     Affine,
     Approximated,
@@ -45,7 +46,6 @@ from headsmith.source.graph import (
     arguments,
     needed,
 )
-from headsmith.source.mixing import attend_slopes
 
 ROUNDS = 200
 LARGEST_ERROR = 1e6

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from headsmith.analysis.ranges import ranges
+from headsmith.analysis.sensitivity import slopes_on
 from headsmith.circuits.assemble import Choice
 from headsmith.circuits.pieces import Arrangement, Pieces, tokens_for
 from headsmith.core.arrays import Array
@@ -39,10 +41,8 @@ from headsmith.lower.prove import Draft, certified, drafted
 from headsmith.lower.ramp_plan import FEW_TOKENS, MOST_TOKENS, with_ramps
 from headsmith.lower.relief import NONE, relief_of
 from headsmith.lower.tables import Progress
-from headsmith.source.fuse import Fusion, fuse
+from headsmith.rewrite.fuse import Fusion, fuse
 from headsmith.source.graph import Attend, Graph, Pool, Relu
-from headsmith.source.ranges import ranges
-from headsmith.source.sensitivity import slopes_on
 from headsmith.transformer.ir import Transformer
 
 ATTEMPTS = ((0.998, 8.0), (0.998, 128.0), (0.9, 128.0), (0.5, 128.0))

@@ -17,6 +17,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from headsmith.analysis.doubling_gains import doublings_on, size_of
 from headsmith.circuits.assemble import GATE, TABLE, Choice, assemble, expressions_of
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, DomainError, HeadsmithError, UnreachableError
@@ -34,7 +35,6 @@ from headsmith.lower.fit_curve import value_room
 from headsmith.lower.plan import Planned, gained
 from headsmith.lower.tables import Gate, Progress, Table
 from headsmith.source.describe import describe
-from headsmith.source.doubled_flow import doublings_on, size_of
 from headsmith.source.graph import (
     Approximated,
     Expression,
@@ -50,7 +50,7 @@ from headsmith.source.graph import (
     arguments,
     needed,
 )
-from headsmith.source.views import is_given, program_of
+from headsmith.source.node_programs import is_given, program_of
 
 ROUNDS = 6
 MOST_GATE_TOKENS = 4

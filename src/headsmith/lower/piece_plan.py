@@ -16,17 +16,17 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from headsmith.analysis.gains import Far, Gain
+from headsmith.analysis.mixing import mixing_shortcuts
+from headsmith.analysis.ranges import ranges
+from headsmith.analysis.sensitivity import Flow, Shortcut, Slopes
 from headsmith.circuits.assemble import with_own_output
 from headsmith.circuits.pieces import LaidOut, box_in_blocks, lay_out
 from headsmith.core.arrays import Array
 from headsmith.core.intervals import Box, Interval
 from headsmith.core.rounding import magnitude_product, upper
 from headsmith.lower.approximation import Approximation
-from headsmith.source.gains import Far, Gain
 from headsmith.source.graph import Graph, Move, Pool
-from headsmith.source.mixing import mixing_shortcuts
-from headsmith.source.ranges import ranges
-from headsmith.source.sensitivity import Flow, Shortcut, Slopes
 
 
 def laid_out_ranges(target: Graph, box: Box, laid: LaidOut) -> tuple[Interval, ...]:

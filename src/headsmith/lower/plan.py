@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from headsmith.analysis.doubling_gains import DoubledFlow, flow_through
+from headsmith.analysis.gains import Gain, pushed
+from headsmith.analysis.sensitivity import slopes_on
 from headsmith.circuits.assemble import Choice, assemble
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TooManyPiecesError, UnreachableError
@@ -18,10 +21,7 @@ from headsmith.core.intervals import Interval
 from headsmith.lower.approximation import Approximation, approximate
 from headsmith.lower.choose import Chooser
 from headsmith.lower.tables import Tables
-from headsmith.source.doubled_flow import DoubledFlow, flow_through
-from headsmith.source.gains import Gain, pushed
 from headsmith.source.graph import Graph
-from headsmith.source.sensitivity import slopes_on
 
 ROUNDS = 14
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from headsmith.analysis.exchange import exchange
 from headsmith.circuits.assemble import Assembly, Choice, Extremum, assemble, with_own_output
 from headsmith.circuits.pieces import Pieces, lay_out
 from headsmith.core.certificate import Certificate
@@ -43,11 +44,10 @@ from headsmith.kernel.sampled import BEYOND
 from headsmith.kernel.slopes import edges_of
 from headsmith.kernel.walk import Facts
 from headsmith.lower.views import Views
+from headsmith.rewrite.fuse import Fusion, fuse
 from headsmith.search.cells import chord_ends, table_cells
 from headsmith.search.norms import find_norms
 from headsmith.search.steps import find_powers, find_steps
-from headsmith.source.exchange import exchange
-from headsmith.source.fuse import Fusion, fuse
 from headsmith.source.graph import (
     Affine,
     Attend,

@@ -14,6 +14,8 @@ from functools import partial
 
 import numpy as np
 
+from headsmith.analysis.contraction import contractions
+from headsmith.analysis.doubling import iterates
 from headsmith.core.errors import HeadsmithError, TargetError, UnreachableError
 from headsmith.core.intervals import Interval
 from headsmith.lower.candidates import candidates
@@ -21,9 +23,7 @@ from headsmith.lower.choose import target_gains
 from headsmith.lower.meet import Met, Request, meet_with_gates, meet_with_pieces, meet_with_ramps, meet_with_tables
 from headsmith.lower.native import FINEST, UnfittableError, analytic
 from headsmith.lower.smallest import REFUSALS, Way, refused, size_of_outputs, smallest_met
-from headsmith.source.contraction import contractions
-from headsmith.source.doubling import iterates
-from headsmith.source.fuse import Fusion, fuse, fused_nodes
+from headsmith.rewrite.fuse import Fusion, fuse, fused_nodes
 from headsmith.source.graph import (
     Affine,
     Approximated,
@@ -42,7 +42,7 @@ from headsmith.source.graph import (
     arguments,
     needed,
 )
-from headsmith.source.views import program_of, taken_apart
+from headsmith.source.node_programs import program_of, taken_apart
 from headsmith.transformer.bill import Bill, bill
 
 COSTS = ("layers", "heads", "reference_tokens", "max_weight")

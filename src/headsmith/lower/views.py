@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from headsmith.analysis.piecewise import Atom, Direction, Form, Forms, share_of
 from headsmith.source.graph import Affine, Graph, Input, Maximum, Minimum, Node, Pool, Relu
-from headsmith.source.piecewise import Atom, Direction, Form, Forms, share_of
 
 Header = dict[str, Any]
 MOST_TERMS, MOST_DOUBLES, MOST_ROWS = 32, 4, 16

@@ -38,8 +38,8 @@ from headsmith.source.columns import Columns
 from headsmith.source.evaluation import evaluate
 from headsmith.source.expression import Value, build, combine
 from headsmith.source.graph import Attend, Graph, Move, Pool, Positional
+from headsmith.source.node_programs import masks
 from headsmith.source.trace import Traced, outputs_of
-from headsmith.source.views import masks
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -26,9 +26,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from headsmith.analysis.contraction import CURVATURE
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
-from headsmith.source.contraction import CURVATURE
 from headsmith.source.evaluation import evaluate
 from headsmith.source.graph import Affine, Builder, Graph, Pool, Relu, Term
 

@@ -29,11 +29,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from headsmith.analysis.smoothness import Lipschitz
 from headsmith.core.arrays import Array
 from headsmith.core.errors import UnreachableError
 from headsmith.kernel.arithmetic import Upper
 from headsmith.kernel.sampled import REACH, distance
-from headsmith.source.smoothness import Lipschitz
 
 NARROWEST, WIDEST = 1e3, 1.0
 """The widths c that one may ask for."""

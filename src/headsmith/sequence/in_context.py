@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from headsmith.analysis.doubling import MOST_LEVELS
 from headsmith.compile import compile
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import DomainError, TargetError
@@ -55,7 +56,6 @@ from headsmith.sequence.neighbours import (
     scale_of,
 )
 from headsmith.sequence.newton import Newton, best_rate, newton_graph, newton_of
-from headsmith.source.doubling import MOST_LEVELS
 from headsmith.source.graph import Graph
 
 __all__ = [

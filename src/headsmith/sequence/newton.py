@@ -2,7 +2,7 @@
 
 Token i holds an example (x_i, y_i) and a query q_i of its own, as in sequence/descent.py. For least squares with
 decay/2 |w|^2 gradient descent is linear: w <- Q w + b with Q = I - rate (mean x x^T + decay I) and b = rate mean y x.
-Two steps are one step with (Q Q, b + Q b), and so on (source/doubling.py):
+Two steps are one step with (Q Q, b + Q b), and so on (analysis/doubling.py):
 
     all x_i x_j and x_i y          one layer of products       d (d + 1) / 2 + d heads
     their means                    one layer
@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from headsmith.analysis.doubling import apply_maps, counts, iterates, moment_maps, square_maps
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
 from headsmith.sequence.descent import (
@@ -31,7 +32,6 @@ from headsmith.sequence.descent import (
     smoothness,
     token_parts,
 )
-from headsmith.source.doubling import apply_maps, counts, iterates, moment_maps, square_maps
 from headsmith.source.graph import Builder, Graph
 
 

@@ -22,6 +22,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from headsmith.analysis.refute import refute
+from headsmith.analysis.smoothness import Lipschitz, as_smoothness
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, DomainError, TargetError, ThinMarginError, UnreachableError
@@ -44,8 +46,6 @@ from headsmith.sequence.universal_inputs import box_of, run_inside, sample, tabl
 from headsmith.sequence.universal_model import FORMS, Architecture, points_of, sampled_graph, transformer_of
 from headsmith.source.graph import Affine, Graph, Sampled
 from headsmith.source.kuhn import Grid
-from headsmith.source.refute import refute
-from headsmith.source.smoothness import Lipschitz, as_smoothness
 from headsmith.transformer.bill import bill
 
 SHARE = 0.999

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from headsmith.analysis.smoothness import Lipschitz
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Box
@@ -24,7 +25,6 @@ from headsmith.run.numpy_runner import run
 from headsmith.run.textbook import shares
 from headsmith.sequence.universal_inputs import box_of, run_inside, sample
 from headsmith.sequence.universal_model import Architecture, points_of, sampled_graph, transformer_of
-from headsmith.source.smoothness import Lipschitz
 from headsmith.transformer.bill import Bill, bill
 from headsmith.transformer.ir import Transformer
 

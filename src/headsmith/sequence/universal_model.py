@@ -31,12 +31,12 @@ from typing import Literal
 
 import numpy as np
 
+from headsmith.analysis.smoothness import Lipschitz
 from headsmith.core.arrays import Array
 from headsmith.heads.move import MoveBank
 from headsmith.heads.stream import DATA, Link, Register, position_bits, position_code
 from headsmith.heads.table import TableBank
 from headsmith.source.graph import Builder, Graph, Move, Sampled
-from headsmith.source.smoothness import Lipschitz
 from headsmith.transformer.ir import GridForm, Layer, Transformer, reserved_registers
 
 APART, LEAST_APART = 60.0, 36.0

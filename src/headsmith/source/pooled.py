@@ -7,7 +7,7 @@ from collections.abc import Collection
 import numpy as np
 
 from headsmith.source.graph import Affine, Builder, Graph, Input, Maximum, Relu, arguments
-from headsmith.source.views import moved, pruned
+from headsmith.source.node_programs import moved, pruned
 
 
 def finished(graph: Graph) -> Graph:

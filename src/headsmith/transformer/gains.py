@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from headsmith.analysis.gains import Far, Gain
 from headsmith.core.intervals import Interval
-from headsmith.source.gains import Far, Gain
 from headsmith.transformer.ir import Bank
 
 

@@ -1,4 +1,4 @@
-"""How deviations travel through doublings (`source.doubling`).
+"""How deviations travel through doublings (`analysis.doubling`).
 
 Let Q~ = Q + E and w~ = w + D be what is computed. Only one triangle of Q~ is stored, so E is symmetric, and with errors
 e_ij of the stored entries |E|_F^2 = sum_i e_ii^2 + 2 sum_{i<j} e_ij^2; |E|_2 <= |E|_F. Exactly,
@@ -22,14 +22,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headsmith.analysis.contraction_gains import Step, SteppedFlow, flow_of
+from headsmith.analysis.doubling import Ranges, counts, iterates, length_bound, norm_bound
+from headsmith.analysis.gains import Far, Gain
+from headsmith.analysis.sensitivity import Flow, Shortcut, Slopes
 from headsmith.core.arrays import Array
 from headsmith.core.intervals import Interval
 from headsmith.core.rounding import upper
-from headsmith.source.doubling import Ranges, counts, iterates, length_bound, norm_bound
-from headsmith.source.gains import Far, Gain
 from headsmith.source.graph import Graph, needed
-from headsmith.source.sensitivity import Flow, Shortcut, Slopes
-from headsmith.source.steps import Step, SteppedFlow, flow_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,8 +49,8 @@ from headsmith.core.arrays import Array, Indices
 from headsmith.core.intervals import Interval
 from headsmith.core.rounding import lower, upper
 from headsmith.source.graph import Affine, Graph, Pool, Product, arguments
-from headsmith.source.once import once_for_graph
-from headsmith.source.views import is_given
+from headsmith.source.node_programs import is_given
+from headsmith.source.remembered import once_for_graph
 
 MOST_LEVELS = 60
 

@@ -16,14 +16,16 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from headsmith.analysis.contraction import Contraction, contractions, expands, norm, reach
+from headsmith.analysis.doubling import Iterate, entries, iterates
+from headsmith.analysis.order import order_range
+from headsmith.analysis.piecewise import Forms, affine_range, quotient_range, stacked
 from headsmith.core.directed import divided, intersected, multiplied, squared
 from headsmith.core.errors import DomainError, TargetError
 from headsmith.core.functions import FUNCTIONS, missing
 from headsmith.core.intervals import Box, Interval, add, linear_image, point
 from headsmith.core.program_range import program_range
-from headsmith.source.contraction import Contraction, contractions, expands, norm, reach
 from headsmith.source.describe import describe, number
-from headsmith.source.doubling import Iterate, entries, iterates
 from headsmith.source.graph import (
     Affine,
     Approximated,
@@ -44,8 +46,6 @@ from headsmith.source.graph import (
     Relu,
     Sampled,
 )
-from headsmith.source.order import order_range
-from headsmith.source.piecewise import Forms, affine_range, quotient_range, stacked
 
 COARSE_HALVINGS, FINE_HALVINGS = 9, 13
 PIECES = 512

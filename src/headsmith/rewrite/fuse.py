@@ -16,10 +16,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from headsmith.analysis.contraction import contractions
+from headsmith.analysis.piecewise import Atom, Form, Forms
 from headsmith.core.errors import TargetError
 from headsmith.core.functions import FUNCTIONS
 from headsmith.core.program import Call, Linear, Over, Program, Step, Times
-from headsmith.source.contraction import contractions
 from headsmith.source.graph import (
     Affine,
     Attend,
@@ -41,9 +42,8 @@ from headsmith.source.graph import (
     arguments,
     needed,
 )
-from headsmith.source.once import once_for_graph
-from headsmith.source.piecewise import Atom, Form, Forms
-from headsmith.source.views import pruned, taken_apart
+from headsmith.source.node_programs import pruned, taken_apart
+from headsmith.source.remembered import once_for_graph
 
 
 @dataclass(frozen=True)

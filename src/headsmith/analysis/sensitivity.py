@@ -6,7 +6,7 @@ c_n e_n, where the gains c obey, from the output backwards,
 
     c_n  =  sum over affine readers m of  W_mn^T c_m   +   sum over gates g reading n of  P_gn^T s_g c_g.
 
-(Where nodes read other tokens, see source/gains.py: gains are found token by token, from each place where tokens meet.)
+(Where nodes read other tokens, see gains.py: gains are found token by token, from each place where tokens meet.)
 
 Correlation matters. A fold z' = z - 2 relu(z - t) does not amplify: its slope is 1 or -1. Treating z and the gate apart
 would give 1 + 2 = 3 a level, 3^20 for a deep circuit. So where a gate writes into nodes that its argument's node also
@@ -23,10 +23,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from headsmith.analysis.gains import Far, Gain
 from headsmith.core.arrays import Array, Indices
 from headsmith.core.intervals import Interval, add, linear_image
 from headsmith.core.rounding import FLOAT64, magnitude_product, upper
-from headsmith.source.gains import Far, Gain
 from headsmith.source.graph import Affine, Graph, Mixing, Relu, Term, arguments, needed
 
 VERTEX_LIMIT = 4096

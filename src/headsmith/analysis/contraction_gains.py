@@ -1,4 +1,4 @@
-"""How deviations travel through steps that do not expand distances (`source.contraction`).
+"""How deviations travel through steps that do not expand distances (`analysis.contraction`).
 
 Let w' = f(w) be such a step, computed from a w~ that is off by D in the 2-norm. Compare with f(w~):
 
@@ -19,13 +19,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headsmith.analysis.contraction import Contraction, norm, shared_nodes, shrinkage
+from headsmith.analysis.gains import Far, Gain
+from headsmith.analysis.sensitivity import Flow, Shortcut, Slopes
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
 from headsmith.core.rounding import magnitude_product, upper
-from headsmith.source.contraction import Contraction, norm, shared_nodes, shrinkage
-from headsmith.source.gains import Far, Gain
 from headsmith.source.graph import Affine, Graph, Pool, Relu, arguments, needed
-from headsmith.source.sensitivity import Flow, Shortcut, Slopes
 
 
 @dataclass(frozen=True, eq=False)

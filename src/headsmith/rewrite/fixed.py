@@ -13,7 +13,7 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.intervals import Interval
 from headsmith.source.graph import Affine, Approximated, Graph, Node, Product, Term
-from headsmith.source.views import pruned
+from headsmith.source.node_programs import pruned
 
 
 def without_fixed(graph: Graph, found: Sequence[Interval]) -> Graph:

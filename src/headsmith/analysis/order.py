@@ -23,10 +23,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from headsmith.analysis.piecewise import Atom, Form, Forms, form_range, share_of
 from headsmith.core.directed import added, exact_sum, hull, multiple
 from headsmith.core.intervals import Interval, point
 from headsmith.source.graph import Graph, Pool
-from headsmith.source.piecewise import Atom, Form, Forms, form_range, share_of
 
 
 def order_range(forms: Forms, graph: Graph, form: Form, found: Sequence[Interval]) -> Interval | None:

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headsmith.analysis.sensitivity import Shortcut
 from headsmith.core.arrays import Array
 from headsmith.core.intervals import Interval
 from headsmith.core.rounding import upper
 from headsmith.source.graph import Attend, Graph, Mixing, arguments
-from headsmith.source.sensitivity import Shortcut
 
 
 def attend_slopes(

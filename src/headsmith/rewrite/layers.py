@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headsmith.analysis.contraction import contractions
+from headsmith.analysis.doubling import iterates
 from headsmith.core.arrays import Array
-from headsmith.source.contraction import contractions
-from headsmith.source.doubling import iterates
 from headsmith.source.graph import (
     Affine,
     Builder,
@@ -27,7 +27,7 @@ from headsmith.source.graph import (
     arguments,
     needed,
 )
-from headsmith.source.views import moved
+from headsmith.source.node_programs import moved
 
 FEWEST = 8
 """So many units are a layer."""

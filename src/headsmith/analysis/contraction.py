@@ -12,7 +12,7 @@ with r = sum p - y (least squares), or sigmoid(sum p) - y (logistic). The Hessia
 the same at every token.
 
     soft threshold    w' = relu(u - t) - relu(-u - t)     acts component by component and is 1-Lipschitz
-    exchange          w' = smaller or larger of w and a partner's w      see source/exchange.py: tokens need not share w
+    exchange          w' = smaller or larger of w and a partner's w      see exchange.py: tokens need not share w
 
 Recognising is exact: weights must be the stated ones, and no node inside may be read from outside.
 """
@@ -24,10 +24,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headsmith.analysis.exchange import exchange
 from headsmith.core.arrays import Array
 from headsmith.core.intervals import Interval
 from headsmith.core.rounding import upper
-from headsmith.source.exchange import exchange
 from headsmith.source.graph import (
     Affine,
     Function,
@@ -41,8 +41,8 @@ from headsmith.source.graph import (
     Term,
     arguments,
 )
-from headsmith.source.once import once_for_graph
-from headsmith.source.views import is_given
+from headsmith.source.node_programs import is_given
+from headsmith.source.remembered import once_for_graph
 
 CURVATURE = {"squared": 1.0, "logistic": 0.25}
 

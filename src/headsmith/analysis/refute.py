@@ -10,10 +10,10 @@ from itertools import product
 
 import numpy as np
 
+from headsmith.analysis.smoothness import Hessian, Lipschitz, Smoothness
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
 from headsmith.source.kuhn import Grid
-from headsmith.source.smoothness import Hessian, Lipschitz, Smoothness
 
 MOST_MIDDLES = 1000
 MOST_SIGNED = 6
