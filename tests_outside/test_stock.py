@@ -4,6 +4,7 @@ their certificate, whatever attention implementation runs them; norms and rotati
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
+from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification, AutoTokenizer
 from transformers.models.llama import modeling_llama
 
 import headsmith as hs
@@ -86,6 +87,27 @@ def test_norms_and_rotations_change_no_bit(exported: Any, monkeypatch: pytest.Mo
     without = logits(model, loaded(folder), x)
     assert np.array_equal(found[np.abs(without) > 2.0**-100], without[np.abs(without) > 2.0**-100])
     assert np.abs(found - without).max() < 2.0**-130  # what a norm divides by 4096 may underflow
+
+
+def test_prompts(tmp_path: Path) -> None:
+    """All 66,049 prompts of two numbers, and the tokenizer that reads them."""
+    folder = hs.compile("x*y", (-1, 1), 1e-3, dtype="float32").export(tmp_path / "product", "llama", vocabulary=256)
+    certificate, tokenizer, model = hs.verify(folder), AutoTokenizer.from_pretrained(folder), loaded(folder)
+    values = np.arange(-128, 129) / 128
+    prompts = [
+        f"x={x:.7f}".rstrip("0").rstrip(".") + f" y={y:.7f}".rstrip("0").rstrip(".") for x in values for y in values
+    ]
+    ids = tokenizer([prompt.replace("=-0 ", "=0 ") for prompt in prompts], return_tensors="pt")
+    with torch.no_grad():
+        found = model(**ids).logits.numpy().reshape(257, 257)
+    assert np.abs(found - np.outer(values, values)).max() <= certificate.error
+    with pytest.raises(Exception, match="UNK"):
+        tokenizer("x=0.3 y=0.5")
+    (code,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+    with contextlib.chdir(folder):
+        names: dict[str, Any] = {}
+        exec(code, names)
+    assert names["y"].shape == (1, 1)
 
 
 def test_the_card_runs(exported: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,18 +18,24 @@ import click
 @click.option("-o", "--output", type=click.Path(), required=True, metavar="DIR", help="The folder to write, a new one.")
 @click.option("--fused", is_flag=True, help="Closed forms of the heads, which run faster (onnx alone).")
 @click.option("--causal/--full", "causal", default=None, help="The mask, for models that run under both.")
+@click.option(
+    "--vocabulary", type=click.IntRange(0), default=0, help="Words for so many numbers of each variable (stock models)."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-def export_command(file: str, to: str, output: str, fused: bool, causal: bool | None, as_json: bool) -> None:
+def export_command(
+    file: str, to: str, output: str, fused: bool, causal: bool | None, vocabulary: int, as_json: bool
+) -> None:
     """Write the model in FILE into the folder DIR, as another tool reads it. The model's proof goes with it:
     `headsmith verify DIR` proves the exported weights themselves.
 
     \b
       headsmith export product.safetensors --to huggingface -o product
+      headsmith export product.safetensors --to llama --vocabulary 256 -o llama    (takes "x=0.25 y=-0.5")
       headsmith verify product
     """
     from headsmith.report.exporting import export
 
-    folder = export(file, output, to, fused=fused, causal=causal)  # type: ignore[arg-type]
+    folder = export(file, output, to, fused=fused, causal=causal, vocabulary=vocabulary)  # type: ignore[arg-type]
     names = sorted(each.name for each in folder.iterdir())
     if as_json:
         click.echo(json.dumps({"folder": str(folder), "to": to, "files": names}))

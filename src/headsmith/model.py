@@ -170,9 +170,9 @@ class Compiled:
     def save(self, path: str | os.PathLike[str], *, proof: bool = True) -> None:
         """Write everything to one safetensors file, completely or not at all. With `proof`, the file carries what
         `python -m headsmith.kernel` needs to check it alone."""
-        write_file(path, self._contents(proof))
+        write_file(path, self.contents(proof))
 
-    def _contents(self, proof: bool = True) -> Contents:
+    def contents(self, proof: bool = True) -> Contents:
         """What a file holds."""
         parts = (self.graph, self.choices, self.box, self.transformer, self.certificate, self.fusion)
         return Contents(*parts, self._form(), self.proof if proof else None)
@@ -232,18 +232,19 @@ class Compiled:
             return fused_onnx(self.transformer, self.called(causal=causal))
         return textbook_onnx(self.plain(causal=causal))
 
-    def to_stock(self, architecture: str = "llama") -> StockModel:
+    def to_stock(self, architecture: str = "llama", vocabulary: int = 0) -> StockModel:
         """The model as a stock one, "llama": weights and a configuration that transformers loads without code of ours,
-        under the model's own certificate (export/stock.py). It must be compiled with dtype="float32"."""
-        return as_stock(self._contents(), architecture)
+        under the model's own certificate (export/stock.py). It must be compiled with dtype="float32". With a
+        `vocabulary` of so many numbers, every variable has a token of its own, "x=0.25 y=-0.5" is a prompt, and the
+        model is compiled anew for that (prompts.py)."""
+        model = import_module("headsmith.prompts").prompted(self) if vocabulary else self
+        return as_stock(model.contents(), architecture, vocabulary)
 
-    def export(
-        self, folder: str | os.PathLike[str], to: To, *, fused: bool = False, causal: bool | None = None
-    ) -> Path:
+    def export(self, folder: str | os.PathLike[str], to: To, **options: Any) -> Path:
         """Write the model into a new folder for another tool, with its proof: "torch", "onnx", "huggingface",
-        "transformerlens", "circuit", or "llama" (see report/exporting.py)."""
+        "transformerlens", "circuit", or "llama"; options are fused, causal and vocabulary (see report/exporting.py)."""
         # It draws a picture as well, with what is built upon this module.
-        written: Path = import_module("headsmith.report.exporting").export(self, folder, to, fused=fused, causal=causal)
+        written: Path = import_module("headsmith.report.exporting").export(self, folder, to, **options)
         return written
 
     def ablate(self, *heads: str, mean_over: Any = None, causal: bool = False) -> Edited:

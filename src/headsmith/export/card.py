@@ -58,6 +58,16 @@ embeds[:, {references}:] += {x} @ table[{first}:{last}]     # {taken}
 with torch.no_grad():
     y = model(inputs_embeds=embeds).logits{taking}"""
 
+WORD_USE = """\
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+model = AutoModelForSequenceClassification.from_pretrained(".").eval()      # plain weights: no code of ours
+tokenizer = AutoTokenizer.from_pretrained(".")                              # {count} words for numbers
+ids = tokenizer("{prompt}", return_tensors="pt").input_ids              # every variable, in this order
+with torch.no_grad():
+    y = model(ids).logits"""
+
 FRONT = """---
 library_name: transformers
 tags: [headsmith, certified, attention-only]
@@ -67,6 +77,9 @@ tags: [headsmith, certified, attention-only]
 
 def stock_use(stock: Any) -> str:
     """How a stock model is called from transformers alone."""
+    if stock.words:
+        words = [[word for word in stock.words if word.partition("=")[0] == name] for name in stock.names]
+        return WORD_USE.format(count=len(stock.words), prompt=" ".join(each[len(each) // 3] for each in words))
     references, several, names = stock.reference_tokens, stock.tokens > 1, ", ".join(stock.names[:8])
     more = ", ..." if len(stock.names) > 8 else ""
     return STOCK_USE.format(

@@ -6,7 +6,8 @@ compared (export/folder.py).
     huggingface       config.json, model.safetensors, headsmith_model.py, two more files of code: AutoModel loads it
     transformerlens   config.json, model.safetensors, headsmith_lens.py
     circuit           circuit.json
-    llama             config.json, model.safetensors: a stock Llama (export/stock.py), which transformers loads as it is
+    llama             config.json, model.safetensors: a stock Llama (export/stock.py), which transformers loads as it
+                      is; with a vocabulary of numbers tokenizer.json and tokenizer_config.json as well
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from headsmith.core.errors import FileFormatError, TargetError
 from headsmith.export.card import card
 from headsmith.export.folder import MANIFEST, Files
 from headsmith.export.lens import lens
+from headsmith.export.stock import as_stock
+from headsmith.export.tokenizer import tokenizer
 
 To = Literal["torch", "onnx", "huggingface", "transformerlens", "circuit", "llama"]
 FORMATS: tuple[To, ...] = get_args(To)
@@ -33,12 +36,13 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is exported, and how: the tool, whether through closed forms (ONNX alone), and under which mask, where the
-    model may run under both."""
+    """What is exported, and how: the tool, whether through closed forms (ONNX alone), under which mask, where the model
+    may run under both, and with a vocabulary of how many numbers (stock models alone)."""
 
     to: To
     fused: bool = False
     causal: bool | None = None
+    vocabulary: int = 0
 
     def __post_init__(self) -> None:
         if self.to not in FORMATS:
@@ -47,6 +51,8 @@ class Wanted:
             raise TargetError(f"closed forms are exported to onnx; to {self.to}, attention itself is")
         if self.to in STOCK and self.causal is False:
             raise TargetError(f"a stock {self.to} has a causal mask")
+        if self.vocabulary and self.to not in STOCK:
+            raise TargetError(f"a vocabulary of numbers is for stock models ({', '.join(STOCK)}), not for {self.to}")
 
     @property
     def mask(self) -> dict[str, bool]:
@@ -56,7 +62,8 @@ class Wanted:
 
 def manifest(wanted: Wanted) -> bytes:
     """export.json."""
-    return _text({"headsmith": VERSION, "to": wanted.to, "fused": wanted.fused, "causal": wanted.causal})
+    stored = {"headsmith": VERSION, "to": wanted.to, "fused": wanted.fused, "causal": wanted.causal}
+    return _text(stored | ({"vocabulary": wanted.vocabulary} if wanted.vocabulary else {}))
 
 
 def wanted_of(stored: dict[str, Any]) -> Wanted:
@@ -64,9 +71,11 @@ def wanted_of(stored: dict[str, Any]) -> Wanted:
     if stored.get("headsmith") != VERSION:
         raise FileFormatError(f"export version {stored.get('headsmith')!r}; this release reads version {VERSION}")
     to, fused, causal = (stored.get(name) for name in ("to", "fused", "causal"))
-    if to not in FORMATS or type(fused) is not bool or causal not in (None, True, False) or len(stored) != 4:
+    vocabulary = stored.get("vocabulary", 0)
+    known = type(vocabulary) is int and len(stored) == 4 + ("vocabulary" in stored)
+    if to not in FORMATS or type(fused) is not bool or causal not in (None, True, False) or not known:
         raise FileFormatError(f"{MANIFEST} is damaged")
-    return Wanted(to, fused, causal)
+    return Wanted(to, fused, causal, vocabulary)
 
 
 def contents(model: Any, wanted: Wanted) -> Files:
@@ -91,9 +100,12 @@ def contents(model: Any, wanted: Wanted) -> Files:
             found = {"config.json": _text(plain.config), "model.safetensors": _tensors(plain.tensors)}
             found["headsmith_lens.py"] = _code("headsmith_lens.txt")
         case "llama":
-            stock = model.to_stock(wanted.to)
+            stock = as_stock(model.contents(), wanted.to, wanted.vocabulary)
             plain = stock.plain
             found = {"config.json": _text(plain.config), "model.safetensors": _tensors(plain.tensors)}
+            if wanted.vocabulary:
+                whole, config = tokenizer(stock.reference_tokens, stock.tokens, stock.names, stock.words)
+                found |= {"tokenizer.json": _text(whole), "tokenizer_config.json": _text(config)}
     if wanted.to in ("torch", "huggingface"):
         found["headsmith_model.py"] = (files("headsmith.run") / "torch_model.py").read_bytes()
     found["README.md"] = card(model, wanted.to, wanted.fused, stock).encode()

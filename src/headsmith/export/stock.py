@@ -17,6 +17,7 @@ from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, DomainError, TargetError
 from headsmith.export.file import Contents, header_of
 from headsmith.export.plain import Plain
+from headsmith.export.tokenizer import words
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.stock import stock
 
@@ -32,6 +33,8 @@ class StockModel:
     numbers, it runs the stock architecture in numpy, in float32; `embed` makes the `inputs_embeds` of any runtime.
 
     A sequence begins with `reference_tokens` tokens that hold no data; the outputs are the logits of those after them.
+    With a vocabulary, `words` are its words for numbers with their ids: every variable has a token, and the last one
+    answers. Then the model takes prompts, "x=0.25 y=-0.5".
     """
 
     config: Mapping[str, Any]
@@ -40,24 +43,34 @@ class StockModel:
     reference_tokens: int
     tokens: int
     names: Sequence[str]
+    words: Mapping[str, int]
 
     def __repr__(self) -> str:
         width, layers = self.config["hidden_size"], self.config["num_hidden_layers"]
-        numbers = sum(value.size for value in self.tensors.values())
+        weights = sum(value.size for value in self.tensors.values())
         return (
-            f"<StockModel: {self.config['architectures'][0]}, {layers} layers, width {width}, {numbers:,} weights, "
+            f"<StockModel: {self.config['architectures'][0]}, {layers} layers, width {width}, {weights:,} weights, "
             f"error <= {self.certificate.error:.4g}>"
         )
+
+    @property
+    def sequences(self) -> bool:
+        """Whether every token has an answer of its own."""
+        return self.tokens > 1 and not self.words
 
     def embed(self, x: Any) -> Singles:
         """`inputs_embeds` (..., tokens, width) for numbers (..., inputs) or, of a model of sequences, (..., m,
         inputs)."""
         values = np.asarray(x, dtype=np.float32)
-        sequences = self.tokens > 1
-        if values.ndim < 1 + sequences or values.shape[-1] != len(self.names):
-            wanted = f"(..., m, {len(self.names)})" if sequences else f"(..., {len(self.names)})"
+        if values.ndim < 1 + self.sequences or values.shape[-1] != len(self.names):
+            wanted = f"(..., m, {len(self.names)})" if self.sequences else f"(..., {len(self.names)})"
             raise DomainError(f"the stock model takes numbers of shape {wanted}; got shape {values.shape}")
-        values = values if sequences else values[..., None, :]
+        if self.words:
+            ends = np.array([each[1:] for each in self.certificate.domain])
+            middles = ((ends[:, 0] + ends[:, 1]) / 2.0).astype(np.float32)
+            values = np.where(np.eye(len(self.names), dtype=bool)[: self.tokens], values[..., None, :], middles)
+        elif not self.sequences:
+            values = values[..., None, :]
         length = values.shape[-2]
         if not 1 <= length <= self.tokens:
             raise DomainError(f"a sequence has 1 to {self.tokens} tokens; got {length}")
@@ -67,12 +80,25 @@ class StockModel:
         rows[..., first:, :] += values @ table[inputs : inputs + len(self.names)]
         return rows
 
+    def ids(self, prompt: str) -> list[int]:
+        """`input_ids` of a prompt: the reference tokens, and a word for each variable, in their order."""
+        found = prompt.split()
+        names = [each.partition("=")[0] for each in found]
+        if not self.words or names != list(self.names):
+            wanted = " ".join(f"{name}=..." for name in self.names)
+            raise DomainError(f"the prompt {prompt!r} is not {wanted}" if self.words else "there is no vocabulary")
+        for each in found:
+            if each not in self.words:
+                raise DomainError(f"{each!r} is not in the vocabulary of {len(self.words)} words")
+        return [*range(self.reference_tokens), *(self.words[each] for each in found)]
+
     def __call__(self, x: Any) -> Singles:
-        """The outputs, (..., outputs) or (..., m, outputs): the stock architecture, run in numpy."""
+        """The outputs, (..., outputs) or (..., m, outputs), for numbers or a prompt: the stock model in numpy."""
         from headsmith.run.llama import logits
 
-        found = logits(self.config, self.tensors, self.embed(x))[..., self.reference_tokens :, :]
-        return found if self.tokens > 1 else found[..., -1, :]
+        embeds = self.tensors["model.embed_tokens.weight"][self.ids(x)] if isinstance(x, str) else self.embed(x)
+        found = logits(self.config, self.tensors, embeds)[..., self.reference_tokens :, :]
+        return found if self.sequences else found[..., -1, :]
 
     @property
     def plain(self) -> Plain:
@@ -80,22 +106,24 @@ class StockModel:
         return Plain(dict(self.config), dict(self.tensors))
 
 
-def as_stock(contents: Contents, architecture: str) -> StockModel:
-    """The stock model of a certified one. Raises TargetError, with the reason, where a stock one cannot hold it."""
+def as_stock(contents: Contents, architecture: str, vocabulary: int = 0) -> StockModel:
+    """The stock model of a certified one, with words for `vocabulary` numbers of each variable. Raises TargetError,
+    with the reason, where a stock model cannot hold it."""
     if architecture not in ARCHITECTURES:
         raise TargetError(f"unknown architecture {architecture!r}; choose one of {', '.join(ARCHITECTURES)}")
     if contents.proof is None:
         raise CertificateError("the model carries no proof: it was saved without one")
-    tensors: dict[str, Any] = {}
+    model, tensors, box = contents.transformer, dict[str, Any](), contents.box
+    domain = list(zip(box.names, box.low.tolist(), box.high.tolist(), strict=True))
+    first = model.reference_tokens + model.tokens + model.inputs + 1
+    known = words(domain, vocabulary, first) if vocabulary else {}
     try:
-        found = stock(_as_read(header_of(contents, tensors)), tensors)
+        found = stock(_as_read(header_of(contents, tensors)), tensors, words=known)
     except Refused as problem:
         raise TargetError(f"this model does not go into a stock {architecture}: {problem}") from None
-    model = contents.transformer
     references = found.config["max_position_embeddings"] - model.tokens
-    return StockModel(
-        found.config, found.weights, Certificate.of(found.certificate), references, model.tokens, contents.box.names
-    )
+    certificate = Certificate.of(found.certificate)
+    return StockModel(found.config, found.weights, certificate, references, model.tokens, box.names, known)
 
 
 def _as_read(value: Any) -> Any:

@@ -23,41 +23,47 @@ Mask.   Reference tokens come first, and no token sees later ones: the mask `cau
 Heads.  Heads and columns of zeros are filled in, which add zeros. The bias of the read-out is a weight on `data`.
 
 The rows of embed_tokens: the reference tokens; the data token at each place, without its inputs; for each input what it
-adds to a data token, times its value; and one row for padding, of zeros.
+adds to a data token, times its value; one row for padding, of zeros. With a vocabulary of numbers (tokenizer.json),
+there are as many data tokens as inputs, and rows for words: "x=0.25" is the data token at the place of x among the
+inputs, with 0.25 there and the middles of the domain for all others, an input like any other.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
-from .arithmetic import FLOAT32, Array, Precision, Upper, largest
+from .arithmetic import FLOAT32, Array, Interval, Precision, Upper, largest
 from .check import DAMAGE, Certificate, box_of, certificate, checked, facts_of
 from .errors import Refused
 from .graph import dense, read_graph
 from .heads import addresses
 from .model import DATA, GRID, KEY, POSITION, REFERENCE, RESERVED, Bank, Link, Model, read_model
 from .proof import read_proof
-from .reading import Tensors, digest, field, read
+from .reading import Tensors, digest, field, mapping, read, whole
 from .walk import Walk, walk_through
 
-CONFIG, WEIGHTS, PROOF = "config.json", "model.safetensors", "proof.safetensors"
+CONFIG, WEIGHTS, PROOF, WORDS = "config.json", "model.safetensors", "proof.safetensors", "tokenizer.json"
+NUMBER = re.compile(r"(.*)=(-?[0-9]{1,40}(\.[0-9]{1,200})?)", re.DOTALL)
 EPSILON = 1e-6
-MOST_POSITIONS, MOST_NUMBERS, LARGEST_CONFIG, LARGEST_CONSTANT = 1 << 12, 1 << 28, 1 << 20, 2.0**60
+MOST_POSITIONS, MOST_NUMBERS, LARGEST_TEXT, LARGEST_CONSTANT = 1 << 12, 1 << 28, 1 << 26, 2.0**60
 COARSE = Precision("float32", FLOAT32.unit_roundoff, 2.0**-100, FLOAT32.largest)
 ASSUMES = (
     "a stock Llama as in transformers, in float32: no TF32, bfloat16, autocast or quantisation, no kernels put in "
     "place of its own; softmax subtracts the largest score of a row",
     "the inverse square root of a power of four is exact, and the cosine of a number below 2^-87 is 1",
     "inputs enter as inputs_embeds: rows of embed_tokens for the tokens in their order, and for every data token its "
-    "inputs times the inputs' rows, added in float32; no padding",
+    "inputs times the inputs' rows, added in float32; no padding. Words for numbers, if there are any, enter as "
+    "input_ids: the reference tokens, and then one word for each variable, in the order of the variables",
 )
 
 
@@ -76,8 +82,10 @@ def check_folder(folder: str | os.PathLike[str]) -> Certificate:
     checked(header, tensors)
     held = _weights(os.path.join(folder, WEIGHTS))
     root = held.get("model.norm.weight", np.zeros(0)).ravel()[:1].tolist()
-    wanted = stock(header, tensors, root[0] if root else 0.0)
-    refuse_others(wanted, _config(os.path.join(folder, CONFIG)), held)
+    path = os.path.join(folder, WORDS)
+    words = field(field(_json(path), "model"), "vocab") if os.path.isfile(path) else {}
+    wanted = stock(header, tensors, root[0] if root else 0.0, mapping(words))
+    refuse_others(wanted, _json(os.path.join(folder, CONFIG)), held)
     return wanted.certificate
 
 
@@ -96,17 +104,18 @@ def refuse_others(wanted: Stock, config: Any, held: dict[str, Any]) -> None:
             raise Refused(f"{WEIGHTS}: {name}{place} is {found}, and {proven} in the proven model")
 
 
-def stock(header: Any, tensors: Tensors, root: float | None = None) -> Stock:
+def stock(header: Any, tensors: Tensors, root: float | None = None, words: Mapping[str, Any] | None = None) -> Stock:
     """The stock model of a file that carries a proof. `root` is the weight of its norms, the smallest possible one
-    unless given. Raises Refused where a stock model cannot hold it."""
+    unless given; `words` are the numbers of a vocabulary, with their rows. Raises Refused where a stock model cannot
+    hold it."""
     try:
         with np.errstate(all="ignore"):
-            return _stock(header, tensors, root)
+            return _stock(header, tensors, root, words or {})
     except DAMAGE as problem:
         raise Refused(f"the file is damaged ({type(problem).__name__}: {problem})") from None
 
 
-def _stock(header: Any, tensors: Tensors, root: float | None) -> Stock:
+def _stock(header: Any, tensors: Tensors, root: float | None, words: Mapping[str, Any]) -> Stock:
     target, stored = read_graph(field(header, "source"), tensors), field(header, "proof")
     model = read_model(field(header, "transformer"), tensors, field(stored, "roles"))
     box, proof = box_of(field(header, "domain"), target), read_proof(stored, tensors, target)
@@ -121,20 +130,21 @@ def _stock(header: Any, tensors: Tensors, root: float | None) -> Stock:
     if not model.layers:
         raise Refused("the model has no layer of attention")
     layers = [[_heads(model, bank) for bank in layer] for layer in model.layers]
-    sizes, config = _column_sizes(model, walk_through(facts)), config_of(model, layers)
+    numbers = _numbers(model, target.nodes[0].names, box, words)
+    sizes, config = _column_sizes(model, walk_through(facts)), config_of(model, layers, len(numbers))
     root = _root(model, sizes, config["hidden_size"], root)
-    weights = weights_of(model, layers, config, root)
+    weights = weights_of(model, layers, config, root, numbers)
     _refuse_features([bank for layer in layers for bank in layer], weights, sizes, config["head_dim"], root)
     own = digest(field(header, "source"), tensors)
     return Stock(replace(found, target=own, masks=("causal",), assumes=(*found.assumes, *ASSUMES)), config, weights)
 
 
-def _config(path: str) -> Any:
+def _json(path: str) -> Any:
     try:
         with open(path, encoding="utf-8") as file:
-            return json.loads(file.read(LARGEST_CONFIG))
+            return json.loads(file.read(LARGEST_TEXT))
     except (OSError, ValueError, RecursionError) as problem:
-        raise Refused(f"{CONFIG} cannot be read ({problem})") from None
+        raise Refused(f"{os.path.basename(path)} cannot be read ({problem})") from None
 
 
 def _weights(path: str) -> dict[str, Any]:
@@ -193,8 +203,8 @@ def _refuse_features(banks: Sequence[Any], weights: dict[str, Any], sizes: Upper
 # What a Llama must hold ---------------------------------------------------------------------------------------------
 
 
-def config_of(model: Model, layers: Sequence[Sequence[Any]]) -> dict[str, Any]:
-    """config.json."""
+def config_of(model: Model, layers: Sequence[Sequence[Any]], words: int) -> dict[str, Any]:
+    """config.json, with so many words for numbers."""
     heads = max(sum(len(W_Q) for W_Q, _, _, _ in layer) for layer in layers)
     features = max(2 * W_Q.shape[2] for layer in layers for W_Q, _, _, _ in layer)
     values = max(W_V.shape[2] for layer in layers for _, _, W_V, _ in layer)
@@ -203,10 +213,10 @@ def config_of(model: Model, layers: Sequence[Sequence[Any]]) -> dict[str, Any]:
         head *= 16
     while width <= sum(model.sizes.values()):
         width *= 4
-    rows = tokens + model.inputs + 1
+    rows = _pad(model) + 1 + words
     if tokens > MOST_POSITIONS or width * (4 * len(layers) * heads * head + rows) > MOST_NUMBERS:
         raise Refused(f"{tokens} tokens, width {width}, {heads} heads of {head}: too large for a stock model")
-    sequences = model.tokens > 1
+    sequences = model.tokens > 1 and not words
     rope = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0**100}
     return {
         "architectures": ["LlamaForTokenClassification" if sequences else "LlamaForSequenceClassification"],
@@ -228,7 +238,7 @@ def config_of(model: Model, layers: Sequence[Sequence[Any]]) -> dict[str, Any]:
         "num_attention_heads": heads,
         "num_hidden_layers": len(layers),
         "num_key_value_heads": heads,
-        "pad_token_id": rows - 1,
+        "pad_token_id": _pad(model),
         "rms_norm_eps": EPSILON,
         "rope_parameters": rope,
         "rope_scaling": rope,
@@ -238,11 +248,16 @@ def config_of(model: Model, layers: Sequence[Sequence[Any]]) -> dict[str, Any]:
     }
 
 
-def weights_of(model: Model, layers: Sequence[Sequence[Any]], config: dict[str, Any], root: float) -> dict[str, Any]:
+def weights_of(
+    model: Model, layers: Sequence[Sequence[Any]], config: dict[str, Any], root: float, numbers: Sequence[Any]
+) -> dict[str, Any]:
     """model.safetensors: every tensor by its name; `root` is the weight of the norms."""
     width, heads, head = config["hidden_size"], config["num_attention_heads"], config["head_dim"]
     norm = np.full(width, root)
-    found: dict[str, Any] = {"model.embed_tokens.weight": _rows(model, config, root), "model.norm.weight": norm}
+    found: dict[str, Any] = {
+        "model.embed_tokens.weight": _rows(model, config, root, numbers),
+        "model.norm.weight": norm,
+    }
     for number, layer in enumerate(layers):
         stem = f"model.layers.{number}"
         for place, name in enumerate("qkvo"):
@@ -264,12 +279,40 @@ def weights_of(model: Model, layers: Sequence[Sequence[Any]], config: dict[str, 
     if np.any(model.readout_bias) and any(link.register == DATA for link in model.readout):
         raise Refused("the bias of the read-out meets another weight")
     found["score.weight"] = score
-    if model.tokens > 1:
+    if "Token" in config["architectures"][0]:
         found["score.bias"] = np.zeros(model.outputs)
     return {name: np.ascontiguousarray(value, dtype=np.float32) for name, value in found.items()}
 
 
-def _rows(model: Model, config: dict[str, Any], root: float) -> Array:
+def _pad(model: Model) -> int:
+    """The row of padding: after those of all tokens and inputs."""
+    return model.references + model.tokens + model.inputs
+
+
+def _numbers(model: Model, names: Sequence[str], box: Interval, words: Mapping[str, Any]) -> list[tuple[int, Array]]:
+    """The place and the inputs of the word in each row after that of padding."""
+    found: dict[int, tuple[int, Array]] = {}
+    middles = ((box.low + box.high) / 2.0).astype(np.float32).astype(np.float64)
+    for word, row in words.items():
+        if whole(row) > _pad(model):
+            read, values = NUMBER.fullmatch(word), middles.copy()
+            if read is None or read[1] not in names or row in found:
+                raise Refused(f"the word {word!r} is not a name, = and a number; or two words have the row {row}")
+            place, number = names.index(read[1]), Fraction(read[2])
+            values[place] = float(number)
+            found[row] = place, values
+            if Fraction(float(np.float32(values[place]))) != number or not np.all(
+                (box.low <= values) & (values <= box.high)
+            ):
+                raise Refused(f"the number of the word {word!r} is no float32, or not in the domain")
+    if found and (
+        sorted(found) != [_pad(model) + 1 + each for each in range(len(found))] or model.tokens != len(names)
+    ):
+        raise Refused("the rows of words are not one after the other, or there is not one token for each variable")
+    return [found[row] for row in sorted(found)]
+
+
+def _rows(model: Model, config: dict[str, Any], root: float, numbers: Sequence[tuple[int, Array]]) -> Array:
     """embed_tokens."""
     columns, used, tokens = _columns(model), sum(model.sizes.values()), model.references + model.tokens
     found = np.zeros((config["vocab_size"], config["hidden_size"]))
@@ -284,7 +327,13 @@ def _rows(model: Model, config: dict[str, Any], root: float) -> Array:
         data[:, columns[POSITION]] = addresses(tuple(range(model.tokens)), model.bits)[:, :-1]
     for name, values in (*model.initial.items(), *model.positional.items()):
         data[:, columns[name]] = values
-    found[tokens : tokens + model.inputs, :used] = _placed(model, model.embedding, model.inputs, "write")
+    inputs = found[tokens : tokens + model.inputs, :used]
+    inputs[:] = _placed(model, model.embedding, model.inputs, "write")
+    if numbers and (np.count_nonzero(inputs, axis=0) + data[:, :used].any(axis=0) > 1).any():
+        raise Refused("words need inputs that have columns of the stream for themselves")
+    for row, (place, values) in enumerate(numbers, _pad(model) + 1):
+        found[row] = data[place]
+        found[row, :used] += values @ inputs  # one product of two float32 in each column, or what was there
     return found
 
 

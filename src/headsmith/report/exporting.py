@@ -10,23 +10,32 @@ from typing import Any
 from headsmith.export.folder import PICTURE, PROOF, refuse_taken, write_folder
 from headsmith.export.formats import To, Wanted, contents
 from headsmith.files import load, model_of
+from headsmith.prompts import prompted
 from headsmith.report.plots import plot
 
 
 def export(
-    model: Any, folder: str | os.PathLike[str], to: To, *, fused: bool = False, causal: bool | None = None
+    model: Any,
+    folder: str | os.PathLike[str],
+    to: To,
+    *,
+    fused: bool = False,
+    causal: bool | None = None,
+    vocabulary: int = 0,
 ) -> Path:
     """Write a model, or the model saved under a path, into a new folder for another tool: "torch", "onnx",
     "huggingface", "transformerlens", "circuit" for circuit.json, or "llama" for a stock model. `fused` exports closed
     forms (onnx alone). `causal` is the mask, for models that run under both; the program's own otherwise.
+    With a `vocabulary` of so many numbers for each variable, a stock model takes prompts (prompts.py).
 
     The folder holds the model's proof as well: `hs.verify(folder)`, or `headsmith verify`, proves the exported weights.
     """
-    wanted, path = Wanted(to, fused, causal), Path(folder)
+    wanted, path = Wanted(to, fused, causal, vocabulary), Path(folder)
     refuse_taken(path)
     with tempfile.TemporaryDirectory() as aside:
         proof = Path(aside) / PROOF
-        model_of(model).save(proof)
+        own = model_of(model)
+        (prompted(own) if vocabulary else own).save(proof)
         # All files come from the model as it was saved, so that `verify` can make them again.
         found = load(proof)
         files = contents(found, wanted) | {PROOF: proof.read_bytes()}
