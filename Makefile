@@ -31,9 +31,10 @@ browser:
 		|| (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver) \
 		|| (echo "make test needs chromium and chromedriver on the PATH: install them" && false)
 
-# The book, into out/book: pages about heads and the reference are made from the code, pictures too.
+# The book, into out/book: pages about heads, claims, records and the reference are made from the code, pictures too.
+# The claims are run, which takes some minutes.
 docs: $(READY)
-	$(BIN)/python docs/make_pages.py docs/made
+	$(BIN)/python docs/make_pages.py docs/made --measure
 	$(BIN)/python -m sphinx -q -W -b html docs out/book
 
 # What must be trusted for a proof that a file carries: the kernel's modules, and their lines of code.

@@ -13,3 +13,5 @@ html_show_copyright = False
 myst_heading_anchors = 3
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
+html_static_path = ["book.css"]
+html_css_files = ["book.css"]

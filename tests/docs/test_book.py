@@ -26,8 +26,9 @@ def test_the_book_is_built(tmp_path: Path) -> None:
     """Pages about heads are made from the code, with their pictures; no link of the book leads nowhere."""
     source = tmp_path / "docs"
     source.mkdir()
-    for path in (*DOCS.glob("*.md"), DOCS / "conf.py", DOCS / "make_pages.py"):
+    for path in (*DOCS.glob("*.md"), *(DOCS / name for name in ("conf.py", "book.css", "make_pages.py"))):
         (source / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "CONTRIBUTING.md").write_bytes((DOCS.parent / "CONTRIBUTING.md").read_bytes())
     made = [sys.executable, source / "make_pages.py", source / "made"]
     build = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "html", source, tmp_path / "book"]
     for command in (made, build):
@@ -36,3 +37,10 @@ def test_the_book_is_built(tmp_path: Path) -> None:
     text = (tmp_path / "book" / "made" / "heads" / "boltzmann.html").read_text()
     assert "Boltzmann lemma" in text
     assert "hs.compile(" in text
+    for page, words in (
+        ("made/claims", "Transformer Approximations from ReLUs"),
+        ("made/records", "certified"),
+        ("contribute", "make test"),
+    ):
+        assert words in (tmp_path / "book" / f"{page}.html").read_text()
+    assert "hs.in_context.ridge(" in (tmp_path / "book" / "made" / "reference.html").read_text()
