@@ -12,6 +12,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
+from networks import random_network
 
 import headsmith as hs
 from headsmith.circuits.pieces import Pieces
@@ -36,6 +37,7 @@ KINDS: dict[str, tuple[type, Callable[[], Any]]] = {
     "native": (Compiled, lambda: hs.compile("x*y", (-1, 1), 1e-4)),
     "relu": (Compiled, lambda: hs.compile("abs(x)", (-1, 1), 1e-3, recipe="relu")),
     "ramp": (Compiled, lambda: hs.compile("relu(x)", (-1, 1), 1e-2, recipe="ramp")),
+    "deep": (Compiled, lambda: hs.compile(random_network([2, *[8] * 5, 1], weight=0.7), (-1, 1), 1e-2)),
     "pieces": (Compiled, lambda: hs.compile("max(x, y, -x)", (-1, 1), 1e-4, recipe="maxout")),
     "three inputs": (Compiled, lambda: hs.compile("x*y + z, relu(z)", (-1, 1), 1e-3)),
     "tokens": (Compiled, lambda: hs.compile("x*y", (-1, 1), 1e-4, tokens=4)),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
 from headsmith.heads.stream import Link
 
@@ -38,6 +40,14 @@ class HeadBank:
     def outputs(self) -> int:
         """How many numbers the bank returns."""
         return int(self.node.size)
+
+    @property
+    def cleared(self) -> tuple[str, ...]:
+        """The registers that the bank clears: one whose outputs stand for no node adds -1 times what it reads to what
+        it reads (lower/reuse.py)."""
+        if np.any(self.node >= 0):
+            return ()
+        return tuple(link.register for link in self.write if link.weights.ndim == 1)
 
     @property
     def readers(self) -> int:

@@ -158,6 +158,10 @@ def bank_sentences(meanings: Meanings, bank: Bank, heads: int) -> Iterator[list[
         return shortened(read_text(bank.read, row, transformer.sizes), 70)
 
     grid = _grid(transformer)
+    if bank.cleared:
+        names = shortened(", ".join(bank.cleared), 70)
+        yield [f"looks at its own token alone and takes away what {names} hold: nobody reads that any more"]
+        return
     match bank:
         case SinkBank():
             for head in range(min(bank.heads, heads)):

@@ -164,6 +164,8 @@ class Meanings:
         places = list(zip(bank.node.tolist(), bank.component.tolist(), strict=True))
         if isinstance(bank, SinkBank):
             return [self._gate(node, component) for node, component in places]
+        if bank.cleared:
+            return [f"{bank.kind}: clears {shortened(', '.join(bank.cleared), LENGTH)}"]
         each = len(places) // bank.heads
         kind = {"gate": "product", "boltzmann": "max"}.get(bank.kind, bank.kind)
         names = []
@@ -235,9 +237,13 @@ def _told(meanings: Meanings) -> list[dict[str, str]]:
     told = [{name: _columns(columns) for name, columns in held.items()}]
     for layer in model.layers:
         changed = set()
+        for name in (name for bank in layer.banks for name in bank.cleared if name in small):
+            held[name] = [{} for _ in range(small[name])]
         for bank in layer.banks:
             if any(link.register in small for link in bank.write):
-                _add(held, bank.write, meanings.outputs(bank))
+                # What a bank that clears registers adds besides are constants.
+                links = [link for link in bank.write if not bank.cleared or link.weights.ndim == 2]
+                _add(held, links, meanings.outputs(bank))
             changed |= {link.register for link in bank.write}
         told.append({name: _columns(held[name]) for name in small if name in changed})
     return told

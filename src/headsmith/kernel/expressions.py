@@ -22,7 +22,7 @@ from .table import Table, check_table
 def headed(circuit: Graph, model: Model) -> dict[int, Any]:
     """For each node that has heads, the components that they compute, sorted; each is computed once, by one bank."""
     found: dict[int, Any] = {}
-    for bank in (bank for layer in model.layers for bank in layer):
+    for bank in model.computing:
         for number in np.unique(bank.node).tolist():
             node = circuit.nodes[number] if 0 <= number < len(circuit.nodes) else None
             components = np.sort(bank.component[bank.node == number])
@@ -90,7 +90,7 @@ class Comparison:
 def comparisons(proof: Proof, model: Model, ranges: Sequence[Interval]) -> list[Comparison]:
     """The heads that compute expressions, on the ranges of their arguments, wider by their margins."""
     found: dict[Any, Comparison] = {}
-    for bank in (bank for layer in model.layers for bank in layer):
+    for bank in model.computing:
         for output, (number, component) in enumerate(zip(bank.node.tolist(), bank.component.tolist(), strict=True)):
             node, carried = proof.circuit.nodes[number], proof.tables.get(number)
             if node.kind != "expression":
@@ -141,7 +141,7 @@ def computed(proof: Proof, model: Model, ranges: Sequence[Interval]) -> dict[int
             for number, component in members:
                 rows.setdefault(number, {})[component] = bounds[column]
     result = {}
-    for bank in (bank for layer in model.layers for bank in layer):
+    for bank in model.computing:
         for number in {each for each in bank.node.tolist() if proof.circuit.nodes[each].kind == "sampled"}:
             result[number] = _sampled(proof, bank, number, ranges)
     for number, row in rows.items():

@@ -97,6 +97,11 @@ class Bank:
     address: str | int = ""
     width: int = 0
 
+    @property
+    def copies(self) -> bool:
+        """Whether the outputs stand for no node, but for what the bank reads (stream.py, rule Clear)."""
+        return bool(np.all(self.node == -1))
+
 
 @dataclass(frozen=True, eq=False)
 class Model:
@@ -113,6 +118,11 @@ class Model:
     layers: tuple[tuple[Bank, ...], ...]
     readout: tuple[Link, ...]
     readout_bias: Array
+
+    @property
+    def computing(self) -> list[Bank]:
+        """The banks whose outputs stand for nodes."""
+        return [bank for layer in self.layers for bank in layer if not bank.copies]
 
     @property
     def bits(self) -> int:

@@ -10,12 +10,20 @@ Account.  A register is a sum: its initial value, the embedding's products, the 
 point, in any order, that sum is off by at most gamma_k times the sum of absolute values, k the number of terms whose
 weights are not zero (adding zero is exact), and loses at most a smallest normal number for each term. On reference
 tokens it should be zero; `drift` bounds what arrives there.
+
+Clear.  A head that looks at its own token alone returns what it reads, X, up to e. Where X is a register as it is, and
+the head adds -1 times that to the same register, the register afterwards holds -e and what other heads add in that
+layer: its form starts anew, and so does its account. What it held, and how far that was off, has gone, both being the
+same number in X and in what is returned. Only the sum of the layer, in any order, also has the terms X and X + e: their
+share of its rounding, and e, are what is `left`. (A head that adds something else to other registers carries the form
+that it reads along, and how far it is off.) The sink's head looks at the sink alone, where X is what has drifted there;
+any other reference token looks at the sink, too, and what drifted there does not cancel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -24,6 +32,7 @@ import numpy as np
 from .arithmetic import Array, Interval, Precision, Upper, interval
 from .graph import Graph, dense
 from .model import RESERVED, Bank, Link, Model
+from .softmax import Local
 
 CONSTANT = -1  # the number of what is 1 at every token
 
@@ -33,13 +42,19 @@ Form = Mapping[int, Interval]
 
 @dataclass(frozen=True, eq=False)
 class Register:
-    """The form of a register; a bound of the sum of absolute values of its terms, how many terms there are, and a bound
-    of its value on reference tokens."""
+    """The form of a register; a bound of the sum of absolute values of its terms, how many terms there are, a bound
+    of its value on reference tokens, and of what is left of what it held before."""
 
     form: Form
     magnitude: Upper
     count: int
     drift: Upper
+    left: Upper
+
+    def off(self, precision: Precision) -> Upper:
+        """How far the register is from its form."""
+        tiny = precision.smallest_normal
+        return precision.gamma(self.count + 2) * self.magnitude + (self.count + 1) * tiny + self.left
 
 
 Stream = Mapping[str, Register]
@@ -126,7 +141,7 @@ def start(model: Model, circuit: Graph, inputs: Upper) -> dict[str, Register]:
             form, sizes = constant(np.ones(size)), np.ones(size)
         if name in model.positional:
             form, sizes = _positional(circuit, model.positional[name]), np.abs(model.positional[name]).max(axis=0)
-        stream[name] = Register(form, Upper(sizes), 1, Upper(np.zeros(size)))
+        stream[name] = Register(form, Upper(sizes), 1, Upper(np.zeros(size)), Upper(np.zeros(size)))
     for link in model.embedding:
         node = np.zeros(model.inputs, dtype=np.int64)
         stream[link.register] = _written(stream[link.register], link, circuit, node, np.arange(model.inputs), inputs)
@@ -149,8 +164,65 @@ def write(stream: Stream, bank: Bank, circuit: Graph, magnitude: Upper, spilled:
     after = dict(stream)
     for link in bank.write:
         written = _written(after[link.register], link, circuit, bank.node, bank.component, magnitude)
-        drift = written.drift + link.weights @ spilled[link.columns]
-        after[link.register] = Register(written.form, written.magnitude, written.count, drift)
+        after[link.register] = replace(written, drift=written.drift + link.weights @ spilled[link.columns])
+    return after
+
+
+# Registers, with how large the terms are that cancel there: on data tokens, and on reference tokens.
+Gone = dict[str, tuple[Upper, Upper]]
+
+
+def copy(stream: Stream, bank: Bank, local: Local, model: Model) -> tuple[dict[str, Register], Gone]:
+    """Rule Clear: the registers after the heads of a bank have added what they read, before any other heads have."""
+    after, gone, off = dict(stream), Gone(), local.leak + local.rounding
+    others = list(bank.write)
+    for link in (each for each in bank.write if _cancels(each, bank)):
+        if link.register not in gone:
+            held, mine, nothing = stream[link.register], link.columns, np.zeros(len(link.weights))
+            alone, spilled = model.references == model.sink_tokens, local.spilled[mine]
+            drift = spilled - held.drift.value if alone else held.drift + spilled
+            after[link.register] = Register(constant(nothing), Upper(nothing), 2, drift, off[mine])
+            size = held.magnitude + held.off(model.precision) + local.reach[mine]
+            gone[link.register] = size, held.drift + spilled
+            others.remove(link)
+    for link in others:
+        register, mine = after[link.register], link.columns
+        links = [each for each in bank.read if _meets(each.rows, mine)]
+        form = rows_of(read(stream, links, bank.forms), np.arange(mine.start, mine.stop))
+        stored, _, _, _ = read_bounds(stream, links, bank.forms, model.precision)
+        after[link.register] = Register(
+            form=plus(register.form, image(link.weights, form)),
+            magnitude=register.magnitude + link.weights @ local.reach[mine],
+            count=register.count + int(_terms(link.weights).max(initial=0)),
+            drift=register.drift + link.weights @ local.spilled[mine],
+            left=register.left + link.weights @ (off + stored)[mine],
+        )
+    return after, gone
+
+
+def _meets(left: slice, right: slice) -> bool:
+    return bool(left.start < right.stop and right.start < left.stop)
+
+
+def _cancels(link: Link, bank: Bank) -> bool:
+    """Whether a bank adds -1 times what a register holds to the register itself."""
+    read = [each for each in bank.read if _meets(each.rows, link.columns)]
+    return (
+        [(each.register, each.first, each.weights.shape) for each in read]
+        == [(link.register, link.first, (len(link.weights),))]
+        and link.weights.ndim == 1
+        and bool(np.all(link.weights == -1.0) and np.all(read[0].weights == 1.0))
+    )
+
+
+def settle(stream: Stream, gone: Gone, precision: Precision) -> dict[str, Register]:
+    """The registers after a layer in whose sums some terms have cancelled."""
+    after = dict(stream)
+    for name, (size, drifted) in gone.items():
+        register, gamma = stream[name], precision.gamma(stream[name].count + 2)
+        left = register.left + gamma * size + (register.count + 1) * precision.smallest_normal
+        drift = register.drift + gamma * drifted
+        after[name] = replace(register, magnitude=register.magnitude + left, left=left, drift=drift)
     return after
 
 
@@ -166,7 +238,7 @@ def _written(register: Register, link: Link, circuit: Graph, nodes: Any, compone
         form = plus(form, image(weights, basis(number, size)))
     added = link.weights @ magnitude[link.columns]
     count = register.count + int(_terms(link.weights).max(initial=0))
-    return Register(form, register.magnitude + added, count, register.drift)
+    return replace(register, form=form, magnitude=register.magnitude + added, count=count)
 
 
 def read(stream: Stream, links: Sequence[Link], rows: int) -> Form:
@@ -189,7 +261,7 @@ def read_bounds(
     terms, copied, columns = np.full(rows, 4), np.ones(rows, dtype=bool), 0
     for link in links:
         register, place = stream[link.register], partial(_tall, link.first, rows)
-        each = precision.gamma(register.count + 2) * register.magnitude + (register.count + 1) * tiny
+        each = register.off(precision)
         stored = stored + place((link.weights @ each).value)
         sizes = sizes + place((link.weights @ (register.magnitude + each)).value)
         away = register.drift + precision.gamma(register.count + 2) * register.drift + tiny * register.count

@@ -27,14 +27,17 @@ from .softmax import Local, Reads
 from .stream import (
     CONSTANT,
     Form,
+    Gone,
     Register,
     basis,
     constant,
+    copy,
     difference,
     image,
     plus,
     read_bounds,
     rows_of,
+    settle,
     start,
     write,
 )
@@ -101,9 +104,9 @@ def walk_through(facts: Facts) -> Walk:
     circuit, model = facts.circuit, facts.model
     walk = _first(facts)
     for layer in model.layers:
-        claimed = {number for bank in layer for number in bank.node.tolist()}
+        claimed = {number for bank in layer for number, _, _ in _claims(bank)}
         off = _arriving(facts, walk, {argument for number in claimed for argument in circuit.nodes[number].arguments})
-        done = [(bank, _local(facts, walk, bank, off)) for bank in layer]
+        done = [(bank, _copied(model, walk, bank) if bank.copies else _local(facts, walk, bank, off)) for bank in layer]
         for bank, local in done:
             for number, mine, components in _claims(bank):
                 committed = _spread(local.committed[mine], components, circuit.nodes[number].size)
@@ -111,8 +114,12 @@ def walk_through(facts: Facts) -> Walk:
                 walk.own[number] = committed + more
                 if local.alike is not None:
                     walk.alike[number] = _spread(local.alike[mine], components, circuit.nodes[number].size)
-        off = _arriving(facts, walk, claimed)
-        for bank, local in done:
+        off, gone = _arriving(facts, walk, claimed), Gone()
+        if sum(bank.copies for bank in layer) > 1:
+            raise Refused("two banks of a layer stand for what they read")
+        for bank, local in (each for each in done if each[0].copies):
+            walk.stream, gone = copy(walk.stream, bank, local, model)
+        for bank, local in (each for each in done if not each[0].copies):
             outputs = np.zeros(bank.outputs)
             for number, mine, components in _claims(bank):
                 # What a node is off by that reads anew, or is joined with others, is not all that it may be off by.
@@ -122,6 +129,7 @@ def walk_through(facts: Facts) -> Walk:
                 outputs[mine] = found.value
                 walk.magnitudes[number] = _spread(found, components, circuit.nodes[number].size)
             walk.stream = write(walk.stream, bank, circuit, Upper(outputs), local.spilled)
+        walk.stream = settle(walk.stream, gone, model.precision)
         walk.locals_ += done
     _refuse_thin_margins(facts, walk)
     return walk
@@ -147,7 +155,7 @@ def _first(facts: Facts) -> Walk:
 
 def _claims(bank: Bank) -> list[tuple[int, Any, Any]]:
     """The nodes that a bank computes, each with its outputs and components."""
-    found = [(number, bank.node == number) for number in np.unique(bank.node).tolist()]
+    found = [(number, bank.node == number) for number in np.unique(bank.node).tolist() if number >= 0]
     return [(number, mine, bank.component[mine]) for number, mine in found]
 
 
@@ -270,6 +278,19 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
     if any(tables) != all(tables):
         raise Refused("a bank computes gates and expressions")
     return _of_tables(facts, bank, reads) if all(tables) else local_errors(model, bank, reads)
+
+
+def _copied(model: Model, walk: Walk, bank: Bank) -> Local:
+    """What heads commit that look at their own token alone, against what they read: a mean over one token, or a move
+    from every token to itself. Where a sink's head does, what drifted there counts as what others hold, too."""
+    own = bank.kind == "mean" and model.tokens == 1
+    if bank.kind == "move" and isinstance(bank.address, str):
+        own = np.array_equal(model.positional[bank.address], addresses(tuple(range(model.tokens)), model.bits))
+    if not own:
+        raise Refused(f"a {bank.kind} head stands for what it reads, but looks at other tokens")
+    _, rounded, sizes, drift = read_bounds(walk.stream, bank.read, bank.forms, model.precision)
+    zero, size = Upper(np.zeros(bank.forms)), (sizes + drift).value
+    return local_errors(model, bank, Reads(Interval(size, size), zero, zero, zero, rounded, sizes, drift))
 
 
 def _read_alike(facts: Facts, bank: Bank, nodes: Any, components: Any, number: int) -> bool:

@@ -61,6 +61,11 @@ def with_softmax_budget(
     reach = math.log(max(2.0 * transformer.tokens * total / max(leak, TINY), 2.0))
     position, reference = _gains(transformer, reach)
 
+    def alone(bank: Bank) -> float:
+        # What clears a register must leave no more of it than rounding does.
+        rounding = -math.log(transformer.precision.unit_roundoff) + 4.0
+        return reach if bank.node[0] >= 0 else max(reach, rounding)
+
     def scaled(bank: Bank, layer: int) -> Bank:
         match bank:
             case SinkBank():
@@ -80,12 +85,13 @@ def with_softmax_budget(
             case GateBank():
                 return replace(bank, position_gain=position, keep_gain=reference)
             case MeanBank():
-                gain = 2.0 * math.ceil((reach + 4.0) / 2.0) if transformer.reference_tokens else 0.0
+                gain = 2.0 * math.ceil((alone(bank) + 4.0) / 2.0) if transformer.reference_tokens else 0.0
                 return replace(bank, gain=gain, keep_gain=reference)
             case MoveBank():
                 # Other data tokens are 2 gain below, and reference tokens gain * bits.
                 bits = position_bits(transformer.tokens)
-                gain = 2.0 * math.ceil(max(position / 2.0, (reach + 4.0) / max(bits, 1)) / 2.0)
+                far = alone(bank)
+                gain = 2.0 * math.ceil(max(max(position, far) / 2.0, (far + 4.0) / max(bits, 1)) / 2.0)
                 return replace(bank, gain=gain, keep_gain=reference)
             case AttendBank():
                 # Some data token scores at least minus the largest score.

@@ -19,6 +19,7 @@ from headsmith.lower.links import constant, links, writes
 from headsmith.lower.mixing_banks import address_registers, gather, mixing_banks
 from headsmith.lower.reduce import Reduced, reduce
 from headsmith.lower.registers import OUTPUT, Allocation, allocate
+from headsmith.lower.reuse import with_registers_reused
 from headsmith.lower.table_banks import table_banks
 from headsmith.lower.tables import Tables
 from headsmith.source.graph import Graph, Positional, Relu
@@ -26,10 +27,16 @@ from headsmith.transformer.ir import Bank, Layer, Transformer, reserved_register
 
 
 def lower(
-    graph: Graph, ranges: Sequence[Interval], *, tokens: int, dtype: Dtype, tables: Tables | None = None
+    graph: Graph,
+    ranges: Sequence[Interval],
+    *,
+    tokens: int,
+    dtype: Dtype,
+    tables: Tables | None = None,
+    reuse: bool = True,
 ) -> Transformer:
     """The transformer whose sink heads, in the limit of large scales, compute `graph` exactly (up to rounded weights
-    and what its `tables` do for the expressions)."""
+    and what its `tables` do for the expressions). With `reuse`, registers serve again where that pays."""
     reduced = reduce(graph, ranges)
     tables = tables or {}
     grid = max((len(table.offset) for table in tables.values()), default=0)
@@ -72,6 +79,8 @@ def lower(
         readout=tuple(links(allocation, names, allocation.reads[OUTPUT], 0)),
         readout_bias=constant(allocation, allocation.reads[OUTPUT]),
     )
+    if reuse:
+        transformer = with_registers_reused(transformer, apart=dtype != "float64")
     return transformer if dtype == "float64" else _rounded(transformer)
 
 

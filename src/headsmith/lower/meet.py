@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -192,15 +193,23 @@ def _attempts(request: Request, fusion: Arrangement, planner: Callable[[float, f
         planned = planner(share, room)
         request.tell("laying out heads and proving the model")
 
-        def lowered(ranges: Sequence[Interval], planned: Planned = planned) -> Transformer:
-            return lower(planned.circuit, ranges, tokens=request.tokens, dtype=request.dtype, tables=planned.tables)
+        def scaled(ranges: Sequence[Interval], planned: Planned = planned) -> Met:
+            laid = partial(lower, planned.circuit, ranges, tokens=request.tokens, dtype=request.dtype)
+            skeleton = laid(tables=planned.tables)
+            try:
+                return _scaled(request, fusion, planned, skeleton)
+            except UnreachableError:
+                if not any(bank.cleared for layer in skeleton.layers for bank in layer.banks):
+                    raise
+                # Registers that are cleared round more.
+                return _scaled(request, fusion, planned, laid(tables=planned.tables, reuse=False))
 
         try:
             try:
-                return _scaled(request, fusion, planned, lowered(planned.ranges))
+                return scaled(planned.ranges)
             except MissingHeadError:
                 # The kernel knows less of some range: every gate gets a head.
-                return _scaled(request, fusion, planned, lowered(_undecided(planned)))
+                return scaled(_undecided(planned))
         except (UnreachableError, ThinMarginError) as problem:
             refusal = problem
         if planned.approximation == 0.0 and not planned.tables:
@@ -235,7 +244,7 @@ def _enlarge(sizes: dict[int, float], facts: Facts, skeleton: Transformer) -> No
     """Make room for what the kernel knows of the same values, which may be less: its ranges may be wider."""
     for stored, layer in zip(facts.model.layers, skeleton.layers, strict=True):
         for known, bank in zip(stored, layer.banks, strict=True):
-            for number, name in zip(known.node.tolist(), bank.node.tolist(), strict=True):
+            for number, name in () if known.copies else zip(known.node.tolist(), bank.node.tolist(), strict=True):
                 node = facts.circuit.nodes[number]
                 read = [float(np.max(facts.ranges[each].magnitude.value)) for each in node.arguments]
                 if name in sizes and node.kind == "pool":

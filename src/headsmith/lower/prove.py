@@ -201,7 +201,9 @@ def _roles(model: Header, tensors: Tensors, places: Mapping[int, int]) -> list[l
             name = bank["node"]
             if moved:
                 name = f"proof.roles.{index}.{place}"
-                tensors[name] = np.array([places[number] for number in tensors[bank["node"]].tolist()], dtype=np.int64)
+                tensors[name] = np.array(
+                    [places.get(number, -1) for number in tensors[bank["node"]].tolist()], dtype=np.int64
+                )
             row.append({"node": name, "component": bank["component"]})
         roles.append(row)
     return roles

@@ -45,11 +45,9 @@ NONE = Relief()
 def relief_of(facts: Facts, transformer: Transformer) -> Relief:
     """What the kernel's gains allow for a network of gates; nothing for all other models."""
     banks = [[bank for bank in layer.banks if isinstance(bank, SinkBank)] for layer in transformer.layers]
-    if not facts.proof.norms or any(
-        len(mine) != len(layer.banks) for mine, layer in zip(banks, transformer.layers, strict=True)
-    ):
+    roles = [[bank.node for bank in layer if not bank.copies] for layer in facts.model.layers]
+    if not facts.proof.norms or any(len(mine) != len(each) for mine, each in zip(banks, roles, strict=True)):
         return NONE
-    roles = [[bank.node for bank in layer] for layer in facts.model.layers]
     every = gains(facts.circuit, facts.edges, facts.circuit.output, facts.slopes.steps, facts.slopes.norms)
     known, plain, sizes = [], [], []
     for mine, nodes in zip(banks, roles, strict=True):

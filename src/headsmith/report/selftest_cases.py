@@ -42,6 +42,20 @@ def network(rng: Random) -> Any:
     )
 
 
+def deep_network(rng: Random) -> Any:
+    """A network of layers that share their registers."""
+    from headsmith import Network, compile
+
+    depth = int(rng.integers(4, 8))
+    widths = [int(rng.integers(1, 4)), *rng.integers(8, 12, depth).tolist(), 1]
+    layers = []
+    for inputs, outputs in pairwise(widths):
+        weights = rng.normal(size=(outputs, inputs)) * float(rng.choice([0.3, 1.0, 1.4])) / np.sqrt(inputs)
+        layers.append((weights * rng.choice([1.0, 1e-3], (outputs, 1)), rng.normal(size=outputs) * 0.1))
+    tokens = int(rng.choice([1, 1, 3]))
+    return compile(Network(layers), (-1, 1), error=1e-2, dtype=_format(rng), tokens=tokens)
+
+
 def formula(recipe: str) -> Maker:
     """Random formulas by one recipe: of one variable, or with products and maxima of two. (Fitting a table of two
     variables to anything else takes minutes.)"""
@@ -133,6 +147,7 @@ def learner(rng: Random) -> Any:
 
 CLASSES: dict[str, Maker] = {
     "networks": network,
+    "deep networks": deep_network,
     "formulas, native": formula("native"),
     "formulas, relu": formula("relu"),
     "formulas, ramp": formula("ramp"),

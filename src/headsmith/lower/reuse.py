@@ -1,0 +1,215 @@
+"""Registers are used again: what no later layer reads is cleared, and others take its columns.
+
+A deep network has a register for the arguments of every layer of gates, each of which is read once. With one more head
+in a layer the same few columns serve all of them. That head looks at its own token alone, reads what a register holds,
+and adds -1 times that to it; the biases of what comes next are written by the same head, from the register `data`
+(kernel/stream.py, rule Clear, has what this leaves behind). For one data token it is a mean over one token, else a move
+from every token to itself.
+
+    lifetimes   a register is written from its first layer on, and read up to its last
+    columns     each register takes the columns of those whose last layer is over (the greedy colouring of an interval
+                graph: no layout is narrower)
+    pieces      columns that have the same registers one after the other are one register of the result
+
+A register may be cleared and written in the same layer, or only in a later one (`apart`): the first takes half the
+columns, in the second what is cleared adds nothing to the rounding of what comes next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from headsmith.core.arrays import Array
+from headsmith.heads.gate import GateBank
+from headsmith.heads.mean import MeanBank
+from headsmith.heads.move import MoveBank, addresses
+from headsmith.heads.sink import SinkBank
+from headsmith.heads.stream import DATA, RESERVED, Link, Register
+from headsmith.heads.table import TableBank
+from headsmith.transformer.ir import Bank, Layer, Transformer, width
+
+NARROWER, MORE_HEADS = 0.5, 0.125
+"""Registers are used again where that leaves at most so much of d_model, and takes at most so many more heads."""
+
+SHARED = "shared"
+"""Registers that hold several others one after the other: shared, shared/2, ..."""
+
+OWN = "own"
+"""The register of addresses by which every token finds itself."""
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """A register is written in the layers from `first` on (0: by the embedding) and read up to the layer `last`."""
+
+    name: str
+    size: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Columns of a register of the result: which registers they hold one after the other, and which part of each."""
+
+    name: str
+    tenants: tuple[str, ...]
+    parts: tuple[slice, ...]
+
+    @property
+    def size(self) -> int:
+        return int(self.parts[0].stop - self.parts[0].start)
+
+
+def with_registers_reused(transformer: Transformer, apart: bool) -> Transformer:
+    """The same function with fewer columns, where that pays; else the model as it is. What is cleared stays empty for a
+    layer if `apart`."""
+    if not all(isinstance(bank, SinkBank | TableBank | GateBank) for bank in _banks(transformer)):
+        return transformer
+    found = lifetimes(transformer)
+    pieces = allotted(found, apart)
+    cleared = {found[tenant].last for piece in pieces for tenant in piece.tenants[:-1]}
+    heads = sum(layer.heads for layer in transformer.layers)
+    saved = sum(each.size for each in found.values()) - sum(piece.size for piece in pieces)
+    few = width(transformer) - saved <= NARROWER * width(transformer)
+    if not few or len(cleared) > MORE_HEADS * heads:
+        return transformer
+    return _rewritten(transformer, found, pieces)
+
+
+def lifetimes(transformer: Transformer) -> dict[str, Lifetime]:
+    """When each register that is written is written first, and read last. What is read out is read after all layers,
+    and what is never read as soon as it is written."""
+    end = len(transformer.layers) + 1
+    writes: dict[str, list[int]] = {}
+    reads: dict[str, list[int]] = {}
+    for number, layer in enumerate(transformer.layers, 1):
+        for bank in layer.banks:
+            for link in bank.write:
+                writes.setdefault(link.register, []).append(number)
+            for link in bank.read:
+                reads.setdefault(link.register, []).append(number)
+    for link in transformer.embedding:
+        writes.setdefault(link.register, []).append(0)
+    for link in transformer.readout:
+        reads.setdefault(link.register, []).append(end)
+    return {
+        each.name: Lifetime(
+            each.name,
+            each.size,
+            min([*writes.get(each.name, [0]), *(layer - 1 for layer in reads.get(each.name, []))]),
+            max([*reads.get(each.name, []), *writes.get(each.name, [0])]),
+        )
+        for each in transformer.registers
+        if each.name not in RESERVED and each.name not in transformer.positional
+    }
+
+
+def allotted(found: Mapping[str, Lifetime], apart: bool) -> list[Piece]:
+    """Which columns each register takes: those that have been free for longest, or new ones."""
+    history: list[list[tuple[str, int]]] = []  # for each column its tenants, each with the column of theirs that it is
+    for each in sorted(found.values(), key=lambda each: (each.first, each.last)):
+        ends = [found[column[-1][0]].last for column in history]
+        free = [place for place, last in enumerate(ends) if last + apart <= each.first and last > 0]
+        # Whole registers first, so that there are few pieces.
+        free.sort(key=lambda place: (abs(found[history[place][-1][0]].size - each.size), history[place][-1]))
+        new = range(len(history), len(history) + max(each.size - len(free), 0))
+        history += [[] for _ in new]
+        for own, place in enumerate(sorted([*free[: each.size], *new])):
+            history[place].append((each.name, own))
+    pieces: list[Piece] = []
+    start = 0
+    for place in range(1, len(history) + 1):
+        if place < len(history) and [(name, own - 1) for name, own in history[place]] == history[place - 1]:
+            continue
+        first, size = history[start], place - start
+        stem = SHARED if len(first) > 1 else first[0][0]
+        alike = sum(piece.name.partition("/")[0] == stem for piece in pieces)
+        name = f"{stem}/{alike + 1}" if alike else stem
+        pieces.append(Piece(name, tuple(each for each, _ in first), tuple(slice(own, own + size) for _, own in first)))
+        start = place
+    return pieces
+
+
+def _rewritten(transformer: Transformer, found: Mapping[str, Lifetime], pieces: Sequence[Piece]) -> Transformer:
+    """The same model over pieces, with heads that clear them."""
+    homes: dict[str, list[tuple[Piece, slice]]] = {}
+    for piece in pieces:
+        for tenant, part in zip(piece.tenants, piece.parts, strict=True):
+            homes.setdefault(tenant, []).append((piece, part))
+    initial = {
+        piece.name: transformer.initial[piece.tenants[0]][piece.parts[0]]
+        for piece in pieces
+        if piece.tenants[0] in transformer.initial
+    }
+    kept = [each for each in transformer.registers if each.name not in found]
+    positional = dict(transformer.positional)
+    if transformer.tokens > 1:
+        positional[OWN] = addresses(range(transformer.tokens), transformer.tokens)
+        kept.append(Register(OWN, positional[OWN].shape[1]))
+    layers = []
+    for number, layer in enumerate(transformer.layers, 1):
+        banks: list[Bank] = [
+            replace(bank, read=_placed(bank.read, homes, reading=True), write=_placed(bank.write, homes, reading=False))
+            for bank in layer.banks
+        ]
+        layers.append(Layer((*banks, *_clearing(transformer, found, pieces, number))))
+    return replace(
+        transformer,
+        registers=(*kept, *(Register(piece.name, piece.size) for piece in pieces)),
+        embedding=_placed(transformer.embedding, homes, reading=False),
+        initial=initial,
+        positional=positional,
+        layers=tuple(layers),
+        readout=_placed(transformer.readout, homes, reading=True),
+    )
+
+
+def _placed(
+    links: Iterable[Link], homes: Mapping[str, Sequence[tuple[Piece, slice]]], reading: bool
+) -> tuple[Link, ...]:
+    """The same links, to or from the pieces that a register is made of."""
+    placed = []
+    for link in links:
+        for piece, part in homes.get(link.register, ()):
+            if link.weights.ndim == 1:
+                placed.append(Link(piece.name, link.weights[part], link.first + part.start))
+            else:
+                placed.append(Link(piece.name, link.weights[:, part] if reading else link.weights[part], link.first))
+        if link.register not in homes:
+            placed.append(link)
+    return tuple(placed)
+
+
+def _clearing(
+    transformer: Transformer, found: Mapping[str, Lifetime], pieces: Sequence[Piece], number: int
+) -> list[Bank]:
+    """The head that clears what was read for the last time in this layer, where something else comes after it."""
+    read, write, count = [], [], 0
+    biases: list[tuple[str, Array]] = []
+    for piece in pieces:
+        for tenant, following, part in zip(piece.tenants, piece.tenants[1:], piece.parts[1:], strict=False):
+            if found[tenant].last == number:
+                read.append(Link(piece.name, np.ones(piece.size), count))
+                write.append(Link(piece.name, -np.ones(piece.size), count))
+                count += piece.size
+                bias = transformer.initial.get(following)
+                if bias is not None and bias[part].any():
+                    biases.append((piece.name, bias[part]))
+    if not read:
+        return []
+    if biases:
+        read.append(Link(DATA, np.ones((1, 1)), count))
+        write += [Link(name, bias[:, None], count) for name, bias in biases]
+        count += 1
+    none = np.full(count, -1)
+    if transformer.tokens == 1:
+        return [MeanBank(none, 0 * none, tuple(read), tuple(write), 1.0, 1.0)]
+    return [MoveBank(none, 0 * none, tuple(read), tuple(write), OWN, 1.0, 1.0)]
+
+
+def _banks(transformer: Transformer) -> list[Bank]:
+    return [bank for layer in transformer.layers for bank in layer.banks]

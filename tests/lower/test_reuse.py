@@ -1,0 +1,61 @@
+"""Registers are used again: a deep network is no wider than its widest layers, and formulas cost what they did."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from networks import random_network
+
+import headsmith as hs
+from headsmith.lower.reuse import Lifetime, allotted
+
+
+def cleared(model: Any) -> int:
+    return sum(bool(bank.cleared) for layer in model.transformer.layers for bank in layer.banks)
+
+
+def test_the_width_does_not_grow_with_the_depth() -> None:
+    models = [hs.compile(random_network([16, *[16] * depth, 1]), (-1, 1), 1e-3) for depth in (2, 4, 8)]
+    shallow, deeper, deep = (model.bill for model in models)
+    assert deep.d_model == deeper.d_model <= shallow.d_model
+    assert deep.parameters <= 1.05 * 2 * deeper.parameters
+    assert (shallow.heads, deep.heads) == (2 * 16, 8 * 17)
+    assert [cleared(model) for model in models] == [0, 4, 8]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("tokens", [1, 3])
+def test_layers_of_any_widths_share_columns(dtype: Any, tokens: int) -> None:
+    network = random_network([4, 9, 12, 10, 16, 9, 3], 3)
+    model = hs.compile(network, (-1, 1), 1e-2, dtype=dtype, tokens=tokens)
+    assert cleared(model) >= 3
+    points = np.random.default_rng(0).uniform(-1.0, 1.0, (50, tokens, 4) if tokens > 1 else (50, 4))
+    for run in ({}, {"fused": True}, {"hardmax": True}):
+        off = np.abs(model(points, **run) - network(points)).max()
+        assert off <= model.certificate.error, run
+
+
+def test_columns_are_as_few_as_live_at_once() -> None:
+    """Registers that live in layers 0-1, 1-2, 2-3 and to the end: in place, or with a layer in between."""
+    lives = [("a", 5, 0, 1), ("b", 3, 1, 2), ("c", 6, 2, 3), ("skip", 2, 0, 3), ("out", 1, 3, 5)]
+    found = {name: Lifetime(name, size, first, last) for name, size, first, last in lives}
+    for apart in (False, True):
+        pieces = allotted(found, apart)
+        live = [sum(e.size for e in found.values() if e.first - apart < layer <= e.last) for layer in range(1, 5)]
+        assert sum(piece.size for piece in pieces) == max(*live, 7)
+        for name, size, _, _ in lives:
+            parts = [
+                part for piece in pieces for each, part in zip(piece.tenants, piece.parts, strict=True) if each == name
+            ]
+            assert sorted(place for part in parts for place in range(part.start, part.stop)) == list(range(size))
+        for piece in pieces:
+            for before, after in zip(piece.tenants, piece.tenants[1:], strict=False):
+                assert found[before].last + apart <= found[after].first
+
+
+@pytest.mark.parametrize("formula", ["sin(5*x)", "abs(x - y) + x*y"])
+def test_formulas_cost_what_they_did(formula: str) -> None:
+    names = {name: (-1, 1) for name in "xy" if name in formula}
+    assert not cleared(hs.compile(formula, names, 1e-1, recipe="relu"))
