@@ -28,7 +28,7 @@ def test_the_width_does_not_grow_with_the_depth() -> None:
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("tokens", [1, 3])
 def test_layers_of_any_widths_share_columns(dtype: Any, tokens: int) -> None:
-    network = random_network([4, 9, 12, 10, 16, 9, 3], 3)
+    network = random_network([4, 9, 12, 10, 16, 9, 12, 10, 9, 3], 3)
     model = hs.compile(network, (-1, 1), 1e-2, dtype=dtype, tokens=tokens)
     assert cleared(model) >= 3
     points = np.random.default_rng(0).uniform(-1.0, 1.0, (50, tokens, 4) if tokens > 1 else (50, 4))

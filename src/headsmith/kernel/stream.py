@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import Array, Interval, Precision, Upper, interval
+from .errors import Refused
 from .graph import Graph, dense
 from .model import RESERVED, Bank, Link, Model
 from .softmax import Local
@@ -168,36 +169,33 @@ def write(stream: Stream, bank: Bank, circuit: Graph, magnitude: Upper, spilled:
     return after
 
 
-# Registers, with how large the terms are that cancel there: on data tokens, and on reference tokens.
-Gone = dict[str, tuple[Upper, Upper]]
-
-
-def copy(stream: Stream, bank: Bank, local: Local, model: Model) -> tuple[dict[str, Register], Gone]:
-    """Rule Clear: the registers after the heads of a bank have added what they read, before any other heads have."""
-    after, gone, off = dict(stream), Gone(), local.leak + local.rounding
-    others = list(bank.write)
-    for link in (each for each in bank.write if _cancels(each, bank)):
-        if link.register not in gone:
-            held, mine, nothing = stream[link.register], link.columns, np.zeros(len(link.weights))
-            alone, spilled = model.references == model.sink_tokens, local.spilled[mine]
-            drift = spilled - held.drift.value if alone else held.drift + spilled
-            after[link.register] = Register(constant(nothing), Upper(nothing), 2, drift, off[mine])
-            size = held.magnitude + held.off(model.precision) + local.reach[mine]
-            gone[link.register] = size, held.drift + spilled
-            others.remove(link)
-    for link in others:
-        register, mine = after[link.register], link.columns
+def copy(stream: Stream, layer: Sequence[Bank], bank: Bank, local: Local, model: Model) -> dict[str, Register]:
+    """Rule Clear: the registers after the heads of a bank have added what they read, before the others of the layer."""
+    if sum(each.copies for each in layer) > 1:
+        raise Refused("two banks of a layer stand for what they read")
+    after, off, alone = dict(stream), local.leak + local.rounding, model.references == model.sink_tokens
+    for link in sorted(bank.write, key=lambda each: not _cancels(each, bank)):
+        register, mine, spilled = after[link.register], link.columns, local.spilled[link.columns]
+        if register is stream[link.register] and _cancels(link, bank):
+            others = [each for other in layer for each in other.write if each.register == link.register]
+            terms = 4 + sum(int(_terms(each.weights).max()) for each in others)
+            gone = register.magnitude + register.off(model.precision) + local.reach[mine]
+            left = off[mine] + model.precision.gamma(terms) * gone + terms * model.precision.smallest_normal
+            drift = spilled - register.drift.value if alone else register.drift + spilled
+            drift = drift + model.precision.gamma(terms) * (register.drift + spilled)
+            after[link.register] = Register(constant(np.zeros(len(link.weights))), left, 2, drift, left)
+            continue
         links = [each for each in bank.read if _meets(each.rows, mine)]
-        form = rows_of(read(stream, links, bank.forms), np.arange(mine.start, mine.stop))
+        form = image(link.weights, rows_of(read(stream, links, bank.forms), np.arange(mine.start, mine.stop)))
         stored, _, _, _ = read_bounds(stream, links, bank.forms, model.precision)
         after[link.register] = Register(
-            form=plus(register.form, image(link.weights, form)),
+            form=plus(register.form, form),
             magnitude=register.magnitude + link.weights @ local.reach[mine],
             count=register.count + int(_terms(link.weights).max(initial=0)),
-            drift=register.drift + link.weights @ local.spilled[mine],
+            drift=register.drift + link.weights @ spilled,
             left=register.left + link.weights @ (off + stored)[mine],
         )
-    return after, gone
+    return after
 
 
 def _meets(left: slice, right: slice) -> bool:
@@ -206,24 +204,9 @@ def _meets(left: slice, right: slice) -> bool:
 
 def _cancels(link: Link, bank: Bank) -> bool:
     """Whether a bank adds -1 times what a register holds to the register itself."""
-    read = [each for each in bank.read if _meets(each.rows, link.columns)]
-    return (
-        [(each.register, each.first, each.weights.shape) for each in read]
-        == [(link.register, link.first, (len(link.weights),))]
-        and link.weights.ndim == 1
-        and bool(np.all(link.weights == -1.0) and np.all(read[0].weights == 1.0))
-    )
-
-
-def settle(stream: Stream, gone: Gone, precision: Precision) -> dict[str, Register]:
-    """The registers after a layer in whose sums some terms have cancelled."""
-    after = dict(stream)
-    for name, (size, drifted) in gone.items():
-        register, gamma = stream[name], precision.gamma(stream[name].count + 2)
-        left = register.left + gamma * size + (register.count + 1) * precision.smallest_normal
-        drift = register.drift + gamma * drifted
-        after[name] = replace(register, magnitude=register.magnitude + left, left=left, drift=drift)
-    return after
+    links = [each for each in bank.read if _meets(each.rows, link.columns)]
+    same = [(each.register, each.first, each.weights.ndim) for each in links] == [(link.register, link.first, 1)]
+    return same and link.weights.ndim == 1 and bool(np.all(link.weights == -1.0) and np.all(links[0].weights == 1.0))
 
 
 def _written(register: Register, link: Link, circuit: Graph, nodes: Any, components: Any, magnitude: Upper) -> Register:

@@ -27,7 +27,6 @@ from .softmax import Local, Reads
 from .stream import (
     CONSTANT,
     Form,
-    Gone,
     Register,
     basis,
     constant,
@@ -37,7 +36,6 @@ from .stream import (
     plus,
     read_bounds,
     rows_of,
-    settle,
     start,
     write,
 )
@@ -114,12 +112,11 @@ def walk_through(facts: Facts) -> Walk:
                 walk.own[number] = committed + more
                 if local.alike is not None:
                     walk.alike[number] = _spread(local.alike[mine], components, circuit.nodes[number].size)
-        off, gone = _arriving(facts, walk, claimed), Gone()
-        if sum(bank.copies for bank in layer) > 1:
-            raise Refused("two banks of a layer stand for what they read")
-        for bank, local in (each for each in done if each[0].copies):
-            walk.stream, gone = copy(walk.stream, bank, local, model)
-        for bank, local in (each for each in done if not each[0].copies):
+        off = _arriving(facts, walk, claimed)
+        for bank, local in sorted(done, key=lambda each: not each[0].copies):
+            if bank.copies:
+                walk.stream = copy(walk.stream, layer, bank, local, model)
+                continue
             outputs = np.zeros(bank.outputs)
             for number, mine, components in _claims(bank):
                 # What a node is off by that reads anew, or is joined with others, is not all that it may be off by.
@@ -129,7 +126,6 @@ def walk_through(facts: Facts) -> Walk:
                 outputs[mine] = found.value
                 walk.magnitudes[number] = _spread(found, components, circuit.nodes[number].size)
             walk.stream = write(walk.stream, bank, circuit, Upper(outputs), local.spilled)
-        walk.stream = settle(walk.stream, gone, model.precision)
         walk.locals_ += done
     _refuse_thin_margins(facts, walk)
     return walk

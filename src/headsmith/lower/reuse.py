@@ -31,7 +31,7 @@ from headsmith.heads.stream import DATA, RESERVED, Link, Register
 from headsmith.heads.table import TableBank
 from headsmith.transformer.ir import Bank, Layer, Transformer, width
 
-NARROWER, MORE_HEADS = 0.5, 0.125
+NARROWER, MORE_HEADS = 0.45, 0.125
 """Registers are used again where that leaves at most so much of d_model, and takes at most so many more heads."""
 
 SHARED = "shared"
