@@ -71,7 +71,7 @@ def _kinks(compiled: Compiled, start: Any, rng: np.random.Generator) -> list[Any
     """From each start, walk to where one gate of some head has its argument at zero, or 1.278/b to either side."""
     found = []
     for layer in compiled.transformer.layers:
-        for bank in layer.banks:
+        for bank in (each for each in layer.banks if not each.cleared):
             head = rng.integers(bank.heads, size=len(start))
             scale = (bank.query_scale * bank.key_scale)[head]
             goal = rng.choice([-1.0, 0.0, 1.0], size=len(start)) * PEAK / np.maximum(scale, 1e-300)
