@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,9 +15,16 @@ import numpy as np
 
 from headsmith.compile import compile
 from headsmith.core.arrays import Array
+from headsmith.heads.sink import SinkBank
+from headsmith.heads.stream import position_bits
+from headsmith.lower.prove import certified, drafted
+from headsmith.lower.reuse import MORE_HEADS
+from headsmith.model import Compiled
 from headsmith.report.claims import Finding, claim
 from headsmith.report.falsify import errors_at, falsify
 from headsmith.source.network import Network
+from headsmith.transformer.bill import bill
+from headsmith.transformer.ir import Bank, Layer
 
 
 def random_network(widths: Sequence[int], seed: int = 0) -> Network:
@@ -37,33 +45,43 @@ def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
 
 @claim("R1", "the recipe keeps depth, width and parameters linear in the ReLU network's")
 def linear_cost() -> Finding:
-    """Grow depth at fixed width, then width at fixed depth; count."""
-    deep = [_cost([4, *[16] * depth, 2]) for depth in (1, 2, 4, 8, 16)]
-    wide = [_cost([4, width, width, 2]) for width in (8, 16, 32, 64, 128, 256)]
+    """Grow depth at fixed width, then all widths at fixed depth; count, and fit exponents of both."""
+    deep = [_cost([16] * (depth + 2)) for depth in (1, 2, 4, 8, 16, 32)]
+    wide = [_cost([width] * 4) for width in (8, 16, 32, 64, 128, 256)]
     both = deep + wide
-    layers = exponent([row["relu_layers"] for row in deep], [row["layers"] for row in deep])
-    heads = exponent([row["gates"] for row in both], [row["heads"] for row in both])
-    nonzeros = exponent([row["network_parameters"] for row in both], [row["nonzeros"] for row in both])
+    counted = ("layers", "heads", "d_model", "parameters", "nonzeros")
+    in_depth = {name: exponent([row["relu_layers"] for row in deep], [row[name] for row in deep]) for name in counted}
+    in_size = {
+        name: exponent([row["network_parameters"] for row in rows], [row[name] for row in rows])
+        for name, rows in (("d_model", wide), ("parameters", both), ("nonzeros", both))
+    }
     heads_per_gate = max(row["heads"] / row["gates"] for row in both)
     layers_per_layer = max(row["layers"] / row["relu_layers"] for row in both)
-    nonzeros_each = max(row["nonzeros"] / row["network_parameters"] for row in both)
-    holds = max(layers, heads, nonzeros) <= 1.05 and heads_per_gate <= 1.0 and layers_per_layer <= 1.0
+    columns = max(row["d_model"] / row["widest"] for row in deep)
+    each = {name: max(row[name] / row["network_parameters"] for row in both) for name in ("parameters", "nonzeros")}
+    deeper = deep[-1]["d_model"] / deep[1]["d_model"]
+    holds = max(*in_depth.values(), *in_size.values()) <= 1.05 and deeper <= 1.05
+    holds = holds and heads_per_gate <= 1.0 + MORE_HEADS and layers_per_layer <= 1.0
     return Finding(
-        ran=f"{len(deep)} depths up to 16 ReLU layers, {len(wide)} widths up to 256, error 1e-3 on [-1, 1]",
+        ran=f"{len(deep)} depths up to 32 ReLU layers, {len(wide)} widths up to 256, error 1e-3 on [-1, 1]",
         figure={
-            "layers_exponent": layers,
-            "heads_exponent": heads,
-            "nonzeros_exponent": nonzeros,
+            **{f"{name}_exponent_in_depth": value for name, value in in_depth.items()},
+            **{f"{name}_exponent_in_parameters": value for name, value in in_size.items()},
             "heads_per_gate": heads_per_gate,
             "layers_per_relu_layer": layers_per_layer,
-            "nonzeros_per_parameter": nonzeros_each,
+            "d_model_per_widest_layer": columns,
+            **{f"{name}_per_parameter": value for name, value in each.items()},
             "rows": both,
         },
         holds=holds,
         verdict=_verdict(
             holds,
-            f"at most {layers_per_layer:.3g} layer per ReLU layer, {heads_per_gate:.3g} head per gate, "
-            f"{nonzeros_each:.3g} non-zeros per parameter; exponents {layers:.3f}, {heads:.3f}, {nonzeros:.3f}",
+            f"at most {layers_per_layer:.3g} layer per ReLU layer, {heads_per_gate:.4g} heads per gate, d_model "
+            f"{columns:.3g} times the widest layer whatever the depth, {each['nonzeros']:.3g} non-zeros and "
+            f"{each['parameters']:.3g} entries of dense matrices per parameter; exponents in depth: "
+            + ", ".join(f"{name} {value:.3f}" for name, value in in_depth.items())
+            + "; in the network's parameters: "
+            + ", ".join(f"{name} {value:.3f}" for name, value in in_size.items()),
         ),
     )
 
@@ -73,12 +91,14 @@ def _cost(widths: list[int]) -> dict[str, Any]:
     bill = compile(network, (-1.0, 1.0), 1e-3).bill
     return {
         "relu_layers": len(widths) - 2,
+        "widest": max(widths),
         "gates": sum(widths[1:-1]),
         "network_parameters": network.parameters,
         "layers": bill.layers,
         "heads": bill.heads,
-        "nonzeros": bill.nonzeros,
         "d_model": bill.d_model,
+        "parameters": bill.parameters,
+        "nonzeros": bill.nonzeros,
     }
 
 
@@ -137,31 +157,45 @@ def _square_network(pieces: int) -> tuple[Network, float]:
 
 @claim("R3", "error does not grow with sequence length n")
 def any_length() -> Finding:
-    """The same network for sequences of up to n tokens, run on full sequences under full attention."""
+    """The same network with the same scales for sequences of up to n tokens, run on full sequences under full
+    attention."""
     network = random_network([2, 6, 4, 1])
-    worst = falsify(compile(network, (-1.0, 1.0), 1e-4)).input
-    rows = [_length(network, worst, tokens) for tokens in (1, 16, 256, 4096)]
+    alone = compile(network, (-1.0, 1.0), 1e-4)
+    worst = falsify(alone).input
+    rows = [_length(network, alone, worst, tokens) for tokens in (1, 16, 256, 4096)]
     first, last = rows[0], rows[-1]
     growth = {name: max(row[name] / first[name] for row in rows) for name in ("certified", "found")}
-    price = {name: last[name] / first[name] for name in ("max_weight", "max_score")}
+    # What does not tell tokens apart is the same for all n; the rest is a polynomial of log2 n, but for the table of
+    # positions itself, which has a row for each of them.
+    bits = [math.log2(row["tokens"]) for row in rows[1:]]
+    features = float(np.polyfit(bits, [row["d_head"] for row in rows[1:]], 1)[0])
+    power = exponent(bits, [row["parameters"] for row in rows[1:]])
     holds = growth["certified"] <= 1.0 + 1e-6 and growth["found"] <= 1.01
-    holds = holds and all(row["found"] <= row["certified"] for row in rows)
+    holds = holds and all(row["found"] <= row["certified"] for row in rows) and features <= 1.05 and power <= 2.05
     return Finding(
-        ran="one network compiled for 1, 16, 256 and 4096 tokens at error 1e-4, run on full sequences",
-        figure={**{f"{name}_growth": value for name, value in (growth | price).items()}, "rows": rows},
+        ran="one network with the same scales for 1, 16, 256 and 4096 tokens at error 1e-4, run on full sequences",
+        figure={
+            **{f"{name}_growth": value for name, value in growth.items()},
+            "max_score_growth": last["max_score"] / first["max_score"],
+            "d_head_per_log2_n": features,
+            "parameters_exponent_in_log2_n": power,
+            "rows": rows,
+        },
         holds=holds,
         verdict=_verdict(
             holds,
-            f"from 1 to 4096 tokens certified error x {growth['certified']:.6f}, found error x {growth['found']:.4f}; "
-            f"the price is d_head {first['d_head']} to {last['d_head']} (log n), largest weight x "
-            f"{price['max_weight']:.3g}, largest score x {price['max_score']:.3g}",
+            f"from 1 to 4096 tokens certified error x {growth['certified']:.6f}, found error x {growth['found']:.4f}, "
+            f"with the same scales; the price is d_head {first['d_head']} to {last['d_head']} ({features:.3g} log2 n), "
+            f"parameters {first['parameters']:,} to {last['parameters']:,} beside the table of positions (exponent "
+            f"{power:.3g} in log n), largest score x {last['max_score'] / first['max_score']:.3g}",
         ),
     )
 
 
-def _length(network: Network, worst: Array, tokens: int) -> dict[str, Any]:
-    """Compile for `tokens` and run a full sequence: the worst known input at both ends, random points between."""
-    model = compile(network, (-1.0, 1.0), 1e-4, tokens=tokens)
+def _length(network: Network, alone: Compiled, worst: Array, tokens: int) -> dict[str, Any]:
+    """Compile for `tokens`, with the scales of the model for one token, and run a full sequence: the worst known input
+    at both ends, random points between."""
+    model = _with_scales(compile(network, (-1.0, 1.0), 1e-4, tokens=tokens), alone)
     points = np.random.default_rng(tokens).uniform(-1.0, 1.0, (1, tokens, model.box.size))
     points[:, [0, -1]] = worst
     full = errors_at(model, points if tokens > 1 else points[0])
@@ -171,9 +205,28 @@ def _length(network: Network, worst: Array, tokens: int) -> dict[str, Any]:
         "leak": model.certificate.parts["leak"],
         "found": max(falsify(model).error, float(full.max())),
         "d_head": model.bill.d_head,
+        "parameters": model.bill.parameters - (tokens * position_bits(tokens)),
         "max_weight": model.bill.max_weight,
         "max_score": model.bill.max_score,
     }
+
+
+def _with_scales(model: Compiled, other: Compiled) -> Compiled:
+    """The same model with the scales of another one, certified anew."""
+    layers = []
+    for mine, theirs in zip(model.transformer.layers, other.transformer.layers, strict=True):
+        banks: list[Bank] = []
+        for bank, like in zip(mine.banks, theirs.banks, strict=True):
+            assert isinstance(bank, SinkBank)
+            assert isinstance(like, SinkBank)
+            banks.append(replace(bank, query_scale=like.query_scale, key_scale=like.key_scale))
+        layers.append(Layer(tuple(banks)))
+    transformer = replace(model.transformer, layers=tuple(layers))
+    draft = drafted(model.graph, model.box, model.choices, None, transformer)
+    found = certified(draft, transformer)
+    return replace(
+        model, transformer=transformer, certificate=found, proof=draft.proof, bill=bill(transformer, found.max_score)
+    )
 
 
 def _verdict(holds: bool, figures: str) -> str:
