@@ -19,7 +19,8 @@ def test_the_recipe_costs_linearly() -> None:
     found = linear_cost()
     assert found.holds
     assert found.figure["layers_per_relu_layer"] == 1.0
-    assert found.figure["heads_per_gate"] <= 1.0
+    assert found.figure["heads_per_gate"] <= 1.125
+    assert found.figure["d_model_exponent_in_depth"] <= 0.0
     assert all(row["layers"] == row["relu_layers"] for row in found.figure["rows"])
 
 
