@@ -5,18 +5,23 @@ can match that in 2 p points: first equispaced ones (Prony's method), then Cheby
 way; then the points move until the 2 p + 1 errors between them are equal, which is the best gate for this a and b.
 
 The best level a is 1 / (p + 1), and a little more: for small b all exponentials are then about 1, and one more order of
-t agrees. The rise b is a trade: the error of x y falls like b^(2 p), but all else (rounding, leak) is divided by b. For
-|x|, |y| <= 1 the error of x y is
+t agrees. The rise b is a trade: the error of x y falls like C_p b^(2 p), but all else (rounding, leak) is divided by b.
+For |x|, |y| <= 1 the error of x y is
 
     b         1 token   2         3         4         5
     0.1       3e-3      6e-5      2e-6      2e-7      2e-8
     0.05      8e-4      3e-6      3e-8      5e-10     2e-11
     0.025     2e-4      2e-7      5e-10     2e-12
     0.0125    5e-5      1e-8      7e-12
+
+The law for small b. 1 / (a + b t) is the integral of e^(-(a + b t) s) over s >= 0, and a sum of exponentials with one
+node at s = 0 of weight 1 is a quadrature for it: the best is Gauss's with that node fixed (Radau), whose weight there is
+1 exactly for a = 1 / (p + 1). Its remainder gives C_p = p! (p + 1)! / (2 p + 1)! ((p + 1) / 2)^(2 p).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -25,6 +30,9 @@ import numpy as np
 
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import DomainError
+
+LARGEST_RISE = 0.1
+"""Larger ones have no good gates."""
 
 SHARES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2)
 """The best level is 1 / (p + 1) and a share of the rise squared."""
@@ -65,6 +73,14 @@ def gate_product_fit(x_low: float, x_high: float, tokens: int, rise: float = RIS
         incline=rise / radius,
         error=error,
     )
+
+
+def rise_for(tokens: int, error: float) -> float:
+    """The largest rise whose gate of `tokens` reference tokens multiplies numbers up to 1 within `error`, by the law
+    for small rises: an estimate."""
+    constant = math.factorial(tokens) * math.factorial(tokens + 1) / math.factorial(2 * tokens + 1)
+    constant *= ((tokens + 1) / 2.0) ** (2 * tokens)
+    return float(min(LARGEST_RISE, (error / constant) ** (0.5 / tokens)))
 
 
 @cache

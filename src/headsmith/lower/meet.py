@@ -41,15 +41,23 @@ from headsmith.lower.plan import Planned, plan
 from headsmith.lower.prove import Draft, certified, drafted
 from headsmith.lower.ramp_plan import FEW_TOKENS, MOST_TOKENS, with_ramps
 from headsmith.lower.relief import NONE, relief_of
-from headsmith.lower.tables import Progress
+from headsmith.lower.tables import Gate, Progress
 from headsmith.rewrite.fuse import Fusion, fuse
 from headsmith.source.graph import Attend, Graph, Pool, Relu
 from headsmith.transformer.ir import Transformer
 
-ATTEMPTS = ((0.998, 8.0), (0.998, 128.0), (0.9, 128.0), (0.5, 128.0))
-"""How much of the error the approximation part may take, and how much room the margins leave, tried in this order."""
+ATTEMPTS = (
+    (0.998, 8.0, 1.0),
+    (0.998, 8.0, 64.0),
+    (0.998, 8.0, math.inf),
+    (0.998, 128.0, math.inf),
+    (0.9, 128.0, math.inf),
+    (0.5, 128.0, math.inf),
+)
+"""How much of the error the approximation part may take, how much room the margins leave, and how many times the
+rounding of multiplying gates is taken (see `native_plan`), tried in this order."""
 
-ACCURATE_ATTEMPTS = ((0.9, 128.0),)
+ACCURATE_ATTEMPTS = ((0.9, 128.0, math.inf),)
 
 TINY = 1e-300
 
@@ -114,7 +122,7 @@ class Request:
 def meet_with_gates(request: Request) -> Met:
     """Every non-linear node a ReLU circuit, with as few gates as the search finds; or UnreachableError."""
 
-    def planned(share: float, room: float) -> Planned:
+    def planned(share: float, room: float, _caution: float) -> Planned:
         request.tell("choosing ReLU circuits")
         return _circuits(request, share, room)
 
@@ -124,7 +132,7 @@ def meet_with_gates(request: Request) -> Met:
 def meet_with_ramps(request: Request, most_tokens: int = MOST_TOKENS) -> Met:
     """ReLU circuits whose gates are ramp heads: half of the error for the circuits, and half for the interpolation."""
 
-    def planned(share: float, room: float) -> Planned:
+    def planned(share: float, room: float, _caution: float) -> Planned:
         request.tell("choosing ReLU circuits for ramp heads")
         found = _circuits(request, 0.5 * share, room)
         most = FEW_TOKENS if request.accurate else most_tokens
@@ -149,7 +157,7 @@ def _circuits(request: Request, share: float, room: float) -> Planned:
 def meet_with_pieces(request: Request) -> Met:
     """One token for each affine piece of a network of maxima: attention takes the maximum, nothing is approximated."""
 
-    def planned(share: float, room: float) -> Planned:
+    def planned(share: float, room: float, _caution: float) -> Planned:
         laid, circuit, approximation = approximate_pieces(request.graph, request.box)
         slopes = slopes_on(circuit, approximation.ranges)
         gains = PieceFlow(circuit, slopes, approximation.shortcuts, laid).gains()
@@ -167,7 +175,7 @@ def meet_with_tables(request: Request, fusion: Fusion | None) -> Met:
     found = request.found if fusion is None else ranges(fused, request.box)
     precision = PRECISIONS[request.dtype]
 
-    def planned(share: float, room: float) -> Planned:
+    def planned(share: float, room: float, caution: float) -> Planned:
         limit = share * request.error
         return native_plan(
             fused,
@@ -180,17 +188,23 @@ def meet_with_tables(request: Request, fusion: Fusion | None) -> Met:
             progress=request.progress,
             failed=request.failed,
             accurate=request.accurate,
+            caution=caution,
         )
 
     return _attempts(request, fusion, planned)
 
 
-def _attempts(request: Request, fusion: Arrangement, planner: Callable[[float, float], Planned]) -> Met:
+def _attempts(request: Request, fusion: Arrangement, planner: Callable[[float, float, float], Planned]) -> Met:
     """The first attempt whose certificate is within the error."""
     error = request.error
     refusal: HeadsmithError | None = None
-    for share, room in ACCURATE_ATTEMPTS if request.accurate else ATTEMPTS:
-        planned = planner(share, room)
+    before: tuple[float, float] | None = None
+    gates = True
+    for share, room, caution in ACCURATE_ATTEMPTS if request.accurate else ATTEMPTS:
+        if (share, room) == before and not gates:
+            continue  # the attempts differ in their gates alone
+        planned = planner(share, room, caution)
+        before, gates = (share, room), any(isinstance(each, Gate) for each in planned.tables.values())
         request.tell("laying out heads and proving the model")
 
         def scaled(ranges: Sequence[Interval], planned: Planned = planned) -> Met:

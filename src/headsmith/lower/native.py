@@ -25,7 +25,7 @@ from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Interval
 from headsmith.core.program import Call, Program
 from headsmith.core.rounding import Precision
-from headsmith.heads.gate_fit import GateFit, gate_product_fit
+from headsmith.heads.gate_fit import LARGEST_RISE, GateFit, gate_product_fit, rise_for
 from headsmith.lower.approximation import approximate
 from headsmith.lower.candidates import Option, candidates
 from headsmith.lower.choose import argument_slopes, cheapest, possible_margin, softmax_share, steps_on, target_gains
@@ -55,7 +55,10 @@ from headsmith.source.node_programs import is_given, program_of
 ROUNDS = 6
 MOST_GATE_TOKENS = 4
 RISES = (0.1, 0.05, 0.025, 0.0125)
-"""How much of a gate's weight follows its argument: less is more accurate, and rounds more."""
+"""How much of a gate's weight follows its argument: less is more accurate, and rounds more. These are for products of
+products, where both are to be small; other gates take what the error asks for."""
+OCTAVES = 4
+"""How many powers of two are tried for a gate's incline, from a little above what its law says."""
 GATE_ROUNDING = 60.0
 EASY = 0.01
 """What part of its share a head takes that has tokens to spare."""
@@ -146,15 +149,20 @@ def native_plan(
     progress: Progress | None = None,
     failed: Failed | None = None,
     accurate: bool = False,
+    caution: float = 1.0,
 ) -> Planned:
     """Choose table heads so that the proven approximation part is at most `error`.
 
     `inputs` bounds the rounding of the inputs, `room` widens the margins for what else arguments may be off by;
     `value_limit` bounds the values of the tables; `failed` remembers fits that failed from one call to the next. Raises
     UnfittableError for an expression that no table was found for. With `accurate`, every head is as accurate as
-    rounding lets it be, and only the rest of the error is for circuits: the result may exceed the error.
+    rounding lets it be, and only the rest of the error is for circuits: the result may exceed the error. `caution` is
+    how many times the rounding of gates of small rises is taken for what it is on its own: rounding passes through all
+    that follows.
     """
-    planner = _Planner(target, found, inputs, room, precision, value_limit, max_tokens, failed, accurate, progress)
+    planner = _Planner(
+        target, found, inputs, room, precision, value_limit, max_tokens, failed, accurate, caution, progress
+    )
     budget, smallest = FITTED * error, np.inf
     if accurate:
         return planner.proven(planner.choose(budget), progress)
@@ -184,9 +192,11 @@ class _Planner:
         max_tokens: int,
         failed: Failed | None,
         accurate: bool,
+        caution: float,
         progress: Progress | None,
     ) -> None:
         self.failed, self.accurate, self.progress = failed or Failed(), accurate, progress
+        self.caution = caution
         self.target, self.found, self.inputs, self.room = target, found, inputs, room
         self.precision, self.value_limit, self.max_tokens = precision, value_limit, max_tokens
         self.order = needed(target, target.output)
@@ -222,12 +232,13 @@ class _Planner:
         """For each group (by its first node) what stands for it, with estimated errors of at most `budget` in all."""
         if self.doublings:
             return self._fit_all(self._allowances(budget, self._even()), budget)
-        equal = dict.fromkeys(self.group_of, 1.0)
-        chosen = self._fit_all(self._allowances(budget, equal), budget)
+        equal = self._allowances(budget, dict.fromkeys(self.group_of, 1.0))
+        chosen = self._fit_all(equal, budget)
         tokens = {first: fitted.tokens for first, fitted in chosen.items()}
         hardest = max(tokens, key=tokens.__getitem__, default=None)
         if self.accurate or len(tokens) < 2 or hardest is None or tokens[hardest] <= 2:
             return chosen
+        chosen = self._with_spare_tokens(chosen, equal, tokens[hardest])
         weights = {
             number: EASY if tokens[group.nodes[0]] > 0 and group.nodes[0] != hardest else 1.0
             for number, group in self.group_of.items()
@@ -238,6 +249,22 @@ class _Planner:
             return chosen
         better = max(fitted.tokens for fitted in other.values()) < tokens[hardest]
         return other if better else chosen
+
+    def _with_spare_tokens(
+        self, chosen: Mapping[int, Fitted], allowed: Mapping[int, float], tokens: int
+    ) -> dict[int, Fitted]:
+        """The choices, with gates that use the tokens that other heads need anyway: their weights are smaller."""
+        return {first: self._with_larger_inclines(fitted, allowed, tokens) for first, fitted in chosen.items()}
+
+    def _with_larger_inclines(self, fitted: Fitted, allowed: Mapping[int, float], tokens: int) -> Fitted:
+        gates = dict(fitted.gates)
+        for number, gate in fitted.gates.items():
+            box = [self._wide(variable, fitted.margin) for variable in self.group_of[number].variables]
+            for grid in range(gate.tokens, min(tokens - 1, MOST_GATE_TOKENS) + 1):
+                other = self._gate_of(grid, number, box, allowed[number])
+                if other is not None and other.fit.incline > gates[number].fit.incline:
+                    gates[number] = other
+        return replace(fitted, gates=gates)
 
     def _even(self) -> dict[int, float]:
         """Weights that allow all nodes the same error for their size: products of products are as good as rounding."""
@@ -383,16 +410,24 @@ class _Planner:
         if self.doublings:
             found = self._best_gate(number, box, allowed[number])
             return None if found is None else found[1]
+        gates = (self._gate_of(tokens, number, box, allowed[number]) for tokens in range(1, MOST_GATE_TOKENS + 1))
+        return next((gate for gate in gates if gate is not None), None)
+
+    def _gate_of(self, tokens: int, number: int, box: list[tuple[float, float]], allowed: float) -> Gating | None:
+        """The gate of so many tokens with the largest incline, and so with the smallest weights, that is good
+        enough."""
         follows, centre, radius, size = self._gate_shape(number, box)
-        for tokens in range(1, MOST_GATE_TOKENS + 1):
-            for rise in RISES:
-                # Dividing by the incline is exact where it is a power of two; it multiplies all rounding.
-                incline = 2.0 ** math.floor(math.log2(rise / radius))
-                if size * GATE_ROUNDING * self.precision.unit_roundoff > 0.3 * allowed[number] * incline:
-                    continue
-                fit = _gate_within(centre, radius, tokens, incline)
-                if fit is not None and size * fit.error / incline <= 0.97 * allowed[number]:
-                    return Gating(follows, fit)
+        rise = rise_for(tokens, allowed / (size * radius)) if size > 0.0 else LARGEST_RISE
+        # Dividing by the incline is exact where it is a power of two; it multiplies all rounding.
+        first = math.floor(math.log2(min(2.0 * rise, LARGEST_RISE) / radius))
+        for exponent in range(first, first - OCTAVES, -1):
+            incline = 2.0**exponent
+            caution = self.caution if incline * radius < RISES[-1] / 2.0 else 1.0
+            if size * GATE_ROUNDING * self.precision.unit_roundoff * caution > 0.3 * allowed * incline:
+                return None
+            fit = _gate_within(centre, radius, tokens, incline)
+            if fit is not None and size * fit.error / incline <= 0.97 * allowed:
+                return Gating(follows, fit)
         return None
 
     def _gate_shape(self, number: int, box: list[tuple[float, float]]) -> tuple[int, float, float, float]:
