@@ -97,7 +97,7 @@ def main() -> None:
     formula = "exp(-x)*sin(3*x)"
     console.rule(f"1. A formula: {formula} for x in [0, 3], error 0.0001")
     show("formula", formula, (0.0, 3.0), 1e-4, effort=4000, folder=folder, pictures=pictures, words=True)
-    console.print("How much is enough? The published route makes every operation a circuit of ReLU gates, a head each.")
+    console.print("How much is enough? The relu recipe makes every operation a circuit of ReLU gates, a head each.")
     console.print("Table heads do the whole formula at once:\n")
     rows = hs.plan(formula, (0.0, 3.0), errors=[1e-2, 1e-4])
     console.print(plan_table([row for row in rows if row.pareto or row.recipe == "relu"]))

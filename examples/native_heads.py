@@ -6,13 +6,13 @@ import headsmith as hs
 
 
 def compare(formula: str | list[str], domain: dict[str, tuple[float, float]], error: float) -> hs.Compiled:
-    """Compile with native heads and by the published route, and print both bills."""
+    """Compile with native heads and by the relu recipe, and print both bills."""
     model = hs.compile(formula, domain, error)
-    published = hs.compile(formula, domain, error, recipe="relu").bill
+    gates = hs.compile(formula, domain, error, recipe="relu").bill
     bill = model.bill
-    ratio = published.layers * published.heads / (bill.layers * bill.heads)
+    ratio = gates.layers * gates.heads / (bill.layers * bill.heads)
     print(f"{formula} within {error:g}")
-    print(f"  a head for each gate   {published.layers} layers, {published.heads} heads")
+    print(f"  a head for each gate   {gates.layers} layers, {gates.heads} heads")
     print(f"  native heads           {bill.layers} layer, {bill.heads} head, {bill.reference_tokens} reference tokens")
     print(f"  layers x heads         {ratio:.0f} times fewer; certified {model.certificate.error:.3g}\n")
     return model

@@ -9,7 +9,7 @@ model = models[1e-6]
 print(f"1 / 0.7 = {model(x=0.7):.6f}")
 show(model)
 
-# The published route needs one head, and about one layer, for every factor of four.
+# The relu recipe needs one head, and about one layer, for every factor of four.
 for error, found in models.items():
     ours, gates = found.bill, hs.compile("1/x", {"x": (0.1, 1)}, error, recipe="relu").bill
     print(

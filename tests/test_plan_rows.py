@@ -1,4 +1,4 @@
-"""hs.plan and `headsmith plan`: rows in order, fronts that brute force confirms, the published route beside them."""
+"""hs.plan and `headsmith plan`: rows in order, fronts that brute force confirms, the relu recipe beside them."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def test_rows(name: str, plans: Callable[[str], list[Any]]) -> None:
     assert [row.error for row in rows] == sorted((row.error for row in rows), reverse=True)
     for error in ERRORS:
         mine = [row for row in rows if row.error == error]
-        (published,) = [row for row in mine if row.recipe == "relu"]
-        assert published.ratio == 1.0
+        (gates,) = [row for row in mine if row.recipe == "relu"]
+        assert gates.ratio == 1.0
         assert all(costs(a) <= costs(b) for a, b in pairwise(mine))
         assert len({(measured(row), row.recipe) for row in mine}) == len(mine)
         for row in mine:
@@ -69,7 +69,7 @@ def test_rows(name: str, plans: Callable[[str], list[Any]]) -> None:
                 for other in mine
             )
             assert row.pareto is not dominated
-            sizes = [each.bill.heads * each.bill.layers for each in (published, row)]
+            sizes = [each.bill.heads * each.bill.layers for each in (gates, row)]
             assert row.ratio == pytest.approx(sizes[0] / sizes[1])
 
 
@@ -82,7 +82,7 @@ def test_the_cheapest_row_is_what_compile_makes_or_cheaper(name: str, plans: Cal
         assert falsify(best.compiled, effort=300).ratio <= 1.0
 
 
-def test_a_product_takes_a_hundredth_of_the_published_route(plans: Callable[[str], list[Any]]) -> None:
+def test_a_product_takes_a_hundredth_of_the_relu_recipe(plans: Callable[[str], list[Any]]) -> None:
     best = next(row for row in plans("product") if row.error == 1e-6)
     assert (best.bill.layers, best.bill.heads) == (1, 1)
     assert best.ratio > 100

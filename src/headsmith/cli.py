@@ -17,6 +17,7 @@ import click
 
 from headsmith import __version__
 from headsmith.cli_export import export_command
+from headsmith.cli_records import records_command
 from headsmith.cli_selftest import selftest_command
 from headsmith.cli_studio import page_command, studio_command
 from headsmith.core.errors import HeadsmithError
@@ -363,20 +364,22 @@ def falsify_command(file: str, effort: int, seed: int, as_json: bool) -> None:
 
 @commands.command("bill", short_help="Show what a model costs.")
 @file_argument
+@click.option("--dimensions", "shapes", is_flag=True, help="The shapes of all matrices, layer by layer.")
 @format_option("markdown", "latex", "csv")
 @as_json_option
-def bill_command(file: str, form: str, as_json: bool) -> None:
-    """Show what the model in FILE costs. --format latex, markdown or csv prints it for a paper or a spreadsheet."""
+def bill_command(file: str, shapes: bool, form: str, as_json: bool) -> None:
+    """Show what the model in FILE costs; with --dimensions, the shapes of W_Q, W_K, W_V and W_O in every layer.
+    --format latex, markdown or csv prints it for a paper or a spreadsheet."""
     from headsmith.files import load
 
-    bill = load(file).bill
+    model = load(file)
     if as_json:
-        return _print_json(file=file, bill=bill)
+        return _print_json(file=file, bill=model.bill, dimensions=model.dimensions)
     if form != "table":
-        return click.echo(getattr(bill, form)().rstrip("\n"))
-    from headsmith.report.tables import bill_table
+        return click.echo(getattr(model.dimensions if shapes else model.bill, form)().rstrip("\n"))
+    from headsmith.report.tables import bill_table, dimensions_table
 
-    _print(bill_table(bill))
+    _print(dimensions_table(model.dimensions) if shapes else bill_table(model.bill))
 
 
 @commands.command("explain", short_help="Tell a model in words, head by head.")
@@ -556,6 +559,7 @@ def _print_json(**items: Any) -> None:
 
 
 commands.add_command(export_command)
+commands.add_command(records_command)
 commands.add_command(selftest_command)
 commands.add_command(page_command)
 commands.add_command(studio_command)

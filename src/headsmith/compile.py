@@ -46,8 +46,8 @@ def compile(
     """Compile `target` into a softmax transformer that is provably within `error` of it everywhere on `domain`.
 
     `target` is a formula ("x*y + sin(z)"), a list of formulas (several outputs), a Python function of traced
-    values, or a Network. `recipe` "relu" takes the published route, "native" table heads, "ramp" and "maxout" their
-    own kinds of heads, "auto" the cheapest of all;
+    values, or a Network. `recipe` "relu" makes every operation a ReLU circuit and every gate a head, "native" takes
+    table heads, "ramp" and "maxout" their own kinds of heads, "auto" the cheapest of all;
     `cost` weighs layers, heads, reference_tokens, max_weight (default: in that order). `max_layers` limits the depth.
     `domain` is (low, high) for every input, a sequence of such pairs, or {"name": (low, high), ...}. `tokens` is how
     many data tokens one sequence may hold. `progress` is True for a bar on standard error, False for none, None (the

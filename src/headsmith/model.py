@@ -42,6 +42,7 @@ from headsmith.source.graph import Graph
 from headsmith.source.node_programs import masks
 from headsmith.transformer.bill import Bill, bill
 from headsmith.transformer.dense import DenseTransformer, dense
+from headsmith.transformer.dimensions import Dimensions, dimensions
 from headsmith.transformer.ir import Transformer
 
 
@@ -186,6 +187,12 @@ class Compiled:
         W_E, b_E and W_pos that make data tokens, W_Q, W_K, W_V and W_O of every head of every layer, W_U and b_U that
         read the output (see transformer/dense.py). For small models: a matrix is d_model wide."""
         return dense(self.transformer)
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """The shapes of all matrices, layer by layer, with the laws that they follow: a table that also writes itself
+        as Markdown, LaTeX and csv (see transformer/dimensions.py)."""
+        return dimensions(self.transformer)
 
     def plain(self, *, causal: bool = False) -> Plain:
         """The model's weights as tensors by name, with a configuration, for other tools (export/plain.py). The mask is

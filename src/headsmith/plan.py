@@ -3,8 +3,8 @@
     rows = hs.plan("1/x", {"x": (0.1, 1)}, errors=[1e-2, 1e-4, 1e-6])
     rows[0].recipe, rows[0].error, rows[0].certified, rows[0].bill, rows[0].pareto, rows[0].ratio
 
-Rows of one error are sorted by cost, the cheapest first. The published route (recipe "relu") is always among them, and
-`ratio` says how many times its heads x layers are those of the row.
+Rows of one error are sorted by cost, the cheapest first. The relu recipe (every operation a ReLU circuit, every gate a
+head) is always among them, and `ratio` says how many times its heads x layers are those of the row.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MEASURES = ("layers", "heads", "reference_tokens", "data_tokens", "max_weight")
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One certified model. `ratio` is heads x layers of the published route over those of this row (None without it);
+    """One certified model. `ratio` is heads x layers of the relu recipe over those of this row (None without it);
     `pareto` tells that no other row of the same error is as good in every measure and better in one."""
 
     recipe: str
@@ -197,14 +197,14 @@ def _largest_value(met: Met) -> float:
 
 
 def _marked(found: list[Row], order: Cost) -> list[Row]:
-    """Sorted by cost, without repetitions, Pareto-marked, and compared with the published route."""
+    """Sorted by cost, without repetitions, Pareto-marked, and compared with the relu recipe."""
     kept: dict[tuple[float, ...], Row] = {}
     for row in found:
         kept.setdefault((*_measures(row), float(row.recipe == "relu")), row)
     rows = sorted(kept.values(), key=lambda row: order.of_bill(row.bill))
-    published = next((row for row in rows if row.recipe == "relu"), None)
+    gates = next((row for row in rows if row.recipe == "relu"), None)
     return [
-        replace(row, pareto=not _beaten(row, rows), ratio=_ratio(row.bill, published.bill) if published else None)
+        replace(row, pareto=not _beaten(row, rows), ratio=_ratio(row.bill, gates.bill) if gates else None)
         for row in rows
     ]
 
@@ -219,6 +219,6 @@ def _beaten(row: Row, rows: Iterable[Row]) -> bool:
     return any(np.all(other <= mine) and np.any(other < mine) for other in others)
 
 
-def _ratio(mine: Bill, published: Bill) -> float:
+def _ratio(mine: Bill, gates: Bill) -> float:
     size = mine.heads * mine.layers
-    return published.heads * published.layers / size if size else (1.0 if published.heads == 0 else float("inf"))
+    return gates.heads * gates.layers / size if size else (1.0 if gates.heads == 0 else float("inf"))

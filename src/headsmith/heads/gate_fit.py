@@ -15,8 +15,8 @@ For |x|, |y| <= 1 the error of x y is
     0.0125    5e-5      1e-8      7e-12
 
 The law for small b. 1 / (a + b t) is the integral of e^(-(a + b t) s) over s >= 0, and a sum of exponentials with one
-node at s = 0 of weight 1 is a quadrature for it: the best is Gauss's with that node fixed (Radau), whose weight there is
-1 exactly for a = 1 / (p + 1). Its remainder gives C_p = p! (p + 1)! / (2 p + 1)! ((p + 1) / 2)^(2 p).
+node at s = 0 of weight 1 is a quadrature for it: the best is Gauss's with that node fixed (Radau), whose weight there
+is 1 exactly for a = 1 / (p + 1). Its remainder gives C_p = p! (p + 1)! / (2 p + 1)! ((p + 1) / 2)^(2 p).
 """
 
 from __future__ import annotations

@@ -14,12 +14,12 @@ from headsmith.transformer.bill import Bill
 
 COLUMNS = ("error", "certified", "recipe", "layers", "heads", "tokens", "weights", "ratio", "")
 NOTE = (
-    "ratio: layers x heads of the published route (relu) over the row's\n"
+    "ratio: layers x heads of the relu recipe over the row's\n"
     "*: no row of the same error is as good in all four columns and better in one"
 )
 CAPTION = (
     "Certified transformers for each error: layers, heads, reference tokens and the largest weight. The ratio is "
-    "layers x heads of the published route (relu) over those of the row; * marks rows that no other beats."
+    "layers x heads of the relu recipe over those of the row; * marks rows that no other beats."
 )
 
 

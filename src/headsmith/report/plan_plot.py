@@ -16,7 +16,7 @@ from headsmith.core.pictures import figure_class, save_figure
 from headsmith.plan import Row
 
 RECIPES = {
-    "relu": ("#d94801", "s", "published route: a head for each gate"),
+    "relu": ("#d94801", "s", "relu recipe: a head for each gate"),
     "native": ("#08519c", "o", "native heads"),
     "ramp": ("#238b45", "^", "ramps on a grid of tokens"),
     "maxout": ("#6a51a3", "D", "one token for each piece"),

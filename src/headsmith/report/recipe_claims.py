@@ -1,6 +1,6 @@
 """Claims R1 to R3: what the recipe "every gate a sink head" costs and how accurate it is.
 
-The construction is ours; the claims are those of the published recipe.
+The construction is ours; the claims are those of the paper.
 """
 
 from __future__ import annotations

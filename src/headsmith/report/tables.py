@@ -18,12 +18,27 @@ from headsmith.report.claims import Checked
 from headsmith.report.falsify import Found
 from headsmith.report.papers import papers_of
 from headsmith.transformer.bill import Bill, bill_rows
+from headsmith.transformer.dimensions import COLUMNS as COLUMNS_OF_SHAPES
+from headsmith.transformer.dimensions import Dimensions, caption
+from headsmith.transformer.dimensions import cells as shape_cells
 
 
 def bill_table(bill: Bill) -> Table:
     """What the model costs."""
     table = plain_table("Bill")
     for row in bill_rows(bill):
+        table.add_row(*row)
+    return table
+
+
+def dimensions_table(dimensions: Dimensions) -> Table:
+    """The shapes of all matrices, layer by layer."""
+    table = Table(
+        title="Dimensions", caption=caption(dimensions), title_justify="left", caption_justify="left", box=SIMPLE_HEAD
+    )
+    for name in COLUMNS_OF_SHAPES:
+        table.add_column(name)
+    for row in shape_cells(dimensions):
         table.add_row(*row)
     return table
 
