@@ -7,13 +7,15 @@ import json
 import click
 
 
-@click.command("export", short_help="Write a model for torch, ONNX, Hugging Face, TransformerLens or a stock Llama.")
+@click.command(
+    "export", short_help="Write a model for torch, ONNX, Hugging Face, TransformerLens, or as a stock model."
+)
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option(
     "--to",
     required=True,
-    type=click.Choice(["torch", "onnx", "huggingface", "transformerlens", "circuit", "llama"]),
-    help="The tool; circuit writes what every head does, as JSON; llama a stock model, of plain weights.",
+    type=click.Choice(["torch", "onnx", "huggingface", "transformerlens", "circuit", "llama", "gpt2"]),
+    help="The tool; circuit writes what every head does, as JSON; llama and gpt2 stock models.",
 )
 @click.option("-o", "--output", type=click.Path(), required=True, metavar="DIR", help="The folder to write, a new one.")
 @click.option("--fused", is_flag=True, help="Closed forms of the heads, which run faster (onnx alone).")

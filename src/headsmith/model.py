@@ -240,16 +240,16 @@ class Compiled:
         return textbook_onnx(self.plain(causal=causal))
 
     def to_stock(self, architecture: str = "llama", vocabulary: int = 0) -> StockModel:
-        """The model as a stock one, "llama": weights and a configuration that transformers loads without code of ours,
-        under the model's own certificate (export/stock.py). It must be compiled with dtype="float32". With a
-        `vocabulary` of so many numbers, every variable has a token of its own, "x=0.25 y=-0.5" is a prompt, and the
-        model is compiled anew for that (prompts.py)."""
+        """The model as a stock one, "llama" or "gpt2": weights and a configuration that transformers loads without
+        code of ours, under a certificate of its own, in a Llama the model's (export/stock.py). It must be compiled in
+        float32. With a `vocabulary` of so many numbers, every variable has a token of its own, "x=0.25 y=-0.5" is a
+        prompt, and the model is compiled anew for that (prompts.py)."""
         model = import_module("headsmith.prompts").prompted(self) if vocabulary else self
         return as_stock(model.contents(), architecture, vocabulary)
 
     def export(self, folder: str | os.PathLike[str], to: To, **options: Any) -> Path:
         """Write the model into a new folder for another tool, with its proof: "torch", "onnx", "huggingface",
-        "transformerlens", "circuit", or "llama"; options are fused, causal and vocabulary (see report/exporting.py)."""
+        "transformerlens", "circuit", "llama" or "gpt2"; options: fused, causal, vocabulary (report/exporting.py)."""
         # It draws a picture as well, with what is built upon this module.
         written: Path = import_module("headsmith.report.exporting").export(self, folder, to, **options)
         return written

@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from headsmith.export.stock import as_stock
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.reading import read
 from headsmith.kernel.stock import Stock, check_folder, refuse_others, stock
-from headsmith.run import llama
+from headsmith.run import gpt2, llama
 
 T = hs.tokens
 
@@ -108,6 +109,30 @@ def test_its_matrices_are_those_that_are_written_out(model: Any) -> None:
     assert np.array_equal(table[data : data + len(dense.W_E)], dense.W_E.astype(np.float32))
 
 
+def test_registers_that_are_cleared_count_while_they_are_large(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deep network clears its registers: what a norm sees in the middle is larger than what is there at the end."""
+    random = np.random.default_rng(1)
+    layers = [(0.8 * random.normal(size=(b, a)), random.normal(size=b)) for a, b in pairwise([3, *[8] * 8])]
+    layers[-1] = layers[-1][0] * 0.05, layers[-1][1] * 0.05
+    layers += [(0.1 * random.normal(size=(1, 8)), np.zeros(1))]
+    model = hs.compile(hs.Network(layers), (-1, 1), 1.0, dtype="float32")
+    assert {bank.kind for layer in model.transformer.layers for bank in layer.banks} > {"sink"}  # so some are cleared
+    found, norm, seen = model.to_stock("llama"), llama.norm, []
+
+    def watched(x: Any, weight: Any, epsilon: float) -> Any:
+        rest = np.sort(np.abs(x.astype(np.float64)), axis=-1)[..., :-1]
+        seen.append(float((rest**2).sum(axis=-1).max()))
+        assert np.array_equal(norm(x, weight, epsilon)[np.abs(x) > 1e-30], x[np.abs(x) > 1e-30])
+        return norm(x, weight, epsilon)
+
+    monkeypatch.setattr(llama, "norm", watched)
+    found(points(model, rng))
+    assert max(seen) > 2.0 * seen[-1]
+    assert max(seen) < 2.0**-24 * float(found.table.max()) ** 2
+
+
 def test_a_norm_with_a_smaller_constant_is_no_identity(rng: np.random.Generator) -> None:
     """The constant is the smallest power of two that the lemma allows; four steps further down bits do change."""
     found = MODELS["product"]().to_stock("llama")
@@ -115,6 +140,83 @@ def test_a_norm_with_a_smaller_constant_is_no_identity(rng: np.random.Generator)
     assert np.array_equal(llama.norm(x, np.full(16, root, np.float32), 1e-6), x)
     x[..., x[0, 0].argmax()] /= 16.0
     assert not np.array_equal(llama.norm(x, np.full(16, root / 16.0, np.float32), 1e-6), x)
+
+
+# GPT-2 --------------------------------------------------------------------------------------------------------------
+
+GPT2 = {
+    "product": lambda: hs.compile("x*y", (-1, 1), 2e-4, dtype="float32"),
+    "network": lambda: hs.compile(random_network([2, 3, 1]), (-1, 1), 1e-1, dtype="float32"),
+    "table": lambda: hs.compile("exp(x)", (-1, 1), 1e-2, dtype="float32"),
+}
+
+
+@pytest.fixture(scope="module", params=GPT2)
+def other(request: pytest.FixtureRequest) -> Any:
+    return GPT2[request.param]()
+
+
+def test_a_gpt2_stays_within_its_certificate(other: Any, rng: np.random.Generator) -> None:
+    found, x = other.to_stock("gpt2"), points(other, rng)
+    assert np.abs(found(x) - other(x.astype(np.float64))).max() <= found.certificate.parts["rounding"]
+    assert other.certificate.error < found.certificate.error
+    assert any("LayerNorm computes the mean" in each for each in found.certificate.assumes)
+    for name in ("c_attn", "c_proj"):
+        assert np.abs(found.tensors[f"transformer.h.0.attn.{name}.weight"]).max() < 1e4
+
+
+def test_the_worst_norms_stay_within_the_certificate(
+    other: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Means and inverse roots are as wrong as the certificate assumes at most, and every rounding is the largest one,
+    with signs at random for each token, or the same for all."""
+    found, u = other.to_stock("gpt2"), 2.0**-24
+
+    def worst(x: Any, weight: Any, bias: Any, epsilon: float) -> Any:
+        x = x.astype(np.float64)
+
+        def signs(*shape: int) -> Any:
+            return rng.choice([-1.0, 1.0], shape if rng.integers(2) else [1] * len(shape))
+
+        mean = x.mean(axis=-1, keepdims=True) + signs(*x.shape[:-1], 1) * 5 * u * np.abs(x).sum(-1, keepdims=True)
+        inverse = (1.0 + signs(*x.shape[:-1], 1) * 8 * u) / np.sqrt(x.var(axis=-1, keepdims=True) + epsilon)
+        return ((x - mean) * inverse * weight * (1.0 + 4 * u * signs(*x.shape))).astype(np.float32)
+
+    monkeypatch.setattr(gpt2, "norm", worst)
+    x = points(other, rng)
+    exact = other(x.astype(np.float64))
+    worst_error = max(float(np.abs(found(x) - exact).max()) for _ in range(20))
+    assert 1e-7 < worst_error <= found.certificate.parts["rounding"]
+
+
+def test_every_part_of_a_gpt2_is_compared(tmp_path: Path, rng: np.random.Generator) -> None:
+    folder = GPT2["table"]().export(tmp_path / "exp", "gpt2")
+    certificate, path = hs.verify(folder), folder / "model.safetensors"
+    assert f"{certificate.error:.3g}" in (folder / "README.md").read_text()
+    header, tensors = read(folder / "proof.safetensors")
+    proven, held = stock(header, tensors, "gpt2"), load_file(path)
+    config = json.loads((folder / "config.json").read_text())
+    refuse_others(proven, config, held)
+    for name, values in held.items():
+        for _ in range(20):
+            changed, place = values.copy(), tuple(int(rng.integers(size)) for size in values.shape)
+            changed[place] = np.nextafter(changed[place], np.float32(np.inf))
+            with pytest.raises(Refused, match=r"model.safetensors: .* is .*, and .* in the proven model"):
+                refuse_others(proven, config, held | {name: changed})
+    for name in config:
+        with pytest.raises(Refused, match=r"config.json"):
+            refuse_others(proven, config | {name: "other"}, held)
+    norms = {name: value * np.float32(0.25) for name, value in held.items() if "ln_" in name}
+    save_file({**held, **norms}, path, metadata={"format": "pt"})
+    with pytest.raises(hs.CertificateError, match="normed away"):
+        hs.verify(folder)
+
+
+def test_what_a_gpt2_cannot_hold() -> None:
+    with pytest.raises(hs.TargetError, match="no rule for several data tokens: take a Llama"):
+        MODELS["shift"]().to_stock("gpt2")
+    with pytest.raises(hs.TargetError, match="no rule for several data tokens: take a Llama"):
+        MODELS["product"]().to_stock("gpt2", vocabulary=16)
 
 
 # Prompts ------------------------------------------------------------------------------------------------------------
@@ -288,11 +390,11 @@ def test_a_changed_folder_is_refused(copied: Path) -> None:
 def test_a_larger_constant_is_as_good(exported: Path) -> None:
     """Any power of two from the smallest on will do; what is too large for the weights is refused."""
     header, tensors = read(exported / "proof.safetensors")
-    assert stock(header, tensors, 2.0**14).certificate.error == stock(header, tensors).certificate.error
+    assert stock(header, tensors, root=2.0**14).certificate.error == stock(header, tensors).certificate.error
     with pytest.raises(Refused, match=r"weights of .* are too large for norms"):
-        stock(header, tensors, 2.0**30)
+        stock(header, tensors, root=2.0**30)
     with pytest.raises(Refused, match="normed away"):
-        stock(header, tensors, 2.0**61)
+        stock(header, tensors, root=2.0**61)
 
 
 def test_what_a_stock_model_cannot_hold_is_refused(tmp_path: Path) -> None:
@@ -306,7 +408,7 @@ def test_what_a_stock_model_cannot_hold_is_refused(tmp_path: Path) -> None:
     refused(hs.compile("max(x, y, -x)", (-1, 1), 1e-3, recipe="maxout", dtype="float32"), "see each other")
     refused(hs.compile("2*x", (-1, 1), 1e-3, dtype="float32"), "no layer of attention")
     product = MODELS["product"]()
-    with pytest.raises(hs.TargetError, match="unknown architecture 'bert'; choose one of llama"):
+    with pytest.raises(hs.TargetError, match="unknown architecture 'bert'; choose one of llama, gpt2"):
         product.to_stock("bert")
     with pytest.raises(hs.TargetError, match="a stock llama has a causal mask"):
         product.export(tmp_path / "model", "llama", causal=False)

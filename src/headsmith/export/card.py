@@ -83,7 +83,7 @@ def stock_use(stock: Any) -> str:
     references, several, names = stock.reference_tokens, stock.tokens > 1, ", ".join(stock.names[:8])
     more = ", ..." if len(stock.names) > 8 else ""
     return STOCK_USE.format(
-        auto=stock.config["architectures"][0].replace("Llama", "AutoModel"),
+        auto=stock.config["architectures"][0].replace("Llama", "AutoModel").replace("GPT2", "AutoModel"),
         known=f"{references} + x.shape[1]" if several else references + 1,
         opening=f"{references} reference tokens, then the data token{'s' if several else ''}",
         references=references,
@@ -97,7 +97,7 @@ def stock_use(stock: Any) -> str:
 
 def card(model: Any, to: str, fused: bool, stock: Any = None) -> str:
     """The text of README.md; `stock` is the stock model that is exported, if one is."""
-    certificate, told = model.certificate, model.explain()
+    certificate, told = (model if stock is None else stock).certificate, model.explain()
     title = told.partition("\n")[0]
     rows = [("error", bound(certificate.error), "proven, for every input in the domain")]
     rows += [(name, bound(value), MEANING.get(name, "")) for name, value in certificate.parts.items()]
@@ -105,7 +105,7 @@ def card(model: Any, to: str, fused: bool, stock: Any = None) -> str:
         f"# {title}",
         f"A softmax transformer of attention alone, compiled by Headsmith with a proof of its error"
         f"{', here through closed forms of its heads' if fused else ''}"
-        f"{f'. It is a stock {to}: norms, rotations and MLPs are there, and change nothing' if stock else ''}.",
+        f"{f'. It is a stock {to}: norms and MLPs are there, and its error counts them' if stock else ''}.",
         "## What is proven",
         f"For every input in the domain and every output, |model - target| <= {bound(certificate.error)}, when it runs "
         f"in {certificate.dtype} with sums in any order and exp within 4 units in the last place. Outside of the "

@@ -6,7 +6,7 @@ compared (export/folder.py).
     huggingface       config.json, model.safetensors, headsmith_model.py, two more files of code: AutoModel loads it
     transformerlens   config.json, model.safetensors, headsmith_lens.py
     circuit           circuit.json
-    llama             config.json, model.safetensors: a stock Llama (export/stock.py), which transformers loads as it
+    llama, gpt2       config.json, model.safetensors: a stock model (export/stock.py), which transformers loads as it
                       is; with a vocabulary of numbers tokenizer.json and tokenizer_config.json as well
 """
 
@@ -26,9 +26,9 @@ from headsmith.export.lens import lens
 from headsmith.export.stock import as_stock
 from headsmith.export.tokenizer import tokenizer
 
-To = Literal["torch", "onnx", "huggingface", "transformerlens", "circuit", "llama"]
+To = Literal["torch", "onnx", "huggingface", "transformerlens", "circuit", "llama", "gpt2"]
 FORMATS: tuple[To, ...] = get_args(To)
-STOCK: tuple[To, ...] = ("llama",)
+STOCK: tuple[To, ...] = ("llama", "gpt2")
 """Stock architectures: they hold models that are certified in float32, under a causal mask."""
 
 VERSION = 1
@@ -99,7 +99,7 @@ def contents(model: Any, wanted: Wanted) -> Files:
             plain = lens(model.plain(**wanted.mask))
             found = {"config.json": _text(plain.config), "model.safetensors": _tensors(plain.tensors)}
             found["headsmith_lens.py"] = _code("headsmith_lens.txt")
-        case "llama":
+        case "llama" | "gpt2":
             stock = as_stock(model.contents(), wanted.to, wanted.vocabulary)
             plain = stock.plain
             found = {"config.json": _text(plain.config), "model.safetensors": _tensors(plain.tensors)}

@@ -1,13 +1,15 @@
-"""A certified model inside a stock architecture, which everybody's tools load without code of ours: a Llama, so far.
+"""A certified model inside a stock architecture, which everybody's tools load without code of ours.
 
-The kernel says what the configuration and the weights must be (kernel/stock.py, with the proof that norms, rotations
-and empty MLPs change nothing): here they are asked for, written, and called. Numbers enter as `inputs_embeds`.
+The kernel says what the configuration and the weights must be (kernel/llama.py and gpt2.py, with the proof that norms,
+rotations and empty MLPs change nothing, or how much): here they are asked for, written, and called. Numbers enter as
+`inputs_embeds`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -21,7 +23,7 @@ from headsmith.export.tokenizer import words
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.stock import stock
 
-Architecture = Literal["llama"]
+Architecture = Literal["llama", "gpt2"]
 ARCHITECTURES: tuple[Architecture, ...] = get_args(Architecture)
 
 Singles = npt.NDArray[np.float32]
@@ -46,11 +48,18 @@ class StockModel:
     words: Mapping[str, int]
 
     def __repr__(self) -> str:
-        width, layers = self.config["hidden_size"], self.config["num_hidden_layers"]
+        width, layers = self.table.shape[1], self.config.get("num_hidden_layers", self.config.get("n_layer"))
         weights = sum(value.size for value in self.tensors.values())
         return (
             f"<StockModel: {self.config['architectures'][0]}, {layers} layers, width {width}, {weights:,} weights, "
             f"error <= {self.certificate.error:.4g}>"
+        )
+
+    @property
+    def table(self) -> Singles:
+        """The embedding, one row for each token and each input."""
+        return next(
+            value for name, value in self.tensors.items() if name.endswith(("embed_tokens.weight", "wte.weight"))
         )
 
     @property
@@ -74,7 +83,7 @@ class StockModel:
         length = values.shape[-2]
         if not 1 <= length <= self.tokens:
             raise DomainError(f"a sequence has 1 to {self.tokens} tokens; got {length}")
-        table, first = self.tensors["model.embed_tokens.weight"], self.reference_tokens
+        table, first = self.table, self.reference_tokens
         rows = np.broadcast_to(table[: first + length], (*values.shape[:-2], first + length, table.shape[1])).copy()
         inputs = first + self.tokens
         rows[..., first:, :] += values @ table[inputs : inputs + len(self.names)]
@@ -94,11 +103,10 @@ class StockModel:
 
     def __call__(self, x: Any) -> Singles:
         """The outputs, (..., outputs) or (..., m, outputs), for numbers or a prompt: the stock model in numpy."""
-        from headsmith.run.llama import logits
-
-        embeds = self.tensors["model.embed_tokens.weight"][self.ids(x)] if isinstance(x, str) else self.embed(x)
-        found = logits(self.config, self.tensors, embeds)[..., self.reference_tokens :, :]
-        return found if self.sequences else found[..., -1, :]
+        run = import_module(f"headsmith.run.{self.config['model_type']}").logits
+        embeds = self.table[self.ids(x)] if isinstance(x, str) else self.embed(x)
+        found = run(self.config, self.tensors, embeds)[..., self.reference_tokens :, :]
+        return np.asarray(found if self.sequences else found[..., -1, :])
 
     @property
     def plain(self) -> Plain:
@@ -118,12 +126,12 @@ def as_stock(contents: Contents, architecture: str, vocabulary: int = 0) -> Stoc
     first = model.reference_tokens + model.tokens + model.inputs + 1
     known = words(domain, vocabulary, first) if vocabulary else {}
     try:
-        found = stock(_as_read(header_of(contents, tensors)), tensors, words=known)
+        found = stock(_as_read(header_of(contents, tensors)), tensors, architecture, words=known)
     except Refused as problem:
         raise TargetError(f"this model does not go into a stock {architecture}: {problem}") from None
-    references = found.config["max_position_embeddings"] - model.tokens
+    length = found.config["max_position_embeddings" if architecture == "llama" else "n_positions"]
     certificate = Certificate.of(found.certificate)
-    return StockModel(found.config, found.weights, certificate, references, model.tokens, box.names, known)
+    return StockModel(found.config, found.weights, certificate, length - model.tokens, model.tokens, box.names, known)
 
 
 def _as_read(value: Any) -> Any:

@@ -33,12 +33,14 @@ FEW = 32  # sums of at most so many terms that are not zero are added one by one
 @dataclass(frozen=True)
 class Precision:
     """A floating-point format: every operation returns the exact result times 1 + d, |d| <= unit_roundoff, and loses at
-    most `smallest_normal` where it underflows."""
+    most `smallest_normal` where it underflows. Products with powers of two are `exact`, unless the format says
+    otherwise."""
 
     name: str
     unit_roundoff: float
     smallest_normal: float
     largest: float
+    exact: bool = True
 
     def gamma(self, operations: Any) -> Upper:
         """k u / (1 - k u): a sum of k products, added in any order, is off by at most that share of the sum of sizes.

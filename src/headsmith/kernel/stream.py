@@ -255,7 +255,7 @@ def read_bounds(
     drift = drift + precision.gamma(terms) * drift
     rounded = precision.gamma(terms) * sizes + columns * tiny
     # One number times a power of two is read as it is.
-    rounded = Upper(np.where(copied & (terms <= 5), columns * tiny, rounded.value))
+    rounded = Upper(np.where(precision.exact & copied & (terms <= 5), columns * tiny, rounded.value))
     return stored, rounded, sizes, drift
 
 

@@ -85,7 +85,7 @@ class Walk:
     """What is known so far: the registers, how large the nodes are that heads have computed, what every node commits
     itself, of means the part of that which is the same at all tokens, and of what is read by one bank alone what its
     registers round; how far nodes are off whose errors are all
-    known, and what every bank has committed."""
+    known, what every bank has committed, and the registers before each layer."""
 
     stream: dict[str, Register]
     forms: Mapping[int, Form]
@@ -95,6 +95,7 @@ class Walk:
     held: dict[int, Upper]
     final: dict[int, Upper]
     locals_: list[tuple[Bank, Local]]
+    past: list[dict[str, Register]]
 
 
 def walk_through(facts: Facts) -> Walk:
@@ -102,6 +103,7 @@ def walk_through(facts: Facts) -> Walk:
     circuit, model = facts.circuit, facts.model
     walk = _first(facts)
     for layer in model.layers:
+        walk.past.append(walk.stream)
         claimed = {number for bank in layer for number, _, _ in _claims(bank)}
         off = _arriving(facts, walk, {argument for number in claimed for argument in circuit.nodes[number].arguments})
         done = [(bank, _copied(model, walk, bank) if bank.copies else _local(facts, walk, bank, off)) for bank in layer]
@@ -146,7 +148,7 @@ def _first(facts: Facts) -> Walk:
         if node.kind == "positional":
             magnitudes[number] = Upper(np.abs(node.constants).max(axis=0))
     stream = start(facts.model, circuit, magnitudes[0])
-    return Walk(stream, _forms(facts), magnitudes, own, {}, {}, {}, [])
+    return Walk(stream, _forms(facts), magnitudes, own, {}, {}, {}, [], [])
 
 
 def _claims(bank: Bank) -> list[tuple[int, Any, Any]]:

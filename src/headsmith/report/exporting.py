@@ -24,8 +24,8 @@ def export(
     vocabulary: int = 0,
 ) -> Path:
     """Write a model, or the model saved under a path, into a new folder for another tool: "torch", "onnx",
-    "huggingface", "transformerlens", "circuit" for circuit.json, or "llama" for a stock model. `fused` exports closed
-    forms (onnx alone). `causal` is the mask, for models that run under both; the program's own otherwise.
+    "huggingface", "transformerlens", "circuit" for circuit.json, "llama" or "gpt2" for a stock model. `fused` exports
+    closed forms (onnx alone). `causal` is the mask, for models that run under both; the program's own otherwise.
     With a `vocabulary` of so many numbers for each variable, a stock model takes prompts (prompts.py).
 
     The folder holds the model's proof as well: `hs.verify(folder)`, or `headsmith verify`, proves the exported weights.
