@@ -7,14 +7,14 @@ ROWS = [
     {"target": "x*y", "domain": "[-1, 1]^2", "certified": 9.5e-7, "heads": 20, "note": None},
     {"target": "a|b_c & 50%", "domain": "", "certified": 1e-6, "heads": 1234, "more": True},
 ]
-CLAIM = Checked("R4", "costs {this} & that", "two targets", {"rows": ROWS}, True, "holds: 20 heads", 0.1)
-EMPTY = Checked("R5", "nothing", "nothing", {}, False, "fails: nothing", 0.1)
+CLAIM = Checked("R4", "costs {this} & that", "two targets", {"rows": ROWS}, True, "holds: 20 heads", 0.1, tag="ours")
+EMPTY = Checked("R5", "nothing", "nothing", {}, False, "fails: nothing", 0.1, tag="ours")
 
 
 def test_markdown() -> None:
     text = markdown([CLAIM, EMPTY])
     lines = text.splitlines()
-    assert lines[2] == "| R4 | costs {this} & that | two targets | holds: 20 heads |"
+    assert lines[2] == "| R4 | costs {this} & that | ours | two targets | holds: 20 heads |"
     assert "| target | domain | certified | heads | note | more |" in lines
     assert "| --- | --- | ---: | ---: | ---: | --- |" in lines
     assert "| x*y | [-1, 1]^2 | 9.5e-07 | 20 |  |  |" in lines

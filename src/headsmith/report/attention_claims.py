@@ -32,7 +32,11 @@ NARROW = 1e3
 ASKED = (1e-1, 1e-2, 1e-3)
 
 
-@claim("U1", "one head approximates clamp(w.x + t; a, b) with error (b-a)/p; our kernel width gives 0.0622 (b-a)/p")
+@claim(
+    "U1",
+    "one head on p tokens approximates clamp(w.x + t; a, b) with error (b-a)/p; our width gives 0.0622 (b-a)/(p-1)",
+    tag="recalled",
+)
 def one_head() -> Finding:
     """A ramp head for each number of tokens: run, bounded by the lemma, bounded by the kernel; then compiled."""
     rows = [_ramp(tokens) for tokens in GRIDS]
@@ -102,7 +106,7 @@ def _by_recipe(formula: str, reach: float, asked: float) -> dict[str, Any]:
     }
 
 
-@claim("U2", "H heads over n tokens: error O(1/(nH))")
+@claim("U2", "H heads over n tokens: error O(1/(nH))", tag="abstract")
 def many_heads() -> Finding:
     """The data tokens themselves are the grid: no reference token; heads share the interval."""
     longer = [_shared(tokens, 2) for tokens in (5, 9, 17, 33, 65, 129)]

@@ -2,10 +2,12 @@
 
 A row is a function that compiles, runs and measures, and returns a `Finding`. To add one:
 
-    @claim("R4", "multiplication: concrete layers, heads, parameters at a given error")
+    @claim("R4", "multiplication: concrete layers, heads, parameters at a given error", tag="abstract")
     def multiplication() -> Finding: ...
 
-in this module, or in a module of this package that ROWS_IN names.
+in this module, or in a module of this package that ROWS_IN names. Whatever a row prints it also checks: `judged` makes
+a finding from rows of figures, from laws that they must obey, and from second counts (report/audit.py). A figure that
+is changed makes the finding fail, and tests/report/test_claim_mutations.py changes them all, one by one.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headsmith.core.errors import HeadsmithError
+from headsmith.report.audit import differences
 from headsmith.report.papers import PAPERS, paper_of
 
 ROWS_IN = (
@@ -41,6 +44,43 @@ class Finding:
     figure: Mapping[str, Any]
     holds: bool | None
     verdict: str
+    judge: Callable[[Mapping[str, Any]], list[str]] | None = None
+    """What is wrong with figures such as these, in sentences; nothing, if the claim holds."""
+
+
+Rows = list[dict[str, Any]]
+
+
+def judged(
+    ran: str,
+    rows: Rows,
+    summary: Callable[[Rows], dict[str, Any]],
+    faults: Callable[[Rows], list[str]],
+    text: Callable[[dict[str, Any]], str],
+    audits: Sequence[Mapping[str, Any]] = (),
+) -> Finding:
+    """A finding that fails if any of its figures is wrong.
+
+    `summary` makes the other figures from the rows, `faults` says what is wrong with rows, `audits` has second counts
+    of figures of the first rows, `text` tells the figures in words.
+    """
+
+    def judge(figure: Mapping[str, Any]) -> list[str]:
+        mine: Rows = figure["rows"]
+        wrong = [each for row, counted in zip(mine, audits, strict=False) for each in differences(row, counted)]
+        wrong += [] if wrong else faults(mine)
+        return wrong or differences({name: figure[name] for name in figure if name != "rows"}, summary(mine))
+
+    figure = {**summary(rows), "rows": rows}
+    wrong = judge(figure)
+    told = text(figure)
+    verdict = f"fails: {'; '.join(wrong[:3])}; {told}" if wrong else f"holds with these constants: {told}"
+    return Finding(ran, figure, not wrong, verdict, judge)
+
+
+def need(true: bool, otherwise: str) -> list[str]:
+    """A fault, unless something is true."""
+    return [] if true else [otherwise]
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,11 @@ CLOSE = 1e-4
 """How near ridge comes to scikit-learn's predictions, relative to their spread."""
 
 
-@claim("U5", "gradient descent in context: error linear in the number of steps")
+@claim(
+    "U5",
+    "gradient descent in context: error at most linear in the steps for ridge, steps^1.7 for least squares",
+    tag="ours",
+)
 def linear_in_steps() -> Finding:
     """The same gate for every product of every step: how do the certified and the measured error grow?
 
@@ -129,7 +133,7 @@ def same_heads(steps: int, decay: float = 0.0, features: int = 3, examples: int 
     return Learner(**parts_of(model), rule=run)
 
 
-@claim("U6", "statistical models in context: least squares, ridge, lasso, logistic, nearest neighbours")
+@claim("U6", "statistical models in context: least squares, ridge, lasso, logistic, nearest neighbours", tag="abstract")
 def statistical_models() -> Finding:
     """Data sets that scikit-learn ships: the transformer against its estimators, the gap in its two parts."""
     try:
@@ -148,8 +152,10 @@ def statistical_models() -> Finding:
         f"{max(row['layers'] for row in rows)} layers, {max(row['heads'] for row in rows)} heads"
     )
     return Finding(
-        ran="ridge, least squares, lasso, logistic regression, kernel means and nearest neighbours in context, on data "
-        "scaled to the box, no intercept",
+        ran="ridge (on diabetes with the large penalty alpha = 884, so that few steps do), least squares and lasso (on "
+        "generated data), logistic regression (on 3 principal components), kernel means, and nearest neighbours (of "
+        "queries that are nearer to one example than to any other by a gap; the rest are left out), all in context, on "
+        "data scaled to the box, no intercept",
         figure={"ridge_gap": ridge, "other_gap": rest, "softmax_part": part, **preconditioning(), "rows": rows},
         holds=holds,
         verdict=f"holds with these constants: {figures}" if holds else f"fails: {figures}",

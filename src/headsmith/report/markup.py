@@ -13,7 +13,7 @@ from headsmith.report.tables import figure_text, word
 
 def markdown(rows: Sequence[Checked]) -> str:
     """A table of outcomes, then the figures of each claim."""
-    parts = [markdown_table(["id", "claim", "ran", "outcome"], [_outcome(row) for row in rows])]
+    parts = [markdown_table(["id", "claim", "from", "ran", "outcome"], [_outcome(row) for row in rows])]
     for row in rows:
         parts.append(f"## {row.id}: {row.claim}\n\n{_sentence(row)}")
         names, cells = _cells(row)
@@ -42,7 +42,7 @@ def _sentence(row: Checked) -> str:
 
 
 def _outcome(row: Checked) -> list[str]:
-    return [row.id, row.claim, row.ran, row.verdict]
+    return [row.id, row.claim, row.tag, row.ran, row.verdict]
 
 
 def _cells(row: Checked) -> tuple[list[str], list[list[str]]]:

@@ -1,9 +1,9 @@
 """Claims M1 and M2: maxout networks and continuous piecewise linear functions, in two layouts.
 
     recipe relu      token by token, a maximum is a tree of sink heads
-    recipe maxout    one token for each affine piece, as in the published result: attention takes the maximum
+    recipe maxout    one token for each affine piece, as in the paper: attention takes the maximum
 
-The constructions are ours; the claims are those of the published result.
+The constructions are ours; the claims are those of the paper.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def random_maxout(widths: Sequence[int], rank: int, seed: int = 0) -> MaxoutNetw
     return MaxoutNetwork(layers)
 
 
-@claim("M1", "maxout networks at comparable complexity")
+@claim("M1", "maxout networks at comparable complexity", tag="abstract")
 def comparable_size() -> Finding:
     """Grow rank, width and depth in turn; parameters of the transformer over parameters of the maxout network.
 
@@ -115,7 +115,7 @@ def _size(widths: list[int], rank: int) -> dict[str, Any]:
     }
 
 
-@claim("M2", "any continuous piecewise linear function")
+@claim("M2", "any continuous piecewise linear function", tag="abstract")
 def piecewise_linear_functions() -> Finding:
     """Functions from their pieces, and callables from their values on triangulated grids; certified, falsified.
 

@@ -17,7 +17,7 @@ from headsmith.regions.zigzag import attention_block, composed, growth
 from headsmith.report.claims import Finding, claim
 
 
-@claim("M3", "linear regions grow exponentially with depth")
+@claim("M3", "linear regions grow exponentially with depth", tag="abstract")
 def exponential_regions() -> Finding:
     """Zigzags of P pieces composed L times, by hardmax attention, by a feed-forward block and by both: count."""
     shapes = [(pieces, depth, 1) for pieces in (2, 3, 5, 8) for depth in (1, 2, 3, 4) if pieces**depth <= 1000]
@@ -62,7 +62,7 @@ def _best_of(seeds: int, pieces: int, depth: int, width: int) -> Comparison:
     return min((compare(pieces, depth, width, seed=seed) for seed in range(seeds)), key=lambda row: row.trained_error)
 
 
-@claim("M4", "softmax at finite scale keeps the hardmax partition's function up to W((k-1)/e)/b")
+@claim("M4", "softmax at finite scale keeps the hardmax partition's function up to W((k-1)/e)/b", tag="ours")
 def finite_scale() -> Finding:
     """The worst error of one head for k pieces at scale b, and that of a partition of the plane, against the lemma."""
     heads = [measure(pieces, scale) for pieces in (2, 3, 8, 64, 1024) for scale in (1.0, 10.0, 1e3)]

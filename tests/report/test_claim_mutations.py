@@ -1,0 +1,81 @@
+"""Whatever a row of claims prints, it checks: every figure, changed, makes the row fail.
+
+The rows are measured once. Then each number that they hold is multiplied by 1,000 (a zero becomes 1,000), and each
+figure above the rows is moved by 0.1 %; errors that were found are moved by twice what is certified. The judgement of
+the row must name a fault every time.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from headsmith.report.claims import Finding, select
+
+JUDGED = ("R1", "R2", "R3", "R4", "R5", "R6", "R7")
+
+
+@pytest.fixture(scope="module", params=JUDGED)
+def finding(request: pytest.FixtureRequest) -> Finding:
+    (row,) = select([request.param])
+    return row.check()
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The places of all numbers."""
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from leaves(each, (*path, name))
+    elif isinstance(value, list | tuple):
+        for place, each in enumerate(value):
+            yield from leaves(each, (*path, place))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield path
+
+
+def at(figure: Any, path: tuple[Any, ...]) -> Any:
+    for step in path:
+        figure = figure[step]
+    return figure
+
+
+def changed(figure: Mapping[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    other = copy.deepcopy(dict(figure))
+    at(other, path[:-1])[path[-1]] = value
+    return other
+
+
+def test_the_row_holds(finding: Finding) -> None:
+    assert finding.holds, finding.verdict
+    assert finding.judge is not None
+    assert finding.judge(finding.figure) == []
+
+
+def test_every_figure_is_checked(finding: Finding) -> None:
+    assert finding.judge is not None
+    missed = []
+    for path in leaves(finding.figure):
+        value = at(finding.figure, path)
+        if not finding.judge(changed(finding.figure, path, 1000 * value if value else type(value)(1000))):
+            missed.append(path)
+    assert missed == []
+
+
+def test_constants_are_checked_to_a_thousandth(finding: Finding) -> None:
+    assert finding.judge is not None
+    summary = [path for path in leaves(finding.figure) if path[0] != "rows"]
+    missed = [
+        path for path in summary if not finding.judge(changed(finding.figure, path, 1.001 * at(finding.figure, path)))
+    ]
+    assert missed == []
+
+
+def test_outputs_that_are_moved_are_noticed(finding: Finding) -> None:
+    assert finding.judge is not None
+    for place, row in enumerate(finding.figure["rows"]):
+        if "found" in row and "certified" in row:
+            moved = row["found"] + 2.0 * row["certified"]
+            assert finding.judge(changed(finding.figure, ("rows", place, "found"), moved))
