@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from headsmith.cli import main
 from headsmith.export.formats import FORMATS, STOCK, Wanted, contents
 from headsmith.intermediates import without_meaning
 from headsmith.model import Compiled
+from headsmith.report.told import MATRICES
 from headsmith.sequence.in_context import Learner
 
 T = hs.tokens
@@ -123,7 +125,11 @@ def test_every_command(name: str, saved: Any, tmp_path: Path, capsys: pytest.Cap
     wanted = loaded(inputs_of(loaded))
     assert np.array_equal(np.array(ran["outputs"]).ravel(), wanted.ravel())
     assert ran["certificate"]["error"] == loaded.certificate.error
-    assert shell(capsys, "explain", path)["text"]
+    text = shell(capsys, "explain", path)["text"]
+    page = Path(shell(capsys, "explain", path, "-o", tmp_path / "told.html")["page"]).read_text(encoding="utf-8")
+    assert all(escape(line) in page for line in text.splitlines())
+    told = sum(len(layer.heads) for layer in loaded.layers) if model.bill.heads <= MATRICES else 0
+    assert page.count("<details>") == told
     shell(capsys, "plot", path, "-o", tmp_path / "picture.png", "--outputs", "0")
     assert (tmp_path / "picture.png").stat().st_size > 1_000
 

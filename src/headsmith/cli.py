@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -385,13 +386,21 @@ def bill_command(file: str, shapes: bool, form: str, as_json: bool) -> None:
 @commands.command("explain", short_help="Tell a model in words, head by head.")
 @file_argument
 @click.option("--heads", type=click.IntRange(0), default=12, show_default=True, help="Heads to tell one by one.")
+@output_option("Write it as an .html page, with certificate and bill.", ".html", ".htm")
 @as_json_option
-def explain_command(file: str, heads: int, as_json: bool) -> None:
+def explain_command(file: str, heads: int, output: str | None, as_json: bool) -> None:
     """Tell the model in FILE in words: its tokens, what it holds at first, layer by layer and head by head, what it
-    returns. --heads limits how many heads of each kind and layer are told one by one."""
+    returns. --heads limits how many heads of each kind and layer are told one by one; -o writes a page, which has the
+    matrices of small models too."""
     from headsmith.files import load
 
-    text = load(file).explain(heads)
+    model = load(file)
+    if output is not None:
+        from headsmith.report.told import told
+
+        Path(output).write_text(told(model, heads), encoding="utf-8")
+        return _print_json(file=file, page=output) if as_json else click.echo(f"written to {output}")
+    text = model.explain(heads)
     if as_json:
         return _print_json(file=file, text=text)
     click.echo(text)

@@ -19,6 +19,7 @@ from typing import Any, overload
 import numpy as np
 
 from headsmith.core.arrays import Array
+from headsmith.core.errors import DomainError
 from headsmith.core.figures import bound, count, number
 from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
@@ -36,6 +37,9 @@ from headsmith.transformer.ir import Bank, Layer, Transformer, layout
 
 ROWS = 12
 """How many rows of a matrix are printed."""
+
+LAST = "no attention: the model ends in softmax(X W + b) V, and model.dense().last has W, b and V"
+"""What is said of the head of a model that ends in a softmax."""
 
 Shares = Callable[[], list[list[Share]] | None]
 
@@ -90,6 +94,7 @@ class Head:
     writes: tuple[str, ...]
     matrices: Callable[[], tuple[Array, Array, Array, Array]]
     shares: Callable[[], Share | None]
+    last: bool = False
 
     @property
     def W_Q(self) -> Array:
@@ -114,16 +119,20 @@ class Head:
 
     def __repr__(self) -> str:
         lines = [f"<{self.name}: {self.computes}", *(f"  {sentence}" for sentence in self.sentences)]
-        W_Q, W_K, W_V, W_O = self.matrices()
-        outputs = [f"value {place}" for place in range(W_V.shape[1])]
-        for title, matrix, columns in (("W_Q", W_Q, self.features), ("W_K", W_K, self.features), ("W_V", W_V, outputs)):
-            lines += ["", *labelled(f"{title}, from the stream", matrix, self.directions, columns)]
-        lines += ["", *labelled("W_O, transposed, to the stream", W_O.T, self.directions, outputs)]
+        lines += [f"  {LAST}"] if self.last else self._labelled()
         share = self.share
         if share is not None:
             told = ", ".join(f"{name} {bound(value)}" for name, value in share.items() if value)
             lines += ["", f"share of the proven error: {bound(sum(share.values()))}{f' ({told})' if told else ''}"]
         return "\n".join(lines) + ">"
+
+    def _labelled(self) -> list[str]:
+        """The matrices as text."""
+        W_Q, W_K, W_V, W_O = self.matrices()
+        outputs, lines = [f"value {place}" for place in range(W_V.shape[1])], list[str]()
+        for title, matrix, columns in (("W_Q", W_Q, self.features), ("W_K", W_K, self.features), ("W_V", W_V, outputs)):
+            lines += ["", *labelled(f"{title}, from the stream", matrix, self.directions, columns)]
+        return [*lines, "", *labelled("W_O, transposed, to the stream", W_O.T, self.directions, outputs)]
 
 
 def labelled(title: str, matrix: Array, rows: Sequence[str], columns: Sequence[str]) -> list[str]:
@@ -198,6 +207,7 @@ class Anatomy:
                     writes=_touched(bank.write, bank.outputs // bank.heads, head, reading=False),
                     matrices=partial(matrices.of, head),
                     shares=partial(self._share, number, first + head),
+                    last=matrices.last,
                 )
             first += bank.heads
 
@@ -209,8 +219,15 @@ class _Matrices:
     transformer: Transformer
     bank: Bank
 
+    @property
+    def last(self) -> bool:
+        """Whether it stands for a softmax that is no attention."""
+        return self.transformer.grid_form == "softmax" and isinstance(self.bank, TableBank)
+
     @cached_property
     def layer(self) -> DenseLayer:
+        if self.last:
+            raise DomainError(LAST)
         return dense_layer(self.transformer, Layer((self.bank,)))
 
     def of(self, head: int) -> tuple[Array, Array, Array, Array]:

@@ -224,12 +224,17 @@ def _written(register: Register, link: Link, circuit: Graph, nodes: Any, compone
     return replace(register, form=form, magnitude=register.magnitude + added, count=count)
 
 
-def read(stream: Stream, links: Sequence[Link], rows: int) -> Form:
-    """What is read through links."""
+def read(stream: Stream, links: Sequence[Link], rows: Any) -> Form:
+    """What is read through links into these rows, whose numbers rise."""
     total: Form = {}
     for link in links:
-        for node, part in image(link.weights, stream[link.register].form).items():
-            placed = part if len(part.low) == rows else _matrix(part).mapped(partial(_tall, link.first, rows))
+        start, stop = np.searchsorted(rows, [link.rows.start, link.rows.stop]).tolist()
+        if start == stop:
+            continue
+        picked = rows[start:stop] - link.first
+        weights = link.weights if len(picked) == len(link.weights) else dense(link.weights)[picked]
+        for node, part in image(weights, stream[link.register].form).items():
+            placed = part if len(part.low) == len(rows) else _matrix(part).mapped(partial(_tall, start, len(rows)))
             total = plus(total, {node: placed})
     return total
 

@@ -244,7 +244,6 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
     """Rule Head: what one bank commits."""
     model, circuit = facts.model, facts.circuit
     nodes, components = arguments_of(bank, circuit)
-    form = read_form(walk.stream, bank.read, bank.forms)
     stored, rounded, sizes, drift = read_bounds(walk.stream, bank.read, bank.forms, model.precision)
     low, high, arriving, deviation = np.zeros((4, bank.forms))
     margins = facts.proof.margins_of_reads
@@ -264,7 +263,7 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
             walk.own[number] = walk.held[number] + walk.own.get(number, 0.0)
             walk.final[number] = off[number] + held
             arriving[mine], stored.value[mine] = walk.final[number][rows].value, 0.0
-        pair = rows_of(form, mine), rows_of(walk.forms[number], rows)
+        pair = read_form(walk.stream, bank.read, mine), rows_of(walk.forms[number], rows)
         deviation[mine] = difference(*pair, len(mine), walk.magnitudes).value
     reads = Reads(Interval(low, high), Upper(deviation), Upper(arriving), stored, rounded, sizes, drift)
     claimed = bank.node.tolist()
@@ -376,7 +375,7 @@ def carried(facts: Facts, walk: Walk) -> dict[str, Upper]:
 def _readout(facts: Facts, walk: Walk) -> Upper:
     """What the read-out is off by, and rounds; its bias is one more term of that sum."""
     model, output = facts.model, facts.circuit.output
-    form = plus(read_form(walk.stream, model.readout, model.outputs), constant(model.readout_bias))
+    form = plus(read_form(walk.stream, model.readout, np.arange(model.outputs)), constant(model.readout_bias))
     if output not in walk.forms:
         raise Refused("the output of the circuit is not computed")
     off = difference(form, walk.forms[output], model.outputs, walk.magnitudes)

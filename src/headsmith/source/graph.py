@@ -32,7 +32,7 @@ from typing import Any, Literal, assert_never
 
 import numpy as np
 
-from headsmith.core.arrays import Array, frozen
+from headsmith.core.arrays import Array, Indices, frozen
 from headsmith.core.errors import TargetError
 from headsmith.core.html import table
 from headsmith.core.program import Program
@@ -69,11 +69,25 @@ class Term:
 
 
 @dataclass(frozen=True, eq=False)
+class Scattered:
+    """One summand of an affine node as it is read from a large network: of the matrix `shape` (to, from) only the
+    entries that may differ from zero, `values` at `rows` and `columns`; equal places add up. `bands.banded` cuts such
+    nodes into smaller ones with ordinary terms: no other graph has them."""
+
+    node: int
+    rows: Indices
+    columns: Indices
+    values: Array
+    shape: tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
 class Affine:
     """A sum of linear images of earlier nodes, plus a constant."""
 
     terms: tuple[Term, ...]
     bias: Array
+    scattered: tuple[Scattered, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bias", frozen(self.bias))
@@ -265,7 +279,7 @@ def arguments(node: Node) -> tuple[int, ...]:
         case Input() | Positional():
             return ()
         case Affine():
-            return tuple(term.node for term in node.terms)
+            return tuple(term.node for term in (*node.terms, *node.scattered))
         case Relu() | Function() | Pool() | Move():
             return (node.argument,)
         case Maximum() | Minimum() | Expression() | Sampled():
@@ -351,6 +365,11 @@ class Builder:
     def affine(self, terms: Sequence[tuple[int, Any]], bias: Any) -> int:
         """weights @ node summed over `terms`, plus `bias`."""
         return self._add(Affine(tuple(Term(node, weights) for node, weights in terms), bias))
+
+    def scattered(self, terms: Sequence[tuple[int, Any] | Scattered], bias: Any) -> int:
+        """The same, where some of the terms are scattered."""
+        plain = tuple(Term(*term) for term in terms if not isinstance(term, Scattered))
+        return self._add(Affine(plain, bias, tuple(term for term in terms if isinstance(term, Scattered))))
 
     def relu(self, argument: int) -> int:
         """max(argument, 0)."""
@@ -503,6 +522,10 @@ def _check_affine(graph: Graph, number: int, node: Affine) -> None:
         raise TargetError(f"node {number}: the bias has shape {node.bias.shape}; it must be a vector")
     if not np.isfinite(node.bias).all():
         raise TargetError(f"node {number}: bias {int(np.argmin(np.isfinite(node.bias)))} is not a finite number")
+    for scattered in node.scattered:
+        _check_argument(number, scattered.node)
+        if scattered.shape != (node.size, graph.nodes[scattered.node].size) or not np.isfinite(scattered.values).all():
+            raise TargetError(f"node {number}: weights of shape {scattered.shape} do not fit, or are not finite")
     for term in node.terms:
         _check_argument(number, term.node)
         source = graph.nodes[term.node].size

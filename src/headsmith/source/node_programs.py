@@ -79,7 +79,12 @@ def moved(node: Node, places: dict[int, int]) -> Node:
         case Input():
             return node
         case Affine():
-            return replace(node, terms=tuple(replace(term, node=places[term.node]) for term in node.terms))
+            terms = tuple(replace(term, node=places[term.node]) for term in node.terms)
+            return replace(
+                node,
+                terms=terms,
+                scattered=tuple(replace(term, node=places[term.node]) for term in node.scattered),
+            )
         case Positional():
             return node
         case Relu() | Function() | Pool() | Move():

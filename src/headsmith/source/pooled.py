@@ -6,12 +6,14 @@ from collections.abc import Collection
 
 import numpy as np
 
+from headsmith.source.bands import banded
 from headsmith.source.graph import Affine, Builder, Graph, Input, Maximum, Relu, arguments
 from headsmith.source.node_programs import moved, pruned
 
 
 def finished(graph: Graph) -> Graph:
-    """A graph that was read, without what its output does not need, and with gates after pooling.
+    """A graph that was read, without what its output does not need, with gates after pooling, and large maps that are
+    mostly zeros in bands (source/bands.py).
 
     Guarantee: the same function, exactly.
     """
@@ -26,7 +28,7 @@ def finished(graph: Graph) -> Graph:
         if gates is not None:
             pooled[number] = gates
     if not pooled:
-        return graph
+        return banded(graph)
     builder, places = Builder(graph.input.names), {0: 0}
     for number, node in enumerate(graph.nodes):
         if isinstance(node, Input):
@@ -37,7 +39,7 @@ def finished(graph: Graph) -> Graph:
         places[number] = builder.add(moved(node, places))
         if number in pooled:
             places[number] = builder.relu(places[number])
-    return builder.graph(places[graph.output])
+    return banded(builder.graph(places[graph.output]))
 
 
 def _pooled_gates(graph: Graph, number: int, node: Maximum, readers: dict[int, set[int]]) -> int | None:
@@ -47,7 +49,7 @@ def _pooled_gates(graph: Graph, number: int, node: Maximum, readers: dict[int, s
         picked = graph.nodes[argument]
         if not (isinstance(picked, Affine) and _picks(picked) and readers[argument] == {number}):
             return None
-        sources.add(picked.terms[0].node)
+        sources.update(arguments(picked))
     gates = next(iter(sources))
     alone = len(sources) == 1 and isinstance(graph.nodes[gates], Relu) and gates != graph.output
     return gates if alone and _only(readers[gates], node.arguments) else None
@@ -59,8 +61,11 @@ def _only(found: Collection[int], allowed: Collection[int]) -> bool:
 
 def _picks(node: Affine) -> bool:
     """Whether every component is one component of one other node."""
-    if len(node.terms) != 1 or node.bias.any():
+    if len(arguments(node)) != 1 or node.bias.any():
         return False
+    if node.scattered:
+        (only,) = node.scattered
+        return bool(np.all(only.values == 1.0)) and np.array_equal(np.sort(only.rows), np.arange(node.size))
     weights = node.terms[0].weights
     if weights.ndim == 1:
         return bool(np.all(weights == 1.0))

@@ -19,12 +19,14 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
-from headsmith.source.graph import Affine, Builder
+from headsmith.source.graph import Affine, Builder, Scattered, arguments
 
 MOST_ENTRIES = 1 << 27
 """So many numbers one matrix may have: a gigabyte."""
 MOST_NUMBERS = 1 << 24
 """So many numbers one tensor may have."""
+LARGE = 1 << 22
+"""A matrix of more entries, most of them zero, is not written out: it is cut into bands (source/bands.py)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,19 +92,37 @@ def flat(builder: Builder, operand: Operand) -> int:
         return builder.affine([], np.asarray(operand, dtype=np.float64).ravel())
     if is_whole(builder, operand):
         return operand.node
-    return builder.affine([(operand.node, reading(builder, operand))], np.zeros(operand.size))
+    return builder.scattered([reading(builder, operand)], np.zeros(operand.size))
 
 
-def reading(builder: Builder, tensor: Tensor, scale: Any = 1.0) -> Array:
-    """The weights with which an Affine node reads the tensor, each number times its `scale`."""
+Read = tuple[int, Array] | Scattered
+"""A summand of an affine node: a node and its weights, or where they stand in a large matrix."""
+
+
+def reading(builder: Builder, tensor: Tensor, scale: Any = 1.0) -> Read:
+    """The summand with which an Affine node reads the tensor, each number times its `scale`."""
     factors = np.broadcast_to(np.asarray(scale, dtype=np.float64), tensor.shape).ravel()
     if is_whole(builder, tensor):
-        return np.array(factors)
+        return tensor.node, np.array(factors)
     places = tensor.places.ravel()
     rows = np.flatnonzero(places >= 0)
-    weights = _zeros(len(places), builder.size(tensor.node))
-    weights[rows, places[rows]] = factors[rows]
-    return weights
+    return _matrix(builder, tensor.node, len(places), rows, places[rows], factors[rows])
+
+
+def _matrix(builder: Builder, node: int, height: int, rows: Any, columns: Any, values: Any) -> Read:
+    """The matrix of this height that multiplies a node, from its entries; written out unless it is large and mostly
+    zeros."""
+    size = height * builder.size(node)
+    if size > LARGE and len(values) < size / 4:
+        return Scattered(node, rows, columns, values, (height, builder.size(node)))
+    if size > MOST_ENTRIES:
+        raise TargetError(
+            f"a linear map from {builder.size(node)} numbers to {height} is a matrix of {size / 1e6:.0f} million "
+            f"entries, and at most {MOST_ENTRIES / 1e6:.0f} million are taken: use fewer numbers"
+        )
+    weights = np.zeros((height, builder.size(node)))
+    weights[rows, columns] = values
+    return node, weights
 
 
 def linear(
@@ -119,32 +139,25 @@ def linear(
         return linear(builder, whole(builder, flat(builder, tensor)), rows, entries, weights, bias, shape)
     places = np.where(entries >= 0, flat_places[np.maximum(entries, 0)], -1) if tensor.size else entries
     there = places >= 0
-    matrix = _zeros(math.prod(shape), builder.size(tensor.node))
-    matrix[rows[there], places[there]] = weights[there]
+    read = _matrix(builder, tensor.node, math.prod(shape), rows[there], places[there], weights[there])
     bias = np.broadcast_to(np.asarray(bias, dtype=np.float64), tuple(shape)).ravel()
-    return whole(builder, builder.affine(_through(builder, tensor.node, matrix), bias), shape)
+    return whole(builder, builder.scattered(_through(builder, read), bias), shape)
 
 
-def _through(builder: Builder, number: int, matrix: Array) -> list[tuple[int, Array]]:
+def _through(builder: Builder, read: Read) -> list[Read]:
     """The terms of matrix @ node. Where the node only lays other nodes end to end, these are read themselves."""
-    node = builder.nodes[number]
-    if not (isinstance(node, Affine) and len(node.terms) > 1 and not node.bias.any()):
-        return [(number, matrix)]
+    node = builder.nodes[read.node if isinstance(read, Scattered) else read[0]]
+    if not (isinstance(node, Affine) and len(arguments(node)) > 1 and not node.bias.any()):
+        return [read]
+    if isinstance(read, Scattered) or node.scattered:
+        return [read]
+    number, matrix = read
     picks = [np.diag(term.weights) if term.diagonal else term.weights for term in node.terms]
     once = all(np.all((each == 0.0) | (each == 1.0)) and np.all(each.sum(axis=0) <= 1.0) for each in picks)
     if not once or not np.all(sum(each.sum(axis=1) for each in picks) <= 1.0):
         return [(number, matrix)]
     # Every entry of the product is one entry of the matrix, or zero: nothing is rounded.
     return [(term.node, matrix @ each) for term, each in zip(node.terms, picks, strict=True)]
-
-
-def _zeros(rows: int, columns: int) -> Array:
-    if rows * columns > MOST_ENTRIES:
-        raise TargetError(
-            f"a linear map from {columns} numbers to {rows} is a matrix of {rows * columns / 1e6:.0f} million entries, "
-            f"and at most {MOST_ENTRIES / 1e6:.0f} million are taken: use a smaller image, or fewer channels"
-        )
-    return np.zeros((rows, columns))
 
 
 def joined(builder: Builder, operands: Sequence[Operand], axis: int) -> Operand:
@@ -163,29 +176,33 @@ def joined(builder: Builder, operands: Sequence[Operand], axis: int) -> Operand:
     ]
     order = np.concatenate(laid, axis=axis)
     check_shape(order.shape)
-    bias, terms = np.zeros(order.size), []
+    bias, terms = np.zeros(order.size), list[Read]()
     for start, each in zip(starts, operands, strict=False):
         size = math.prod(shape_of(each))
         local = np.where((order >= start) & (order < start + size), order - start, -1).ravel()
         if isinstance(each, Tensor):
             places = np.where(local >= 0, each.places.ravel()[np.maximum(local, 0)], -1)
-            terms.append((each.node, reading(builder, Tensor(each.node, places))))
+            terms.append(reading(builder, Tensor(each.node, places)))
         else:
             bias[local >= 0] = np.asarray(each, dtype=np.float64).ravel()[local[local >= 0]]
-    return whole(builder, builder.affine(_merged(terms), bias), order.shape)
+    return whole(builder, builder.scattered(_merged(terms), bias), order.shape)
 
 
-def _merged(terms: Sequence[tuple[int, Array]]) -> list[tuple[int, Array]]:
-    """Terms that read one node as one term. Only for weights whose sums are exact: small whole numbers."""
+def _merged(terms: Sequence[Read]) -> list[Read]:
+    """Terms that read one node as one term. Only for weights whose sums are exact: small whole numbers. What is
+    scattered is added up when bands are cut."""
     found: dict[int, Array] = {}
-    for node, weights in terms:
+    for term in terms:
+        if isinstance(term, Scattered):
+            continue
+        node, weights = term
         if node not in found:
             found[node] = weights
         else:
             wide = max(found[node].ndim, weights.ndim)
             first, second = (np.diag(each) if each.ndim < wide else each for each in (found[node], weights))
             found[node] = first + second
-    return list(found.items())
+    return [*found.items(), *(term for term in terms if isinstance(term, Scattered))]
 
 
 def add(builder: Builder, left: Operand, right: Operand, sign: float = 1.0) -> Operand:
@@ -194,15 +211,20 @@ def add(builder: Builder, left: Operand, right: Operand, sign: float = 1.0) -> O
         return np.asarray(left) + np.asarray(right) * (np.asarray(sign).astype(np.asarray(right).dtype))
     shape = np.broadcast_shapes(shape_of(left), shape_of(right))
     left, right = spread(left, shape), spread(right, shape)
-    bias, terms = np.zeros(shape), []
+    bias, terms = np.zeros(shape), list[Read]()
     for operand, factor in ((left, 1.0), (right, sign)):
         if isinstance(operand, Tensor):
-            terms.append((operand.node, reading(builder, operand, factor)))
+            terms.append(reading(builder, operand, factor))
         else:
             bias = bias + factor * np.asarray(operand, dtype=np.float64)
-    if not bias.any() and len(terms) == 1 and terms[0][1].ndim == 1 and np.all(terms[0][1] == 1.0):
+    if not bias.any() and len(terms) == 1 and _copies(terms[0]):
         return left if isinstance(left, Tensor) else right
-    return whole(builder, builder.affine(_merged(terms), bias.ravel()), shape)
+    return whole(builder, builder.scattered(_merged(terms), bias.ravel()), shape)
+
+
+def _copies(read: Read) -> bool:
+    """Whether what is read is the node, as it is."""
+    return not isinstance(read, Scattered) and read[1].ndim == 1 and bool(np.all(read[1] == 1.0))
 
 
 def scale(builder: Builder, tensor: Operand, factors: Any, shift: Any = 0.0) -> Operand:
@@ -212,10 +234,10 @@ def scale(builder: Builder, tensor: Operand, factors: Any, shift: Any = 0.0) -> 
     shape = np.broadcast_shapes(tensor.shape, np.shape(factors), np.shape(shift))
     tensor = spread(tensor, shape)
     bias = np.broadcast_to(np.asarray(shift, dtype=np.float64), shape).ravel()
-    weights = reading(builder, tensor, np.broadcast_to(np.asarray(factors, dtype=np.float64), shape))
-    if not bias.any() and weights.ndim == 1 and np.all(weights == 1.0):
+    read = reading(builder, tensor, np.broadcast_to(np.asarray(factors, dtype=np.float64), shape))
+    if not bias.any() and _copies(read):
         return tensor
-    return whole(builder, builder.affine([(tensor.node, weights)], bias), shape)
+    return whole(builder, builder.scattered([read], bias), shape)
 
 
 def padded(builder: Builder, operand: Operand, pairs: Sequence[tuple[int, int]], value: float = 0.0) -> Operand:
