@@ -58,13 +58,20 @@ outside: .venv-outside/.ready
 	.venv-outside/bin/python -m pip install --quiet -e ".[plot,tools]" pytest
 	touch .venv-outside/.ready
 
-# Side by side with Tracr, which brings jax: an environment of its own as well.
+# Side by side with Tracr (which brings jax), torchwright and auto_LiRPA: an environment of its own as well. auto_LiRPA
+# 0.7 is on no registry: it is taken from its source, AUTO_LIRPA=FOLDER from a copy. It asks for a torch before 2.9 and
+# runs with this one.
+AUTO_LIRPA ?= git+https://github.com/Verified-Intelligence/auto_LiRPA@a050a3d61f4cb68b108fa7f07dcb3e4d7ef304df
 peers: .venv-peers/.ready
 	OMP_NUM_THREADS=1 .venv-peers/bin/python -W ignore benchmarks/peers.py
+	OMP_NUM_THREADS=1 .venv-peers/bin/python -W ignore benchmarks/lirpa.py
 
 .venv-peers/.ready: pyproject.toml
 	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
-	.venv-peers/bin/python -m pip install --quiet -e . tracr-pypi
+	.venv-peers/bin/python -m pip install --quiet -e . tracr-pypi torch==2.13.0 torchwright==0.2.0 \
+		appdirs graphviz ninja packaging pyyaml tqdm
+	.venv-peers/bin/python -m pip install --quiet --no-deps "$(AUTO_LIRPA)" \
+		|| echo "auto_LiRPA cannot be installed here: its table is left out"
 	touch .venv-peers/.ready
 
 $(READY): pyproject.toml

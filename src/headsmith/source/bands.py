@@ -54,14 +54,14 @@ def banded(graph: Graph) -> Graph:
     if len(places[output]) == 1 and np.array_equal(cuts[output][0], np.arange(graph.nodes[output].size)):
         return builder.graph(places[output][0])
     whole = np.eye(graph.nodes[output].size)
-    terms = [(place, whole[:, rows]) for place, rows in zip(places[output], cuts[output], strict=True)]
-    return builder.graph(builder.affine(terms, np.zeros(len(whole))))
+    parts = [(place, whole[:, rows]) for place, rows in zip(places[output], cuts[output], strict=True)]
+    return builder.graph(builder.affine(parts, np.zeros(len(whole))))
 
 
 def _resized(node: Node, places: dict[int, int], size: int) -> Node:
     """A node that acts component by component, on a band."""
     assert not isinstance(node, Input | Affine)
-    return replace(moved(node, places), size=size)  # type: ignore[arg-type, call-arg]
+    return replace(moved(node, places), size=size)  # type: ignore[arg-type]
 
 
 # Which components belong together -----------------------------------------------------------------------------------
@@ -139,14 +139,19 @@ def _entries(node: Affine) -> list[Scattered]:
     found = list(node.scattered)
     for term in node.terms:
         columns = term.weights.shape[-1]
-        at = (np.arange(columns),) * 2 if term.diagonal else np.nonzero(term.weights)
-        values = term.weights if term.diagonal else term.weights[at]
-        found.append(Scattered(term.node, *at, values, (node.size, columns)))
+        if term.diagonal:
+            places = np.arange(columns)
+            found.append(Scattered(term.node, places, places, term.weights, (columns, columns)))
+        else:
+            rows, read = np.nonzero(term.weights)
+            found.append(Scattered(term.node, rows, read, term.weights[rows, read], (node.size, columns)))
     joined = []
     for number in sorted({term.node for term in found}):
         same = [term for term in found if term.node == number]
-        arrays = (np.concatenate([getattr(term, name) for term in same]) for name in ("rows", "columns", "values"))
-        joined.append(Scattered(number, *arrays, same[0].shape))
+        rows, read, values = (
+            np.concatenate([getattr(term, name) for term in same]) for name in ("rows", "columns", "values")
+        )
+        joined.append(Scattered(number, rows, read, values, same[0].shape))
     return joined
 
 
@@ -170,7 +175,9 @@ def _blocks(term: Scattered, rows: Sequence[Indices], columns: Sequence[Indices]
         to, source = divmod(int(pair[mine[0]]), len(columns))
         at, values = (row_place[term.rows[mine]], column_place[term.columns[mine]]), term.values[mine]
         if len(rows[to]) == len(columns[source]) and np.array_equal(at[0], at[1]):
-            weights[to, source] = np.bincount(at[0], weights=values, minlength=len(rows[to]))
+            weights[to, source] = np.asarray(
+                np.bincount(at[0], weights=values, minlength=len(rows[to])), dtype=np.float64
+            )
             continue
         matrix = np.zeros((len(rows[to]), len(columns[source])))
         np.add.at(matrix, at, values)

@@ -279,7 +279,7 @@ def arguments(node: Node) -> tuple[int, ...]:
         case Input() | Positional():
             return ()
         case Affine():
-            return tuple(term.node for term in (*node.terms, *node.scattered))
+            return (*(term.node for term in node.terms), *(term.node for term in node.scattered))
         case Relu() | Function() | Pool() | Move():
             return (node.argument,)
         case Maximum() | Minimum() | Expression() | Sampled():

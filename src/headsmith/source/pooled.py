@@ -44,7 +44,7 @@ def finished(graph: Graph) -> Graph:
 
 def _pooled_gates(graph: Graph, number: int, node: Maximum, readers: dict[int, set[int]]) -> int | None:
     """The gates that a maximum pools, if nothing else reads them."""
-    sources = set()
+    sources = set[int]()
     for argument in node.arguments:
         picked = graph.nodes[argument]
         if not (isinstance(picked, Affine) and _picks(picked) and readers[argument] == {number}):
