@@ -186,7 +186,7 @@ def copy(stream: Stream, layer: Sequence[Bank], bank: Bank, local: Local, model:
             after[link.register] = Register(constant(np.zeros(len(link.weights))), left, 2, drift, left)
             continue
         links = [each for each in bank.read if _meets(each.rows, mine)]
-        form = image(link.weights, rows_of(read(stream, links, bank.forms), np.arange(mine.start, mine.stop)))
+        form = image(link.weights, read(stream, links, np.arange(mine.start, mine.stop)))
         stored, _, _, _ = read_bounds(stream, links, bank.forms, model.precision)
         after[link.register] = Register(
             form=plus(register.form, form),
