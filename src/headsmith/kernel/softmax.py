@@ -143,8 +143,7 @@ def committed(
 
     Reference tokens.  Their queries score `keep` on the sink, which holds at most drift, and all other scores are at
         most `pulled`. So the tokens that hold more weigh at most T e^(2d + pulled - keep), and at most one, which is
-        all that is known without a sink: the mean is within that times size + drift of what the sink holds, which is
-        within drift, and the sums round it.
+        all that is known without a sink: the mean is within that times size, and drift, and the sums round it.
     """
     precision, everyone = model.precision, model.tokens + model.references
     keep = keep if model.references else 0.0
@@ -158,7 +157,7 @@ def committed(
     allowed = (precision.gamma(everyone).value <= 0.125) & (silent.value <= 0.0625)
     share = smallest(every, np.where(allowed, few.value, np.inf))
     drawn = outside_weight(everyone, keep, rounded + exp_error(precision) + pulled * 0.5)
-    kept = smallest(drawn if model.sink_tokens else 1.0, 1.0) * (size + drift) + drift
+    kept = smallest(drawn if model.sink_tokens else 1.0, 1.0) * size + drift
     nothing = Upper(np.zeros_like(size.value))
     return Local(
         below=nothing if below is None else below,
