@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo outside peers test quick check browser docs bench trusted clean
+.PHONY: demo outside peers test campaign quick check browser docs bench trusted clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py out
@@ -12,6 +12,10 @@ demo: $(READY)
 # Two workers with one thread each: numpy's own threads would only get into each other's way.
 test: check browser
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+# The same theorems on many more cases; `headsmith selftest` makes up cases at random.
+campaign: $(READY)
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m campaign
 
 # A first answer in about a minute: the foundations, a compile end to end, files.
 quick: $(READY)

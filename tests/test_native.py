@@ -171,11 +171,18 @@ def test_library_functions(target: Any, domain: Domain, error: float) -> None:
 
 
 EARLIER = [(formula, domain, 30.0 * error) for formula, domain, error in NESTED + AWKWARD]
+NESTED_QUOTIENTS = [case for case in EARLIER if case[0] in ("x/y/z", "tanh(x/(1 + exp(-y)))")]
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(("formula", "domain", "error"), NESTED_QUOTIENTS, ids=[case[0] for case in NESTED_QUOTIENTS])
+def test_quotients_inside_of_others(formula: str, domain: Domain, error: float) -> None:
+    certified_and_cheap(formula, domain, error)
+
+
+@pytest.mark.campaign
 @pytest.mark.parametrize(("formula", "domain", "error"), EARLIER, ids=[f"{c[0]} {c[2]:g}" for c in EARLIER])
 def test_earlier_formulas(formula: str, domain: Domain, error: float) -> None:
+    """The formulas of test_formulas.py once more, under every recipe."""
     certified_and_cheap(formula, domain, error)
 
 
