@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import doctest
+import io
 import re
 import shlex
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+
+from headsmith.cli import main
 
 
 def blocks_of(document: Path) -> list[tuple[str, str]]:
@@ -36,9 +40,25 @@ def run_console(block: str) -> None:
         command, _, expected = part.partition("\n")
         program, *arguments = shlex.split(command)
         assert program in ("headsmith", "python")
-        run = [sys.executable, *(("-m", "headsmith") if program == "headsmith" else ()), *arguments]
-        done = subprocess.run(run, capture_output=True, text=True)
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        code, output, complaints = headsmith(arguments) if program == "headsmith" else python(arguments)
+        assert code == 0, f"{command}\n{complaints}"
         pieces = [re.escape(" ".join(piece.split())) for piece in expected.split("...")]
-        shown = " ".join(done.stdout.split())
-        assert re.fullmatch(r"\s*" + r"\s*.*\s*".join(pieces) + r"\s*", shown, re.DOTALL), f"{command}\n{done.stdout}"
+        shown = " ".join(output.split())
+        assert re.fullmatch(r"\s*" + r"\s*.*\s*".join(pieces) + r"\s*", shown, re.DOTALL), f"{command}\n{output}"
+
+
+def headsmith(arguments: list[str]) -> tuple[int, str, str]:
+    """What the command returns and prints; in this process, which has imported everything already."""
+    output, complaints = io.StringIO(), io.StringIO()
+    with redirect_stdout(output), redirect_stderr(complaints):
+        try:
+            main(arguments)
+        except SystemExit as done:
+            return int(done.code or 0), output.getvalue(), complaints.getvalue()
+    raise AssertionError("a command exits")
+
+
+def python(arguments: list[str]) -> tuple[int, str, str]:
+    """What Python returns and prints, in a process of its own."""
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr

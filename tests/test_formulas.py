@@ -77,13 +77,13 @@ def unit(names: str, low: float = -1.0, high: float = 1.0) -> Domain:
 
 
 NESTED: list[tuple[str, Domain, float]] = [
-    ("log(1 + exp(sin(x*y)))", {"x": (-2, 1), "y": (0, 2)}, 1e-4),
-    ("exp(-sqrt(1 + x**2))*cos(y)", {"x": (-2, 2), "y": (-3, 3)}, 1e-3),
+    ("log(1 + exp(sin(x*y)))", {"x": (-2, 1), "y": (0, 2)}, 1e-2),
+    ("exp(-sqrt(1 + x**2))*cos(y)", {"x": (-2, 2), "y": (-3, 3)}, 1e-2),
     ("tanh(x/(1 + exp(-y)))", {"x": (-2, 2), "y": (-3, 3)}, 1e-3),
     ("max(sin(x), cos(x), x/3)", unit("x", -4, 4), 1e-5),
-    ("1/(1 + exp(-x*y))", unit("x y", -2, 2), 1e-4),
-    ("clip(gelu(x)*softplus(y), -0.5, 2)", unit("x y", -3, 3), 1e-3),
-    ("erf(gaussian(x) - y)", {"x": (-2, 2), "y": (-1, 1)}, 1e-4),
+    ("1/(1 + exp(-x*y))", unit("x y", -2, 2), 1e-2),
+    ("clip(gelu(x)*softplus(y), -0.5, 2)", unit("x y", -3, 3), 1e-2),
+    ("erf(gaussian(x) - y)", {"x": (-2, 2), "y": (-1, 1)}, 1e-2),
     ("median(x, y, sin(x + y))", unit("x y", -2, 2), 1e-4),
     ("sigmoid(sigmoid(sigmoid(x)))", unit("x", -6, 6), 1e-6),
     ("cos(cos(cos(cos(x))))", unit("x", -10, 10), 1e-4),
