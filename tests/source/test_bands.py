@@ -67,7 +67,7 @@ def test_bands_compile_and_are_proven(tmp_path: Any) -> None:
         part.Conv2d(1, 2, 3, padding=1), part.ReLU(), part.MaxPool2d(2), part.Flatten(), part.Linear(18, 2)
     ).eval()
     network = hs.from_torch(module, torch.rand(2, 1, 6, 6))
-    assert len(network.graph.nodes) > 12
+    assert len(network.graph.nodes) > 9  # input, convolution, four picks, maximum, gates, linear layer: in one piece
     model = hs.compile(network, (0, 1), 1e-3)
     model.save(tmp_path / "model.safetensors")
     assert hs.verify(tmp_path / "model.safetensors").error <= 1e-3
