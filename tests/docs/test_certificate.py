@@ -58,23 +58,36 @@ def added(*forms: tuple[Fraction, Form]) -> Form:
 
 @dataclass
 class Register:
-    """11: forms, magnitudes and the number of terms."""
+    """11: forms, magnitudes, the sum of any terms, that of all sums, and the number of terms."""
 
     forms: list[Form]
     magnitude: Vector
+    most: Vector
+    sums: Vector
     count: int
 
-    def write(self, weights: Matrix, forms: list[Form], sizes: Vector) -> None:
-        """Add weights times forms of at most these sizes."""
+    def write(self, weights: Matrix, forms: list[Form], below: Vector, above: Vector) -> None:
+        """Add weights times forms that lie within [-below, above]."""
+        terms = max(sum(w != 0 for w in each) for each in weights)
         for row, each in enumerate(weights):
             self.forms[row] = added((Fraction(1), self.forms[row]), *zip(each, forms, strict=True))
-            self.magnitude[row] += sum(abs(w) * s for w, s in zip(each, sizes, strict=True))
-        self.count += max(sum(w != 0 for w in each) for each in weights)
+            ends = list(zip(each, below, above, strict=True))
+            self.magnitude[row] += sum(abs(w) * max(a, b) for w, a, b in ends)
+            rising = sum(w * b if w > 0 else -w * a for w, a, b in ends)
+            falling = sum(w * a if w > 0 else -w * b for w, a, b in ends)
+            most = max(rising, falling)
+            self.sums[row] += terms * self.most[row] + (terms - 1) * most + self.count * most
+            self.most[row] += most
+        self.count += terms
 
     @property
     def rounding(self) -> Vector:
         """What the sum is off by."""
-        return [gamma(self.count + 2) * each + (self.count + 1) * TINY for each in self.magnitude]
+        second = gamma(self.count + 2) ** 2
+        return [
+            ROUNDOFF * (sums + 3 * size) + second * size + (self.count + 1) * TINY
+            for sums, size in zip(self.sums, self.magnitude, strict=True)
+        ]
 
 
 @dataclass
@@ -172,16 +185,18 @@ def certified(path: Path) -> tuple[list[Fraction], dict[str, Fraction], Fraction
             else [Fraction(0)] * each["size"]
         )
         values = [Fraction(1)] if each["name"] == "data" else values
-        stream[each["name"]] = Register([{(-1, 0): v} for v in values], [abs(v) for v in values], 1)
+        sizes, sums = [abs(v) for v in values], [Fraction(0) for _ in values]
+        stream[each["name"]] = Register([{(-1, 0): v} for v in values], sizes, [*sizes], sums, 1)
     for link in model["embedding"]:
         weights, first = matrix(tensors[link["weights"]]), link["first"]
         part = slice(first, first + len(weights[0]))
-        stream[link["register"]].write(weights, forms[0][part], magnitudes[0][part])
+        low, high = ([max(sign * e[end], Fraction(0)) for e in ranges[0][part]] for sign, end in ((-1, 0), (1, 1)))
+        stream[link["register"]].write(weights, forms[0][part], low, high)
     reads = read_rows(bank["read"], tensors, stream, len(gate_of))
 
     # 12.2 Sink; nothing arrives in front of the first layer, there is no grid, no other token, and nothing drifts.
     scales = [exact(tensors[bank[name]]) for name in ("query_scale", "key_scale")]
-    below, rounding, outputs, scores = [], [], [], [Fraction(bank["reference_gain"])]
+    below, rounding, outputs, under, scores = [], [], [], [], [Fraction(bank["reference_gain"])]
     for (number, component), read, query, key in zip(gate_of, reads, *scales, strict=True):
         argument = nodes[number]["argument"]
         a, b = ranges[argument][component]
@@ -194,12 +209,14 @@ def certified(path: Path) -> tuple[list[Fraction], dict[str, Fraction], Fraction
         sums = gamma(2 * 2 + 4) * size + (size + 1) * 4 * (2 + 2) * TINY
         rounding.append(deviation + read.stored + 2 * read.rounded + min(near, far) + sums)
         outputs.append(min(max(b, Fraction(0)) + below[-1] + rounding[-1], size + sums))
+        under.append(min(below[-1] + rounding[-1], size + sums))
         scores.append(size * steep)
         magnitudes.setdefault(number, [Fraction(0)] * len(forms[number]))[component] = outputs[-1]
     for link in bank["write"]:
         weights, first = matrix(tensors[link["weights"]]), link["first"]
         part = slice(first, first + len(weights[0]))
-        stream[link["register"]].write(weights, [{key: Fraction(1)} for key in gate_of[part]], outputs[part])
+        computed: list[Form] = [{key: Fraction(1)} for key in gate_of[part]]
+        stream[link["register"]].write(weights, computed, under[part], outputs[part])
 
     # 14 Gain, 17 Sum. The output is a form of the gates, so its coefficients are their gains.
     bias = exact(tensors[model["readout_bias"]])

@@ -133,6 +133,12 @@ class Upper:
         slack = FLOAT64.gamma(terms) * total
         return total + slack + slack
 
+    def running(self) -> Upper:
+        """The sums of the first one, two, ... along the last axis, of numbers that are not negative."""
+        total = Upper(np.cumsum(self.value, axis=-1))
+        slack = FLOAT64.gamma(self.value.shape[-1]) * total
+        return total + slack + slack
+
     def max(self, axis: int | None = None) -> Upper:
         """The largest, along an axis or of all; 0 of nothing."""
         return Upper(np.max(self.value, axis=axis, initial=0.0))

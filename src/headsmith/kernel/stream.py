@@ -7,8 +7,12 @@ compared with the form of the circuit node that it should read; the difference i
 other. Matrices are intervals, points where no number was rounded.
 
 Account.  A register is a sum: its initial value, the embedding's products, the products that heads write. In floating
-point, in any order, that sum is off by at most gamma_k times the sum of absolute values, k the number of terms whose
-weights are not zero (adding zero is exact), and loses at most a smallest normal number for each term. On reference
+point, in any order, each product is off by u of itself, and each of the additions by u of the sum that it returns: a
+sum of some of the terms (adding zero is exact). The additions of k terms, in any order, are the inner nodes of a binary
+tree, of which at most k - s + 1 have s leaves or more; so that their results add up to at most M_2 + ... + M_k, if M_s
+bounds the sum of any s terms: that of the s largest that can be positive, or of the s largest that can be negative.
+What was rounded before enlarges these sums by gamma_k of all sizes, and a term that underflows loses at most a smallest
+normal number. On reference
 tokens it should be zero; `drift` bounds what arrives there.
 
 Clear.  A head that looks at its own token alone returns what it reads, X, up to e. Where X is a register as it is, and
@@ -29,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import Array, Interval, Precision, Upper, interval
+from .arithmetic import FLOAT64, Array, Interval, Precision, Upper, interval, largest
 from .errors import Refused
 from .graph import Graph, dense
 from .model import RESERVED, Bank, Link, Model
@@ -43,19 +47,38 @@ Form = Mapping[int, Interval]
 
 @dataclass(frozen=True, eq=False)
 class Register:
-    """The form of a register; a bound of the sum of absolute values of its terms, how many terms there are, a bound
-    of its value on reference tokens, and of what is left of what it held before."""
+    """The form of a register; a bound of the sum of absolute values of its terms, of the sum of any of them, and of all
+    sums that additions return; how many terms there are, a bound of its value on reference tokens, and of what is left
+    of what it held before."""
 
     form: Form
     magnitude: Upper
+    most: Upper
+    sums: Upper
     count: int
     drift: Upper
     left: Upper
 
     def off(self, precision: Precision) -> Upper:
         """How far the register is from its form."""
-        tiny = precision.smallest_normal
-        return precision.gamma(self.count + 2) * self.magnitude + (self.count + 1) * tiny + self.left
+        gamma, tiny = precision.gamma(self.count + 2), precision.smallest_normal
+        rounded = (self.magnitude * 3.0 + self.sums) * precision.unit_roundoff + gamma * gamma * self.magnitude
+        return rounded + (self.count + 1) * tiny + self.left
+
+    def plus(self, form: Form, weights: Array, outputs: Interval, fine: bool) -> Register:
+        """With more terms: weights times outputs, which are added to the form already. M_s is taken to be the largest
+        of all unless `fine`; of old and new terms together, to be no more than both."""
+        count, above, below = int(_terms(weights).max(initial=0)), Upper(outputs.high), Upper(-outputs.low)
+        rising, falling = np.maximum(weights, 0.0), np.maximum(-weights, 0.0)
+        sides = rising @ above + falling @ below, rising @ below + falling @ above
+        most, sums = largest(*sides), largest(*sides) * float(max(count - 1, 0))
+        if fine and weights.ndim == 2:
+            each = Upper(rising) * above + Upper(falling) * below, Upper(rising) * below + Upper(falling) * above
+            ordered = [Upper(-np.sort(-side.value, axis=1)).running() for side in each]
+            sums = largest(*ordered)[:, 1:].sum()
+        sums = self.sums + self.most * float(count) + sums + most * float(self.count)
+        size = self.magnitude + weights @ outputs.magnitude
+        return replace(self, form=form, magnitude=size, most=self.most + most, sums=sums, count=self.count + count)
 
 
 Stream = Mapping[str, Register]
@@ -132,8 +155,8 @@ def difference(left: Form, right: Form, rows: int, magnitudes: Mapping[int, Uppe
 # The walk -----------------------------------------------------------------------------------------------------------
 
 
-def start(model: Model, circuit: Graph, inputs: Upper) -> dict[str, Register]:
-    """The registers before the first layer; `inputs` bounds the absolute values of the inputs."""
+def start(model: Model, circuit: Graph, inputs: Interval) -> dict[str, Register]:
+    """The registers before the first layer, for inputs that lie around zero, within `inputs`."""
     stream = {}
     for name, size in model.sizes.items():
         values = model.initial.get(name, np.zeros(size))
@@ -142,10 +165,12 @@ def start(model: Model, circuit: Graph, inputs: Upper) -> dict[str, Register]:
             form, sizes = constant(np.ones(size)), np.ones(size)
         if name in model.positional:
             form, sizes = _positional(circuit, model.positional[name]), np.abs(model.positional[name]).max(axis=0)
-        stream[name] = Register(form, Upper(sizes), 1, Upper(np.zeros(size)), Upper(np.zeros(size)))
+        zero = Upper(np.zeros(size))
+        stream[name] = Register(form, Upper(sizes), Upper(sizes), zero, 1, zero, zero)
+    node, fine = np.zeros(model.inputs, dtype=np.int64), model.precision is not FLOAT64
     for link in model.embedding:
-        node = np.zeros(model.inputs, dtype=np.int64)
-        stream[link.register] = _written(stream[link.register], link, circuit, node, np.arange(model.inputs), inputs)
+        register, components = stream[link.register], np.arange(model.inputs)
+        stream[link.register] = _written(register, link, circuit, node, components, inputs, fine)
     return stream
 
 
@@ -159,12 +184,14 @@ def _positional(circuit: Graph, table: Array) -> Form:
     return {CONSTANT: interval(table).over(0)[:, None]}
 
 
-def write(stream: Stream, bank: Bank, circuit: Graph, magnitude: Upper, spilled: Upper) -> dict[str, Register]:
-    """The registers after the heads of a bank have added their outputs, of at most `magnitude` on data tokens and
-    `spilled` on reference tokens."""
+def write(
+    stream: Stream, bank: Bank, circuit: Graph, outputs: Interval, spilled: Upper, fine: bool
+) -> dict[str, Register]:
+    """The registers after the heads of a bank have added their outputs, which lie around zero: within `outputs` on data
+    tokens and `spilled` on reference tokens. Rounding is looked at closely if `fine`."""
     after = dict(stream)
     for link in bank.write:
-        written = _written(after[link.register], link, circuit, bank.node, bank.component, magnitude)
+        written = _written(after[link.register], link, circuit, bank.node, bank.component, outputs, fine)
         after[link.register] = replace(written, drift=written.drift + link.weights @ spilled[link.columns])
     return after
 
@@ -183,15 +210,14 @@ def copy(stream: Stream, layer: Sequence[Bank], bank: Bank, local: Local, model:
             left = off[mine] + model.precision.gamma(terms) * gone + terms * model.precision.smallest_normal
             drift = spilled - register.drift.value if alone else register.drift + spilled
             drift = drift + model.precision.gamma(terms) * (register.drift + spilled)
-            after[link.register] = Register(constant(np.zeros(len(link.weights))), left, 2, drift, left)
+            after[link.register] = Register(constant(np.zeros(len(link.weights))), left, left, left, 2, drift, left)
             continue
         links = [each for each in bank.read if _meets(each.rows, mine)]
         form = image(link.weights, read(stream, links, np.arange(mine.start, mine.stop)))
         stored, _, _, _ = read_bounds(stream, links, bank.forms, model.precision)
-        after[link.register] = Register(
-            form=plus(register.form, form),
-            magnitude=register.magnitude + link.weights @ local.reach[mine],
-            count=register.count + int(_terms(link.weights).max(initial=0)),
+        outputs = Interval(-local.reach[mine].value, local.reach[mine].value)
+        after[link.register] = replace(
+            register.plus(plus(register.form, form), link.weights, outputs, False),
             drift=register.drift + link.weights @ spilled,
             left=register.left + link.weights @ (off + stored)[mine],
         )
@@ -209,7 +235,9 @@ def _cancels(link: Link, bank: Bank) -> bool:
     return same and link.weights.ndim == 1 and bool(np.all(link.weights == -1.0) and np.all(links[0].weights == 1.0))
 
 
-def _written(register: Register, link: Link, circuit: Graph, nodes: Any, components: Any, magnitude: Upper) -> Register:
+def _written(
+    register: Register, link: Link, circuit: Graph, nodes: Any, components: Any, outputs: Interval, fine: bool
+) -> Register:
     form, nodes, components = register.form, nodes[link.columns], components[link.columns]
     for number in np.unique(nodes).tolist():
         mine = np.flatnonzero(nodes == number)
@@ -219,9 +247,7 @@ def _written(register: Register, link: Link, circuit: Graph, nodes: Any, compone
             weights = np.zeros((len(link.weights), size))
             weights[:, components[mine]] = dense(link.weights)[:, mine]
         form = plus(form, image(weights, basis(number, size)))
-    added = link.weights @ magnitude[link.columns]
-    count = register.count + int(_terms(link.weights).max(initial=0))
-    return replace(register, form=form, magnitude=register.magnitude + added, count=count)
+    return register.plus(form, link.weights, outputs[link.columns], fine)
 
 
 def read(stream: Stream, links: Sequence[Link], rows: Any) -> Form:

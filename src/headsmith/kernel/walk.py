@@ -119,15 +119,17 @@ def walk_through(facts: Facts) -> Walk:
             if bank.copies:
                 walk.stream = copy(walk.stream, layer, bank, local, model)
                 continue
-            outputs = np.zeros(bank.outputs)
+            outputs = np.zeros((2, bank.outputs))
             for number, mine, components in _claims(bank):
                 # What a node is off by that reads anew, or is joined with others, is not all that it may be off by.
                 anew = number in facts.slopes.joined or number in facts.inside
-                found = facts.ranges[number].magnitude[components] + off[number][components]
-                found = local.reach[mine] if anew else smallest(found, local.reach[mine])
-                outputs[mine] = found.value
+                exact, reach = facts.ranges[number][components], local.reach[mine]
+                sides = [Upper(np.maximum(end, 0.0)) + off[number][components] for end in (-exact.low, exact.high)]
+                outputs[:, mine] = [(reach if anew else smallest(side, reach)).value for side in sides]
+                found = Upper(outputs[:, mine].max(axis=0))
                 walk.magnitudes[number] = _spread(found, components, circuit.nodes[number].size)
-            walk.stream = write(walk.stream, bank, circuit, Upper(outputs), local.spilled)
+            held = Interval(-outputs[0], outputs[1])
+            walk.stream = write(walk.stream, bank, circuit, held, local.spilled, model.precision is not FLOAT64)
         walk.locals_ += done
     _refuse_thin_margins(facts, walk)
     return walk
@@ -147,7 +149,8 @@ def _first(facts: Facts) -> Walk:
     for number, node in enumerate(circuit.nodes):
         if node.kind == "positional":
             magnitudes[number] = Upper(np.abs(node.constants).max(axis=0))
-    stream = start(facts.model, circuit, magnitudes[0])
+    ends = [np.maximum(end, 0.0) + own[0] for end in (-facts.ranges[0].low, facts.ranges[0].high)]
+    stream = start(facts.model, circuit, Interval(-ends[0].value, ends[1].value))
     return Walk(stream, _forms(facts), magnitudes, own, {}, {}, {}, [], [])
 
 
