@@ -3,7 +3,6 @@ certificate, nearly as fast as the network itself."""
 
 from __future__ import annotations
 
-import time
 from itertools import pairwise
 from typing import Any
 
@@ -114,9 +113,9 @@ def fused_by_hand(model: hs.Compiled, point: Any, arithmetic: Rounded) -> Any:
     return np.array([arithmetic.total(terms) for terms in totals])
 
 
-def test_a_run_is_as_fast_as_the_network(rng: np.random.Generator) -> None:
-    """784-1024-1024-10 on a batch of 1,024: attention takes at most 3 times the network's own pass, closed forms 1.5
-    times; all measured in one run, by the time that the processor spent."""
+def test_a_wide_network_in_one_batch(rng: np.random.Generator) -> None:
+    """784-1024-1024-10 on a batch of 1,024, both ways within the certificate; benchmarks/runtimes.py measures the
+    times."""
     widths = (784, 1024, 1024, 10)
     layers = [(rng.normal(0, b**-0.5, (a, b)), rng.normal(0, 0.1, a)) for b, a in pairwise(widths)]
     model = hs.compile(hs.Network(layers), (0, 1), 1e-3)
@@ -127,13 +126,5 @@ def test_a_run_is_as_fast_as_the_network(rng: np.random.Generator) -> None:
             values = (np.maximum(values, 0.0) if number else values) @ weights.T + bias
         return values
 
-    def seconds(call: Any) -> float:
-        start = time.process_time()
-        call(inputs)
-        return time.process_time() - start
-
-    times = np.array([[seconds(network), seconds(model), seconds(lambda x: model(x, fused=True))] for _ in range(5)])
-    plain, textbook, fused = times.min(axis=0)
-    assert textbook <= 3.0 * plain
-    assert fused <= 1.5 * plain
+    assert np.abs(model(inputs) - network(inputs)).max() <= model.certificate.error
     assert np.abs(model(inputs, fused=True) - network(inputs)).max() <= model.certificate.error
