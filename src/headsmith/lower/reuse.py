@@ -34,6 +34,10 @@ from headsmith.transformer.ir import Bank, Layer, Transformer, width
 NARROWER, MORE_HEADS = 0.45, 0.125
 """Registers are used again where that leaves at most so much of d_model, and takes at most so many more heads."""
 
+MOST_PADDED = 1 << 22
+"""Tools that pad all heads of a layer to the widest value store so many numbers of W_V at most: the head that clears is
+as wide as the layer."""
+
 SHARED = "shared"
 """Registers that hold several others one after the other: shared, shared/2, ..."""
 
@@ -74,7 +78,8 @@ def with_registers_reused(transformer: Transformer, apart: bool) -> Transformer:
     cleared = {found[tenant].last for piece in pieces for tenant in piece.tenants[:-1]}
     heads = sum(layer.heads for layer in transformer.layers)
     saved = sum(each.size for each in found.values()) - sum(piece.size for piece in pieces)
-    few = width(transformer) - saved <= NARROWER * width(transformer)
+    narrow, widest = width(transformer) - saved, max((layer.heads for layer in transformer.layers), default=0) + 1
+    few = narrow <= NARROWER * width(transformer) and widest * narrow**2 <= MOST_PADDED
     if not few or len(cleared) > MORE_HEADS * heads:
         return transformer
     return _rewritten(transformer, found, pieces)
