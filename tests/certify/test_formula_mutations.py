@@ -17,6 +17,7 @@ import mutation
 import numpy as np
 import pytest
 import saved
+from campaign import every_second
 from proving import certify
 
 import headsmith as hs
@@ -140,7 +141,7 @@ def mutated(value: Any, rng: np.random.Generator, single: bool, names: list[str]
 
 
 @pytest.mark.parametrize("part", ["transformer", "choices", "graph", "box"])
-@pytest.mark.parametrize("name", FORMULAS)
+@pytest.mark.parametrize("name", every_second(FORMULAS))
 def test_one_change_in_memory(name: str, part: str, rng: np.random.Generator) -> None:
     model, results = model_of(name), Counter[str]()
     names = [register.name for register in model.transformer.registers] + ["cos", "exp", "square", "shallow", "odd"]
@@ -193,7 +194,7 @@ CONSISTENT = {
 }
 
 
-@pytest.mark.parametrize("name", FORMULAS)
+@pytest.mark.parametrize("name", every_second(FORMULAS))
 def test_models_built_from_changed_choices(name: str, rng: np.random.Generator) -> None:
     """The strongest forgery: parameters and margins are changed first and the transformer is built from them, so that
     weights and circuit agree. What is then certified is the circuit against the target, and that must be true."""
