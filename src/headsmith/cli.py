@@ -11,7 +11,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -396,9 +395,10 @@ def explain_command(file: str, heads: int, output: str | None, as_json: bool) ->
 
     model = load(file)
     if output is not None:
+        from headsmith.core.folders import write_text
         from headsmith.report.told import told
 
-        Path(output).write_text(told(model, heads), encoding="utf-8")
+        write_text(output, told(model, heads))
         return _print_json(file=file, page=output) if as_json else click.echo(f"written to {output}")
     text = model.explain(heads)
     if as_json:

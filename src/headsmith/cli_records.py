@@ -78,8 +78,9 @@ def _text(path: str) -> str:
 def _write(path: str, text: str) -> None:
     if not path.lower().endswith(".csv"):
         raise HeadsmithError(f"{path}: the file must end in .csv")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
+    from headsmith.core.folders import write_text
+
+    write_text(path, text)
 
 
 def _show(shown: list[Record], form: str) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from headsmith.core.errors import HeadsmithError
 from headsmith.core.extras import install
-from headsmith.core.folders import check_folder
+from headsmith.core.folders import check_folder, replaced
 
 ENDINGS = (".png", ".svg", ".pdf")
 """What figures are written as."""
@@ -37,12 +36,5 @@ def checked_picture(output: str | os.PathLike[str]) -> Path:
 def save_figure(figure: Any, path: Path) -> None:
     """Write the figure, completely or not at all."""
     checked_picture(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".headsmith-", suffix=path.suffix.lower())
-    os.close(handle)
-    try:
+    with replaced(path) as temporary:
         figure.savefig(temporary)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

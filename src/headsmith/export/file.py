@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from headsmith.circuits.pieces import Pieces
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.certificate import Certificate
 from headsmith.core.errors import FileFormatError, HeadsmithError
-from headsmith.core.folders import check_folder
+from headsmith.core.folders import replaced
 from headsmith.core.intervals import Box
 from headsmith.core.rounding import PRECISIONS
 from headsmith.export.banks import read_bank, read_links
@@ -109,17 +108,8 @@ def read_file(path: str | os.PathLike[str]) -> Contents:
 def write_tensors(path: str | os.PathLike[str], header: Mapping[str, Any], tensors: dict[str, Any]) -> None:
     """One file of any kind: the header, with the version, and the tensors; complete or absent."""
     text = json.dumps({"version": VERSION, **header}, separators=(",", ":"))
-    path = os.fspath(path)
-    check_folder(path)
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".headsmith-", suffix=".part")
-    os.close(handle)
-    try:
+    with replaced(path) as temporary:
         save_file(tensors, temporary, metadata={"format": FORMAT, FORMAT: text})
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def read_tensors(path: str | os.PathLike[str], kind: str, contents: Callable[[Header, Tensors], Read]) -> Read:
@@ -194,12 +184,6 @@ def _plain(value: Any) -> Any:
 
 def _number_or_none(value: Any) -> float | None:
     return None if value is None else float(value)
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 def header_of(contents: Contents, tensors: dict[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from headsmith.core.errors import CertificateError, FileFormatError
-from headsmith.core.folders import check_folder
+from headsmith.core.folders import check_folder, umask
 
 MANIFEST, PROOF, PICTURE = "export.json", "proof.safetensors", "picture.png"
 
@@ -45,7 +45,7 @@ def write_folder(folder: str | os.PathLike[str], files: Mapping[str, bytes]) -> 
     try:
         for name, content in files.items():
             (made / name).write_bytes(content)
-        made.chmod(0o777 & ~_umask())
+        made.chmod(0o777 & ~umask())
         if path.is_dir():
             path.rmdir()
         made.rename(path)
@@ -168,9 +168,3 @@ def _compare_graphs(path: Path, found: bytes, wanted: bytes) -> None:
                 f"{path}: node {place} is {one.op_type} {one.name!r}; the proven model has {right_one}"
             )
     raise CertificateError(f"{path}: not the graph of the proven model; export it again")
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current

@@ -7,7 +7,6 @@ import math
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Sequence
 from typing import IO, Any
 
@@ -17,7 +16,7 @@ from headsmith.circuits.pieces import Pieces
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, TargetError
 from headsmith.core.figures import count
-from headsmith.core.folders import check_folder
+from headsmith.core.folders import replaced
 from headsmith.model import Compiled
 from headsmith.sequence.compiled import CompiledSequence
 from headsmith.sequence.universal import Universal
@@ -286,16 +285,8 @@ def write_rows(path: str | None, outputs: Array) -> None:
     """Outputs as .csv with a header y0, y1, ...: to a file, completely or not at all, or to standard output."""
     if path is None:
         return _write_csv(sys.stdout, outputs)
-    check_folder(path)
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".headsmith-", suffix=".csv")
-    try:
-        with open(handle, "w", newline="", encoding="utf-8") as file:
-            _write_csv(file, outputs)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with replaced(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
+        _write_csv(file, outputs)
 
 
 def _write_csv(file: IO[str], outputs: Array) -> None:

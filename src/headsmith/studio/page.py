@@ -7,11 +7,10 @@ import json
 import os
 import re
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from headsmith.core.errors import HeadsmithError
-from headsmith.core.folders import check_folder
+from headsmith.core.folders import check_folder, write_text
 from headsmith.files import load
 from headsmith.studio.view import refuse_large, view
 from headsmith.verify import verify
@@ -64,5 +63,5 @@ def write_page(model_path: str, output: str) -> int:
     name = os.path.basename(model_path)
     lines = f"import headsmith as hs\n\nmodel = hs.load({name!r})\n"
     text = page_html(view(model, python=lines, verified=True, file=model_path))
-    Path(output).write_text(text, encoding="utf-8")
+    write_text(output, text)
     return len(text.encode())
