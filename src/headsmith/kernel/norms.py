@@ -66,22 +66,20 @@ def norms_of(
         places = {each: np.arange(a, b) for each, a, b in zip(live, ends, ends[1:], strict=False)}
         staying = [each for each in live if last[each] > number]
         kept = np.concatenate([*(places[each] for each in staying), np.zeros(0, dtype=np.int64)])
-        rows = np.zeros((len(kept) + size, ends[-1]))
-        rows[np.arange(len(kept)), kept] = 1.0
-        for argument, slope, _ in mine:
-            if argument in places:
-                # Of gates, what passes for certain.
-                rows[len(kept) :, places[argument]] = dense(slope.low if isinstance(slope, Interval) else slope)
         if number in chosen:
             slope = mine[0][1] if mine else Interval(np.zeros(size), np.ones(size))
             read = places.get(mine[0][0]) if mine else None
             carried = choose(number, None if read is None else part(matrix, read))
             if carried.diagonal.shape != (size,) or not np.all(carried.diagonal > 0.0) or (carried.flat and len(kept)):
                 raise Refused(f"node {number} has no positive diagonal, or is flat while other nodes are to be read")
-            gate = _flat if carried.flat else _dense
-            matrix, weights[number] = gate(carried.diagonal, slope, matrix, rows, read)
-        elif rows[len(kept) :].any():
-            matrix = congruent(rows, matrix)
+            if carried.flat:
+                matrix, weights[number] = _flat(carried.diagonal, slope, matrix, read)
+            else:
+                matrix, weights[number] = _dense(carried.diagonal, slope, matrix, _rows(size, mine, kept, places), read)
+        elif any(
+            np.any(slope.low if isinstance(slope, Interval) else slope) for each, slope, _ in mine if each in places
+        ):
+            matrix = congruent(_rows(size, mine, kept, places), matrix)
         else:
             continue
         live = [*staying, number]
@@ -90,6 +88,16 @@ def norms_of(
         diagonal = matrix if matrix.ndim == 1 else np.diag(matrix)
         heights[number] = Upper(np.maximum(diagonal[len(kept) :], 0.0)).sqrt()
     return Norms(weights, heights)
+
+
+def _rows(size: int, edges: Sequence[Any], kept: Any, places: Mapping[int, Any]) -> Array:
+    """What takes the live nodes to those that stay, and to the node: of gates, what passes for certain."""
+    rows = np.zeros((len(kept) + size, sum(map(len, places.values()))))
+    rows[np.arange(len(kept)), kept] = 1.0
+    for argument, slope, _ in edges:
+        if argument in places:
+            rows[len(kept) :, places[argument]] = dense(slope.low if isinstance(slope, Interval) else slope)
+    return rows
 
 
 def _simple(edges: Sequence[Any], carried: bool) -> bool:
@@ -104,7 +112,7 @@ def _simple(edges: Sequence[Any], carried: bool) -> bool:
     return len(edges) == 1 and known and (carried or np.array_equal(ends[0], ends[1]))
 
 
-def _flat(bounds: Array, slope: Interval, matrix: Array, rows: Array, read: Any) -> tuple[Array, Array]:
+def _flat(bounds: Array, slope: Interval, matrix: Array, read: Any) -> tuple[Array, Array]:
     if read is not None:
         passing = np.flatnonzero(slope.high)
         refuse_indefinite(np.diag(bounds[passing]) - part(matrix, read[passing]), bounds[passing])
@@ -144,7 +152,7 @@ def part(matrix: Array, places: Any) -> Array:
 def size(values: Any) -> Upper:
     """The Frobenius norm of a matrix, or the 2-norm of a vector."""
     slack = FLOAT64.gamma(values.size + 8)
-    return Upper(np.sqrt(np.sum(values * values))) * (1.0 + 2.0 * float(slack.value)) + 2.0**-500
+    return Upper(np.linalg.norm(values)) * (1.0 + 2.0 * float(slack.value)) + 2.0**-500
 
 
 def raised(matrix: Any, slack: Upper) -> Array:
@@ -170,12 +178,17 @@ def refuse_indefinite(matrix: Array, sizes: Array) -> None:
     positive semidefinite: it is the square of a triangular one, up to less than a shift."""
     count = len(matrix)
     shift = float((FLOAT64.gamma(2 * count + 16) * 4.0 * Upper(np.abs(sizes)).sum()).value) + TINY
+    lower = matrix.copy()
+    np.fill_diagonal(lower, np.diag(matrix) - shift)
     try:
-        root = np.linalg.cholesky(matrix - np.diag(np.full(count, shift)))
+        root = np.linalg.cholesky(lower)
     except np.linalg.LinAlgError:
         raise Refused("a matrix that a norm needs is not positive definite") from None
-    rest = matrix - root @ root.T - np.diag(np.full(count, shift))
-    off = size(rest) + FLOAT64.gamma(count + 8) * (size(root) * size(root)) + (size(matrix) + size(sizes)) * 2.0**-50
+    off = (
+        size(lower - root @ root.T)
+        + FLOAT64.gamma(count + 8) * (size(root) * size(root))
+        + (size(matrix) + size(sizes)) * 2.0**-50
+    )
     if not float(off.value) < 0.99 * shift:
         raise Refused("a matrix that a norm needs is not known to be positive definite")
 

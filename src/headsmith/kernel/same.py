@@ -216,10 +216,10 @@ class Forms:
 
     def total(self, x: Polynomial, most: int = MOST_TERMS) -> Polynomial:
         """A long sum as an atom: of a multiple whose first coefficient is 1, its constant apart."""
+        if len(x.terms.keys() - {()}) <= most:
+            return x
         constant = number(x.terms.get((), 0))
         rest = x - constant
-        if len(rest.terms) <= most:
-            return x
         first = rest.terms[min(rest.terms)]
         return constant + self.atom("sum", rest * number(1 / first)) * number(first)
 
