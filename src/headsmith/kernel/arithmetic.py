@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .errors import spend
+
 Array = npt.NDArray[np.float64]
 
 EXP_ULPS = 4  # exp is assumed correct to this many units in the last place, here and in the model's runtime
@@ -27,6 +29,7 @@ EXP_ULPS = 4  # exp is assumed correct to this many units in the last place, her
 TINY = 2.0**-1022
 SPLIT = 134217729.0  # 2^27 + 1: splits a double into two halves
 SAFE = 2.0**-960  # the error of a smaller product may underflow
+OVERHEAD = 4000.0  # what an operation on arrays costs, however small they are (errors.spend)
 FEW = 32  # sums of at most so many terms that are not zero are added one by one, exactly where that is possible
 
 
@@ -67,6 +70,7 @@ class Upper:
 
     def __init__(self, value: Any) -> None:
         self.value: Array = np.asarray(value, dtype=np.float64)
+        spend(OVERHEAD + 4.0 * self.value.size)
 
     def __add__(self, other: Any) -> Upper:
         right = bound(other)
@@ -83,6 +87,7 @@ class Upper:
     def __rmatmul__(self, matrix: Array) -> Upper:
         """|matrix| @ bounds; a vector stands for a diagonal matrix. What is not known need not matter: 0 times infinity
         is 0 here."""
+        spend(matrix.size * max(self.value.size // max(len(self.value), 1), 1))
         sizes, known = np.abs(matrix), np.isfinite(self.value)
         if not known.all():
             rest: Upper = sizes @ Upper(np.where(known, self.value, 0.0))
@@ -184,6 +189,7 @@ class Interval:
     def __init__(self, low: Any, high: Any) -> None:
         self.low: Array = np.asarray(low, dtype=np.float64)
         self.high: Array = np.asarray(high, dtype=np.float64)
+        spend(OVERHEAD + 32.0 * self.low.size)
 
     @property
     def magnitude(self) -> Upper:
@@ -236,6 +242,7 @@ class Interval:
         """
         if matrix.ndim == 1:
             return self * (matrix if self.low.ndim == 1 else matrix[:, None])
+        spend(4.0 * matrix.size * max(self.low.size // max(len(self.low), 1), 1))
         columns = np.flatnonzero((matrix != 0.0).any(axis=0))
         terms = int(np.count_nonzero(matrix, axis=1).max(initial=0))
         if terms <= FEW:

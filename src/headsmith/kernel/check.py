@@ -23,7 +23,7 @@ import numpy as np
 
 from .arithmetic import EXP_ULPS, Interval
 from .chord import check_region
-from .errors import Refused
+from .errors import WORK, WORK_A_NUMBER, Refused, limited
 from .expressions import computed, headed
 from .graph import Graph, read_graph
 from .model import Model, largest_weight, read_model
@@ -86,7 +86,8 @@ def checked(header: Any, tensors: Tensors) -> Certificate:
 def proved(header: Any, tensors: Tensors) -> Certificate:
     """What the contents of a file prove, whatever they claim."""
     try:
-        return _proved(header, tensors)
+        with limited(WORK + WORK_A_NUMBER * sum(tensor.size for tensor in tensors.values())):
+            return _proved(header, tensors)
     except DAMAGE as problem:
         raise Refused(f"the file is damaged ({type(problem).__name__}: {problem})") from None
 

@@ -43,8 +43,7 @@ def arrive(edges: Edges, number: int, size: int, known: Mapping[int, Upper]) -> 
     """A bound of what arrives at a node, from bounds of how far its arguments are off."""
     total = Upper(np.zeros(size))
     for argument, slope, _ in edges.get(number, ()):
-        sizes = slope.magnitude.value if isinstance(slope, Interval) else np.abs(slope)
-        total = total + sizes @ known[argument]
+        total = total + sizes_of(slope) @ known[argument]
     return total
 
 
@@ -81,7 +80,7 @@ class Via:
 
     def before(self, slope: Slope) -> Via:
         """The same for an argument, of which the node is all that matters."""
-        sizes = slope.magnitude.value if isinstance(slope, Interval) else np.abs(slope)
+        sizes = sizes_of(slope)
         if sizes.ndim == 1 or self.sizes.ndim == 1:
             return replace(self, sizes=(Upper(self.sizes if sizes.ndim == 1 else self.sizes[:, None]) * sizes).value)
         return replace(self, sizes=(self.sizes @ Upper(sizes)).value)
@@ -158,32 +157,44 @@ def within(circuit: Graph, edges: Edges, output: int, steps: Steps) -> tuple[dic
             total = total + _pulled(slope, found[reader])
         found[number] = total if collected is None else total + collected
         if number in steps.often:
-            norms[number] = _grown(number, readers[number], found, norms, steps)
-            most = (Upper(np.sqrt(steps.often[number])[:, None] * (1.0 + 2.0**-50)) * norms[number]).value
+            mine, share = [(reader, slope, False) for reader, slope in readers[number]], np.sqrt(steps.often[number])
+            sizes = {reader: found[reader].magnitude for reader, _ in readers[number]}
+            own = found[number].magnitude
+            norms[number] = _by_norm(number, own, mine, sizes, norms, steps, share[:, None] / (1.0 + 2.0**-50))
+            most = (Upper(share[:, None] * (1.0 + 2.0**-50)) * norms[number]).value
             found[number] = found[number].meet(Interval(-most, most))
     return found, norms
 
 
-def _grown(
+def _by_norm(
     number: int,
-    readers: Sequence[tuple[int, Slope]],
-    found: Mapping[int, Interval],
-    norms: Mapping[int, Upper],
+    own: Upper,
+    readers: Sequence[Edge],
+    sizes: Mapping[int, Upper],
+    known: Mapping[int, Upper],
     steps: Steps,
+    share: Array | None = None,
 ) -> Upper:
-    """How far an error of a power, of norm 1, moves the outputs at its token: through other powers that are made of it
-    by their norms, else component by component."""
-    own, total, skipped = found[number].magnitude, norm(found[number].magnitude) * 0.0, set[int]()
-    for power, factor in steps.growth.get(number, ()):
-        if power.output in norms:
-            total = total + factor * norms[power.output]
-            skipped |= {power.output, *power.factors}
-    rest = own * 0.0
-    for reader, slope in readers:
-        if reader not in skipped:
-            rest = rest + _pulled(slope, found[reader]).magnitude
-    share = Upper(1.0) / np.sqrt(steps.often[number])[:, None] * (1.0 + 2.0**-50)
-    return smallest(norm(own * share), total + norm(rest * share)) if skipped else norm(own * share)
+    """How far an error of 2-norm 1 moves the outputs: through powers, or steps, by the norms of their results, else
+    component by component. With `share`, errors are those of powers, whose components count for so much. Else they are
+    the same at all tokens: through weights or slopes that are the same for all tokens they stay so."""
+    total, rest, skipped = norm(own) * 0.0, own * 0.0, set[int]()
+    for output, factor, inside in steps.growth.get(number, ()):
+        if output in known and (output in steps.often) == (share is not None):
+            total, skipped = total + factor * known[output], skipped | inside
+    for reader, slope, elsewhere in (each for each in readers if each[0] not in skipped):
+        steep, same = sizes_of(slope), not isinstance(slope, Interval) or reader in steps.shared
+        if share is None and steep.ndim == 1 and not elsewhere and same:
+            total = total + known[reader] * float(steep.max())
+        else:
+            rest = rest + steep.T @ sizes[reader]
+    counted = 1.0 if share is None else share
+    return smallest(norm(own / counted), total + norm(rest / counted))
+
+
+def sizes_of(slope: Slope) -> Array:
+    """Bounds of the absolute values of slopes."""
+    return slope.magnitude.value if isinstance(slope, Interval) else np.abs(slope)
 
 
 def _pulled(slope: Slope, gain: Interval) -> Interval:
@@ -200,7 +211,7 @@ def gains(circuit: Graph, edges: Edges, output: int, steps: Steps, known: Norms)
     """For every node that matters, how its errors move the output."""
     edges = _through_thresholds(edges, steps, output)
     here, norms = within(circuit, edges, output, steps)
-    via: dict[int, Via] = {}
+    via, sizes = dict[int, Via](), dict[int, Upper]()
     parts, far, found, common = {output: here}, dict[int, Far](), dict[int, Gain](), dict[int, Upper]()
     outputs, readers = circuit.nodes[output].size, dict[int, list[tuple[int, Slope, bool]]]()
     for number in range(output, -1, -1):
@@ -215,7 +226,8 @@ def gains(circuit: Graph, edges: Edges, output: int, steps: Steps, known: Norms)
             via[number] = via[only[0][0]].before(only[0][1])
         found[number] = Gain(here.get(number, zero), far.get(number), via=via.get(number))
         if steps.of:
-            common[number] = _common(number, readers.get(number, ()), found, common, steps)
+            mine, sizes[number] = readers.get(number, ()), found[number].anywhere.size
+            common[number] = _by_norm(number, sizes[number], mine, sizes, common, steps)
             if circuit.nodes[number].name == "mean" and not circuit.nodes[number].causal:
                 found[number] = replace(found[number], common=common[number])
         for argument, slope, elsewhere in edges.get(number, ()):
@@ -240,27 +252,3 @@ def _through_thresholds(edges: Edges, steps: Steps, output: int) -> Edges:
                 changed[inner] = ()
             changed[number] = [*edges[number], (steps.of[number].source, slopes, False)]
     return changed
-
-
-def _common(
-    number: int, readers: Sequence[Edge], found: Mapping[int, Gain], common: Mapping[int, Upper], steps: Steps
-) -> Upper:
-    """How far an error that is the same at all tokens, of 2-norm 1, moves the outputs.
-
-    Through a descent it becomes another one, of at most `factor` times its norm, and through weights or slopes that are
-    the same for all tokens, too; what becomes of it elsewhere is known component by component.
-    """
-    own = norm(found[number].anywhere.size)
-    total, rest = own * 0.0, found[number].anywhere.size * 0.0
-    skipped: set[int] = set()
-    for step in steps.of.values():
-        if step.source == number and step.output in steps.factors and step.output in found:
-            total = total + steps.factors[step.output] * common[step.output]
-            skipped |= {step.output, step.inner}
-    for reader, slope, elsewhere in (each for each in readers if each[0] not in skipped):
-        sizes = slope.magnitude.value if isinstance(slope, Interval) else np.abs(slope)
-        if sizes.ndim == 1 and not elsewhere and (not isinstance(slope, Interval) or reader in steps.shared):
-            total = total + common[reader] * float(sizes.max())
-        else:
-            rest = rest + sizes.T @ found[reader].anywhere.size
-    return smallest(own, total + norm(rest))

@@ -29,7 +29,7 @@ import numpy as np
 from flint import arb, arb_series, ctx, fmpq
 
 from .arithmetic import Interval
-from .errors import Refused
+from .errors import Refused, spend
 from .reading import field, items, real, text, whole
 
 BITS = 128
@@ -184,6 +184,9 @@ def program_series(program: Program, lines: Sequence[tuple[Any, Any]], length: i
     Guarantee: coefficient i is the ball of p^(i)(0) / i! for p(t) = f(c + t h) and all reals c, h in the balls. Where f
     may be undefined, all are nan. To be used inside `working(bits, length)`.
     """
+    spend(
+        2e4 + 2000.0 * length * sum(1.0 + (abs(step[3] or 0.0) if step[0] == "call" else 0.0) for step in program.steps)
+    )
     try:
         result = run(program, [arb_series([*line], length) for line in lines], _linear, _call, _times)
     except (ArithmeticError, ValueError):  # from `_defined`, or flint's words for a pole

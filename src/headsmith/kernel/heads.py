@@ -19,7 +19,7 @@ from itertools import pairwise
 import numpy as np
 
 from .arithmetic import FLOAT64, Array, Interval, Upper, interval, largest, smallest
-from .errors import Refused
+from .errors import Refused, spend
 from .model import Bank, Model
 from .softmax import Local, Reads, committed, exp_error, moved_mean, refuse_large, softmax_maximum
 
@@ -222,6 +222,7 @@ def ramp_sides(slope: Array, offset: Array, values: Array, low: float, high: flo
 
 
 def _softmax_mean(slope: Array, offset: Array, values: Array, points: Array) -> Array:
+    spend(20.0 * points.size * slope.size)
     scores = points[:, None] * slope + offset
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray((weights @ values) / weights.sum(axis=1))

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -134,7 +135,7 @@ class Model:
         """How many tokens the grid has."""
         return self.sizes.get(GRID, 0)
 
-    @property
+    @cached_property
     def sink_tokens(self) -> int:
         """One, if any head needs the sink: a gate, a move that fetches nothing, or, beside a grid, any head that reads
         values from all tokens, whose tokens must then stay zero; but a move in the first layer, to all tokens alike."""

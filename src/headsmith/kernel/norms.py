@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import FLOAT64, TINY, Array, Interval, Upper
-from .errors import Refused
+from .errors import Refused, spend
 from .graph import Graph, dense
 
 MOST_LIVE = 1 << 12
@@ -168,6 +168,7 @@ def _underflow(rows: Array) -> Upper:
 
 def congruent(rows: Array, matrix: Array) -> Array:
     """rows Y rows^T, or a little more."""
+    spend(0.2 * rows.size * len(matrix))
     product = (rows * matrix if matrix.ndim == 1 else rows @ matrix) @ rows.T
     slack = FLOAT64.gamma(2 * rows.shape[1] + 8) * (size(rows) * size(rows) * size(matrix))
     return raised(product, slack + _underflow(rows))
@@ -177,6 +178,7 @@ def refuse_indefinite(matrix: Array, sizes: Array) -> None:
     """Raise Refused unless a symmetric matrix, rounded as a difference of numbers of these sizes on its diagonal, is
     positive semidefinite: it is the square of a triangular one, up to less than a shift."""
     count = len(matrix)
+    spend(0.2 * float(count) ** 3)
     shift = float((FLOAT64.gamma(2 * count + 16) * 4.0 * Upper(np.abs(sizes)).sum()).value) + TINY
     lower = matrix.copy()
     np.fill_diagonal(lower, np.diag(matrix) - shift)

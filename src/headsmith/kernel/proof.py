@@ -43,7 +43,7 @@ from itertools import pairwise, product
 from typing import Any
 
 from .arithmetic import Array
-from .errors import Refused
+from .errors import Refused, spend
 from .graph import Graph, needed, read_graph
 from .norms import Carried
 from .powers import Power, power_of
@@ -193,6 +193,7 @@ def _inside(circuit: Graph, output: int, arguments: tuple[int, ...]) -> frozense
     """What the output depends on, without the arguments and what is only reached through them; constants of the tokens
     depend on nothing, and may be read by everybody."""
     found = set(needed(circuit, [output], arguments)) - {*arguments}
+    spend(4000.0 * len(found))
     return frozenset(number for number in found if circuit.nodes[number].kind != "positional")
 
 

@@ -19,6 +19,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from hashlib import sha256
 from itertools import chain, product
 from operator import mul
 from typing import Any
@@ -26,7 +27,7 @@ from typing import Any
 import numpy as np
 from flint import fmpq
 
-from .errors import Refused
+from .errors import Refused, spend
 from .functions import run
 from .graph import Graph, Node, dense, needed
 
@@ -69,6 +70,7 @@ class Polynomial:
     def __mul__(self, other: Polynomial) -> Polynomial:
         if len(self.terms) * len(other.terms) > MOST_PRODUCTS:
             raise TooLarge
+        spend(2500.0 * len(self.terms) * len(other.terms))
         pairs = product(self.terms.items(), other.terms.items())
         return polynomial((tuple(sorted(m + n)), a * b) for (m, a), (n, b) in pairs)
 
@@ -78,6 +80,7 @@ def polynomial(terms: Iterable[Term]) -> Polynomial:
     total: dict[Monomial, fmpq] = defaultdict(fmpq)
     for monomial, coefficient in terms:
         total[monomial] += coefficient
+    spend(5000.0 + 2500.0 * len(total))
     found = {monomial: coefficient for monomial, coefficient in total.items() if coefficient}
     if len(found) > MOST_PRODUCTS or any(
         c.height_bits() > MOST_BITS or len(m) > MOST_FACTORS for m, c in found.items()
@@ -145,7 +148,8 @@ class Forms:
         try:
             return self._written(node, arguments)
         except TooLarge:
-            arrays = tuple((array.shape, array.tobytes()) for array in (*node.weights, node.constants))
+            arrays = tuple((array.shape, sha256(array.tobytes()).digest()) for array in (*node.weights, node.constants))
+            spend(sum(10.0 * array.size for array in (*node.weights, node.constants)))
             operation = node.kind, node.size, node.name, node.causal, node.targets, node.program, arrays
             whole = self.atom(operation, tuple(map(tuple, arguments)))
             return [self.atom("component", whole, component) for component in range(node.size)]

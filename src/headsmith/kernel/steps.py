@@ -17,6 +17,7 @@ Threshold. The chord of a soft threshold has a slope in [0, 1]: if both gates ha
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,8 +28,8 @@ from .arithmetic import Array, Interval, Upper, interval, smallest
 from .errors import Refused
 from .functions import enclose
 from .graph import PRODUCT, Graph, Node, dense
-from .powers import Power, often
 from .powers import factors as expansions
+from .powers import often
 
 if TYPE_CHECKING:
     from .proof import Proof, Region
@@ -169,18 +170,21 @@ def length(step: Step, circuit: Graph, found: Sequence[Interval], source: Upper)
     return smallest(linear, energy.sqrt())
 
 
+# Up to a node, which reads another one through nodes inside alone, the 2-norm of an error grows by at most a factor: of
+# a power, of any error (components count `often`); of a descent, of an error that all tokens share.
+Growth = tuple[int, Upper, Set[int]]
+
+
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """All steps by their results; by how much each descent expands an error that all tokens share; the slopes of
-    thresholds; the nodes whose exact value is the same at all tokens; how often components of powers count; and, by
-    what they are made of, powers and by how much they expand its errors."""
+    """All steps by their results; the slopes of thresholds; the nodes whose exact value is the same at all tokens; how
+    often components of powers count; and how errors grow, by the node that has them."""
 
     of: Mapping[int, Step]
-    factors: Mapping[int, Upper]
     slopes: Mapping[int, Interval]
     shared: Set[int]
     often: Mapping[int, Array]
-    growth: Mapping[int, Sequence[tuple[Power, Upper]]]
+    growth: Mapping[int, Sequence[Growth]]
 
 
 def steps_of(
@@ -191,8 +195,7 @@ def steps_of(
     for number, mine in edges.items():
         for argument, _, _ in mine:
             readers.setdefault(argument, set()).add(number)
-    factors, slopes = dict[int, Upper](), dict[int, Interval]()
-    growth, counts = dict[int, list[tuple[Power, Upper]]](), dict[int, Array]()
+    slopes, growth, counts = dict[int, Interval](), defaultdict[int, list[Growth]](list), dict[int, Array]()
     closed = [pair for step in proof.steps.values() for pair in step.closed]
     for number, power in proof.powers.items():
         counts[number] = often(power, proof.circuit.nodes[number].size)
@@ -200,7 +203,7 @@ def steps_of(
             closed += [(power.inner, number), *((each, power.inner) for each in power.factors)]
             margin = proof.regions[power.inner].margin or 0.0
             for source, factor in expansions(power, found, proof.powers, margin).items():
-                growth.setdefault(source, []).append((power, factor))
+                growth[source].append((number, factor, {number, *power.factors}))
     for inner, reader in closed:
         if readers.get(inner, set()) - {reader}:
             raise Refused(f"node {inner} inside of the step at node {reader} is read from outside")
@@ -212,7 +215,8 @@ def steps_of(
         else:
             margin = min(proof.regions[each].margin or 0.0 for each in (step.inner, step.gradient))
             slope = edges[step.curve][0][1] if step.curve >= 0 else interval(np.ones(1))
-            factors[number] = _expansion(step, found[step.features].widened(margin).magnitude, slope)
+            factor = _expansion(step, found[step.features].widened(margin).magnitude, slope)
+            growth[step.source].append((number, factor, {number, step.inner}))
     shared: set[int] = set()
     for number, node in enumerate(proof.circuit.nodes):
         pooled = node.kind == "pool" and not node.causal
@@ -222,4 +226,4 @@ def steps_of(
             and all(each in shared for each in node.arguments)
         ):
             shared.add(number)
-    return Steps(proof.steps, factors, slopes, shared, counts, growth)
+    return Steps(proof.steps, slopes, shared, counts, growth)

@@ -45,7 +45,7 @@ import numpy as np
 from flint import arb, arb_mat, arb_series, fmpq, fmpq_mat
 
 from .arithmetic import Array, Interval, Upper, interval
-from .errors import Refused
+from .errors import Refused, spend
 from .functions import Program, enclosed, program_series, working
 
 ORDERS = {1: 14, 2: 8}
@@ -84,6 +84,7 @@ def check_table(table: Table, cells: str) -> Interval:
     leaves = read_cells(cells, len(table.box))
     if table.products > MOST_AT_ONCE or table.products * len(leaves) > MOST_PRODUCTS:
         raise Refused(f"a table of {len(table.offsets)} tokens on {len(leaves)} cells is more than is looked at")
+    spend(2e4 * table.products * len(leaves))
     batch = MOST_AT_ONCE // table.products
     found = [bound(table, expand(table, leaves[start : start + batch])) for start in range(0, len(leaves), batch)]
     low = np.min([bounds.low.min(axis=0) for bounds in found], axis=0)

@@ -6,10 +6,10 @@ carried by gains to the outputs).
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -41,8 +41,7 @@ from .stream import (
 )
 from .stream import read as read_form
 
-SMALL = 2.0**-10  # what is off by less, of its range, needs no closer look
-MOST_LOOKS, MOST_NODES = 512, 1 << 11
+CLOSE = 1.0 / 16.0  # what is off by more, of what it may be, is worth a closer look
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +68,17 @@ class Facts:
         return {reader for reader, _ in self.proof.margins_of_reads}
 
     @cached_property
-    def limited(self) -> set[int]:
-        """The nodes that must not be off by more than a margin."""
-        regions = [each.arguments for each in self.proof.regions.values() if each.margin is not None]
-        return set(chain(*regions, *(self.circuit.nodes[number].arguments for number in self.proof.tables)))
+    def limits(self) -> dict[int, float]:
+        """How far nodes may be off, so that what was proved of regions, tables and attention (its queries) holds."""
+        found: dict[int, float] = {}
+        regions = [(each.arguments, each.margin) for each in self.proof.regions.values() if each.margin is not None]
+        for number, node in enumerate(self.circuit.nodes):
+            if number in self.proof.tables or node.kind == "attend":
+                margin = self.proof.tables[number].margin if number in self.proof.tables else 0.0
+                regions.append((node.arguments[:1] if node.kind == "attend" else node.arguments, margin))
+        for arguments, margin in regions:
+            found |= {each: min(margin, found.get(each, np.inf)) for each in arguments}
+        return found
 
     @property
     def circuit(self) -> Graph:
@@ -167,7 +173,7 @@ def _spread(values: Upper, components: Any, size: int) -> Upper:
     return Upper(whole)
 
 
-def _arriving(facts: Facts, walk: Walk, wanted: Set[int]) -> dict[int, Upper]:
+def _arriving(facts: Facts, walk: Walk, wanted: Set[int]) -> Mapping[int, Upper]:
     """Rule Arrive: how far the wanted nodes, and what they depend on, can be off."""
     stack, before, edges = list(wanted), set[int](), facts.edges
     while stack:
@@ -175,31 +181,16 @@ def _arriving(facts: Facts, walk: Walk, wanted: Set[int]) -> dict[int, Upper]:
         if number not in before:
             before.add(number)
             stack.extend(argument for argument, _, _ in edges[number] if argument not in walk.final)
-    off, steps = dict(walk.final), {*facts.proof.steps, *facts.proof.powers}
+    off = ChainMap(dict[int, Upper](), walk.final)
     for number in sorted(before - walk.final.keys()):
         off[number] = arrive(edges, number, facts.circuit.nodes[number].size, off) + walk.own.get(number, 0.0)
         if number in facts.slopes.norms.heights:
             off[number] = smallest(off[number], _by_norms(facts, walk, number))
-        if (
-            number in (steps or wanted)
-            and len(facts.circuit.nodes) <= MOST_NODES
-            and (
-                number in facts.limited | steps
-                or np.any(off[number].value > SMALL * facts.ranges[number].magnitude.value)
-            )
-            and _explodes(off[number], [walk.own[each] for each in before if each in walk.own])
-        ):
-            off[number] = smallest(off[number], _by_gains(facts, walk, number))
         if np.isfinite(off[number].value).all():
+            if np.any(off[number].value > CLOSE * facts.limits.get(number, np.inf)):
+                off[number] = smallest(off[number], _by_gains(facts, walk, number))
             walk.final[number] = off[number]
     return off
-
-
-def _explodes(off: Upper, own: Sequence[Upper]) -> bool:
-    """Whether a bound is so much larger than all that was committed that it is worth a closer look."""
-    most = max((float(np.max(each.value)) for each in own), default=0.0)
-    few = len(own) <= MOST_LOOKS and len(off.value) <= MOST_LOOKS
-    return few and bool(4.0 * most < float(np.max(off.value)) < np.inf)
 
 
 def _by_norms(facts: Facts, walk: Walk, number: int) -> Upper:
@@ -296,11 +287,10 @@ def _copied(model: Model, walk: Walk, bank: Bank) -> Local:
 def _read_alike(facts: Facts, bank: Bank, nodes: Any, components: Any, number: int) -> bool:
     """Whether only this bank reads a node that is part of a power, and each of its components always by the same
     weights."""
+    if not any(number in power.factors for power in facts.proof.powers.values()):
+        return False
     readers = {each for each, node in enumerate(facts.circuit.nodes) if number in node.arguments}
-    parts = {each for power in facts.proof.powers.values() for each in power.factors}
-    if number not in parts or not readers <= {*bank.node.tolist()} | {
-        each.stands_for for each in facts.proof.regions.values()
-    }:
+    if readers - {*bank.node.tolist()} - {each.stands_for for each in facts.proof.regions.values()}:
         return False
     mine = np.flatnonzero(nodes == number)
     _, first, same = np.unique(components[mine], return_index=True, return_inverse=True)
@@ -326,16 +316,10 @@ def _of_tables(facts: Facts, bank: Bank, reads: Reads) -> Local:
 
 
 def _refuse_thin_margins(facts: Facts, walk: Walk) -> None:
-    """What was proved of a region holds only if its arguments are off by no more than its margin; and of attention, its
-    queries."""
-    regions, nodes = facts.proof.regions.values(), facts.circuit.nodes
-    limits = [(argument, each.margin) for each in regions for argument in each.arguments if each.margin is not None]
-    attends = [number for number, node in enumerate(nodes) if node.kind == "attend"]
-    tables = facts.proof.tables
-    limits += [(nodes[each].arguments[0], tables[each].margin if each in tables else 0.0) for each in attends]
-    off = _arriving(facts, walk, {argument for argument, _ in limits})
-    for argument, margin in limits:
-        _refuse_beyond(argument, float(np.max(off[argument].value)), margin)
+    """What was proved of regions, tables and attention holds only if what they read is off by no more than that."""
+    off = _arriving(facts, walk, facts.limits.keys())
+    for number, margin in facts.limits.items():
+        _refuse_beyond(number, float(np.max(off[number].value)), margin)
 
 
 def _refuse_beyond(number: int, off: float, margin: float) -> None:
