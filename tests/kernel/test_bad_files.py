@@ -18,6 +18,7 @@ from forged import Forged, answer
 from safetensors.numpy import save_file
 
 import headsmith as hs
+from headsmith.kernel import check
 from headsmith.kernel.check import check_file
 from headsmith.kernel.chord import MOST_ENDS
 from headsmith.kernel.reading import read
@@ -506,3 +507,64 @@ ENDLESS: list[Callable[[], Forged]] = [
 @pytest.mark.parametrize("make", ENDLESS, ids=lambda make: make.__name__)
 def test_what_would_take_forever_is_answered(make: Callable[[], Forged]) -> None:
     answered(make())
+
+
+# Work that no size limits: counted, and refused beyond what a file may ask for ---------------------------------------
+
+
+def long_polynomials() -> Forged:
+    file = plain()
+    steps: list[Any] = [["linear", [["1", 0]], "1"]]
+    for k in range(1, 256):
+        steps.append(["times", k, 0] if k % 2 else ["linear", [["1/3", k], ["2/7", 0]], "1/5"])
+    for _ in range(100):
+        fields = {"arguments": [0], "size": 1, "program": {"variables": 1, "steps": steps}}
+        nodes = [file.add(file.circuit, "expression", **fields) for _ in range(2)]
+        file.proof["views"].append({"node": nodes[1], "as": nodes[0]})
+    return file
+
+
+def functions_on_many_cells() -> Forged:
+    file = plain()
+    file.proof["halvings"] = 16
+    for _ in range(200):
+        file.function(file.circuit, "j0", 0)
+    return file
+
+
+def with_tables(count: int, tokens: int, cells: str, kind: str, **fields: Any) -> Forged:
+    """A layer of so many banks of one table head, all different, that nobody reads."""
+    file = plain()
+    file.register("grid", size=tokens)
+    for place in range(count):
+        node = file.add(file.circuit, kind, size=1, **fields)
+        if kind == "expression":
+            file.proof["tables"].append({"node": node, "margin": 0.1, "cells": cells})
+        file.register(f"o{place}")
+        rising = np.linspace(0.0, 1.0, tokens)
+        arrays = {"slope": rising[None, :, None] * (1 + place), "offset": rising[None], "values": rising[None, :, None]}
+        stored = {name: file.keep(values) for name, values in arrays.items()}
+        links = [file.link("x", [[1.0]])], [file.link(f"o{place}", [[1.0]])]
+        file.bank("table", *links, [node], [0], **stored, gain=800.0, keep_gain=800.0)
+    return file
+
+
+def tables_of_long_programs() -> Forged:
+    program = {"variables": 1, "steps": [["call", "sin", place] for place in range(200)]}
+    return with_tables(900, 8, "1" * 7 + "0" * 8, "expression", arguments=[0], program=program)
+
+
+def many_ramps() -> Forged:
+    return with_tables(300, 1000, "", "relu", argument=0)
+
+
+@pytest.mark.parametrize(
+    "make", [long_polynomials, functions_on_many_cells, tables_of_long_programs, many_ramps], ids=lambda m: m.__name__
+)
+def test_work_is_counted(make: Callable[[], Forged], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a hundredth of the work that a file may ask for, each of these is refused after about a hundredth of the
+    time: none runs on uncounted."""
+    file = make()
+    monkeypatch.setattr(check, "WORK", 1e-2 * check.WORK)
+    monkeypatch.setattr(check, "WORK_A_NUMBER", 0.0)
+    assert "more work" in refused(file)

@@ -256,8 +256,7 @@ class Interval:
         high = positive @ self.high + negative @ self.low
         sums = matrix @ self.magnitude
         slack = (FLOAT64.gamma(2 * len(columns) + 2) * sums + len(columns) * TINY).value
-        found = Interval(low, high) + Interval(-slack, slack)
-        return _signed(positive, negative, self, found, slack)
+        return _signed(positive, negative, self, Interval(low, high) + Interval(-slack, slack))
 
     def mapped(self, change: Callable[[Array], Array]) -> Interval:
         """Both ends changed alike, by what keeps their order; a point stays one."""
@@ -314,11 +313,8 @@ def rational(value: Fraction) -> Interval:
     return Interval(low, nearest if Fraction(nearest) >= value else np.nextafter(nearest, np.inf))
 
 
-def _signed(positive: Array, negative: Array, x: Interval, found: Interval, slack: Array) -> Interval:
+def _signed(positive: Array, negative: Array, x: Interval, found: Interval) -> Interval:
     """Undo the rounding of sums that have no term of the other sign: they cannot cross zero."""
-    close = ((found.low < 0.0) & (found.low >= -4.0 * slack)) | ((found.high > 0.0) & (found.high <= 4.0 * slack))
-    if not close.any():
-        return found
     falls = (positive != 0.0) @ (x.low < 0.0).astype(np.float64) + (negative != 0.0) @ (x.high > 0.0).astype(np.float64)
     rises = (positive != 0.0) @ (x.high > 0.0).astype(np.float64) + (negative != 0.0) @ (x.low < 0.0).astype(np.float64)
     low = np.where(falls == 0.0, np.maximum(found.low, 0.0), found.low)
@@ -335,16 +331,11 @@ def rounded_sum(a: Array, b: Array, direction: float) -> Array:
 
 def _product(a: Array, b: Array, direction: float) -> Array:
     with np.errstate(all="ignore"):
-        result = np.where((a == 0.0) | (b == 0.0), 0.0, a * b)
-        error = np.where(
-            np.abs(result) < SAFE, np.where(result == 0.0, _lost(a, b), np.nan), product_rest(a, b, result)
-        )
+        zero = (a == 0.0) | (b == 0.0)
+        result = np.where(zero, 0.0, a * b)
+        # Of a product that is small, or underflowed, the error is not known.
+        error = np.where(np.abs(result) < SAFE, np.where(zero, 0.0, np.nan), product_rest(a, b, result))
         return stepped(result, error, direction)
-
-
-def _lost(a: Array, b: Array) -> Array:
-    """0 where a factor is zero; not a number where a product underflowed."""
-    return np.where((a == 0.0) | (b == 0.0), 0.0, np.nan)
 
 
 def product_rest(a: Array, b: Array, result: Array) -> Array:

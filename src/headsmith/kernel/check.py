@@ -93,6 +93,7 @@ def proved(header: Any, tensors: Tensors) -> Certificate:
 
 
 def _proved(header: Any, tensors: Tensors) -> Certificate:
+    tensors = {name: each.astype(float) if each.dtype == np.float32 else each for name, each in tensors.items()}
     with np.errstate(all="ignore"):
         target = read_graph(field(header, "source"), tensors)
         stored = field(header, "proof")

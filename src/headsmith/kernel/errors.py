@@ -11,8 +11,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 
 WORK, WORK_A_NUMBER = 1e11, 2e4  # for a file, and for each number in it
+_left = threading.local()
 
 
 class Refused(Exception):
@@ -27,16 +29,9 @@ class NoHead(Refused):
     """A gate that may cross zero, as far as ranges know, has no head."""
 
 
-class _Left(threading.local):
-    work = float("inf")
-
-
-_left = _Left()
-
-
 def spend(work: float) -> None:
     """Raise Refused if that is more than is left."""
-    _left.work -= work
+    _left.work = getattr(_left, "work", inf) - work
     if _left.work < 0.0:
         raise Refused("the file asks for more work than this kernel does")
 
@@ -44,7 +39,7 @@ def spend(work: float) -> None:
 @contextmanager
 def limited(work: float) -> Iterator[None]:
     """Inside, no more is done than so much work."""
-    saved, _left.work = _left.work, work
+    saved, _left.work = getattr(_left, "work", inf), work
     try:
         yield
     finally:

@@ -37,6 +37,7 @@ Slope = Array | Interval
 # is then that of the sum over all of them.
 Edge = tuple[int, Slope, bool]
 Edges = Mapping[int, Sequence[Edge]]
+Sizes = Mapping[int, Upper]
 
 
 def arrive(edges: Edges, number: int, size: int, known: Mapping[int, Upper]) -> Upper:
@@ -158,27 +159,22 @@ def within(circuit: Graph, edges: Edges, output: int, steps: Steps) -> tuple[dic
         found[number] = total if collected is None else total + collected
         if number in steps.often:
             mine, share = [(reader, slope, False) for reader, slope in readers[number]], np.sqrt(steps.often[number])
-            sizes = {reader: found[reader].magnitude for reader, _ in readers[number]}
-            own = found[number].magnitude
-            norms[number] = _by_norm(number, own, mine, sizes, norms, steps, share[:, None] / (1.0 + 2.0**-50))
+            sizes = {each: found[each].magnitude for each in (number, *(reader for reader, _ in readers[number]))}
+            norms[number] = _by_norm(number, mine, sizes, norms, steps, share[:, None] / (1.0 + 2.0**-50))
             most = (Upper(share[:, None] * (1.0 + 2.0**-50)) * norms[number]).value
             found[number] = found[number].meet(Interval(-most, most))
     return found, norms
 
 
 def _by_norm(
-    number: int,
-    own: Upper,
-    readers: Sequence[Edge],
-    sizes: Mapping[int, Upper],
-    known: Mapping[int, Upper],
-    steps: Steps,
-    share: Array | None = None,
+    number: int, readers: Sequence[Edge], sizes: Sizes, known: Sizes, steps: Steps, share: Array | None = None
 ) -> Upper:
     """How far an error of 2-norm 1 moves the outputs: through powers, or steps, by the norms of their results, else
     component by component. With `share`, errors are those of powers, whose components count for so much. Else they are
-    the same at all tokens: through weights or slopes that are the same for all tokens they stay so."""
-    total, rest, skipped = norm(own) * 0.0, own * 0.0, set[int]()
+    the same at all tokens: through weights or slopes that are the same for all tokens they stay so. `sizes` are
+    the gains of components."""
+    own, skipped = sizes[number], set[int]()
+    total, rest = norm(own) * 0.0, own * 0.0
     for output, factor, inside in steps.growth.get(number, ()):
         if output in known and (output in steps.often) == (share is not None):
             total, skipped = total + factor * known[output], skipped | inside
@@ -226,8 +222,8 @@ def gains(circuit: Graph, edges: Edges, output: int, steps: Steps, known: Norms)
             via[number] = via[only[0][0]].before(only[0][1])
         found[number] = Gain(here.get(number, zero), far.get(number), via=via.get(number))
         if steps.of:
-            mine, sizes[number] = readers.get(number, ()), found[number].anywhere.size
-            common[number] = _by_norm(number, sizes[number], mine, sizes, common, steps)
+            sizes[number] = found[number].anywhere.size
+            common[number] = _by_norm(number, readers.get(number, ()), sizes, common, steps)
             if circuit.nodes[number].name == "mean" and not circuit.nodes[number].causal:
                 found[number] = replace(found[number], common=common[number])
         for argument, slope, elsewhere in edges.get(number, ()):

@@ -63,52 +63,54 @@ def triangle(size: int) -> tuple[Any, Any, Any]:
 def power_of(circuit: Graph, regions: Mapping[int, Region], number: int, known: Mapping[int, Power]) -> Power:
     """The power at a node; Refused if it is none. `known` are those of smaller numbers."""
     nodes, node = circuit.nodes, circuit.nodes[number]
-    _require(node.kind == "affine" and len(node.arguments) in (1, 2), number)
+    require(node.kind == "affine" and len(node.arguments) in (1, 2), number)
     *before, inner = node.arguments
     mean = nodes[inner]
     if mean.kind == "pool":
-        _require(mean.name == "mean" and not mean.causal and not before, inner)
+        require(mean.name == "mean" and not mean.causal and not before, inner)
         return _first(circuit, regions, number, node, mean.arguments[0])
-    left, right = _product(regions, circuit, inner)
+    left, right = factors_of(circuit, regions, inner)
     matrix = known.get(nodes[left].arguments[0])
     if matrix is None or matrix.labels >= 0:
         raise Refused(f"node {number} is no power of a matrix that is known as one")
     size = nodes[matrix.features].size
     *_, place = triangle(size)
-    _require(left not in regions and right not in regions, number)
+    require(left not in regions and right not in regions, number)
     pairs, one = _pairs(nodes, left, right), node.weights[0]
     sums = [np.flatnonzero(row).tolist() for row in dense(node.weights[-1])]
-    _require(set(np.unique(node.weights[-1])) <= {0.0, 1.0} and not node.constants.any(), number)
+    require(set(np.unique(node.weights[-1])) <= {0.0, 1.0} and not node.constants.any(), number)
     level, common = matrix.level + 1, (matrix.features, matrix.rate, matrix.kept)
     if not before:
-        _require(nodes[right].arguments[0] == matrix.output, right)
+        require(nodes[right].arguments[0] == matrix.output, right)
         wanted = [[(place[i, k], place[k, j]) for k in range(size)] for i, j in zip(*triangle(size)[:2], strict=True)]
         found = [sorted(tuple(sorted(pairs[p])) for p in row) for row in sums]
-        _require(found == [sorted(tuple(sorted(each)) for each in row) for row in wanted], number)
+        require(found == [sorted(tuple(sorted(each)) for each in row) for row in wanted], number)
         return Power(number, level, common[0], -1, *common[1:], matrix.output, -1, inner, (left, right))
     vector = known.get(before[0])
     if vector is None or vector.labels < 0 or nodes[right].arguments[0] != vector.output:
         raise Refused(f"node {number} is no power of a vector that is known as one")
     same = (vector.level, vector.features, vector.rate) == (matrix.level, matrix.features, matrix.rate)
-    _require(
+    require(
         same and (not vector.level or vector.kept == matrix.kept) and one.ndim == 1 and bool(np.all(one == 1)), number
     )
     wanted = [[(place[i, k], k) for k in range(size)] for i in range(size)]
-    _require([sorted(pairs[p] for p in row) for row in sums] == [sorted(row) for row in wanted], number)
+    require([sorted(pairs[p] for p in row) for row in sums] == [sorted(row) for row in wanted], number)
     return Power(
         number, level, common[0], vector.labels, *common[1:], matrix.output, vector.output, inner, (left, right)
     )
 
 
-def _require(holds: bool, number: int) -> None:
+def require(holds: bool, number: int, what: str = "what a power needs") -> None:
+    """Raise Refused unless something holds of a node."""
     if not holds:
-        raise Refused(f"node {number} is not what a power needs")
+        raise Refused(f"node {number} is not {what}")
 
 
-def _product(regions: Mapping[int, Region], circuit: Graph, number: int) -> tuple[int, ...]:
+def factors_of(circuit: Graph, regions: Mapping[int, Region], number: int) -> tuple[int, ...]:
+    """The two factors of a region that compares itself anew with a product."""
     region = regions.get(number)
     if region is None or region.margin is None or circuit.nodes[region.stands_for].program != PRODUCT:
-        raise Refused(f"node {number} is not a product, as a power needs it")
+        raise Refused(f"node {number} is not a product, as steps and powers need it")
     return region.arguments
 
 
@@ -116,9 +118,9 @@ def _pairs(nodes: Sequence[Node], left: int, right: int) -> list[tuple[int, int]
     """Which components two nodes, which gather those of others, meet in each product."""
     for number in (left, right):
         node = nodes[number]
-        _require(node.kind == "affine" and len(node.arguments) == 1 and not node.constants.any(), number)
+        require(node.kind == "affine" and len(node.arguments) == 1 and not node.constants.any(), number)
         rows = dense(node.weights[0])
-        _require(bool(np.all((rows == 1.0).sum(axis=1) == 1) and np.all((rows != 0.0).sum(axis=1) == 1)), number)
+        require(bool(np.all((rows == 1.0).sum(axis=1) == 1) and np.all((rows != 0.0).sum(axis=1) == 1)), number)
     places = [dense(nodes[number].weights[0]).argmax(axis=1).tolist() for number in (left, right)]
     return list(zip(*places, strict=True))
 
@@ -126,24 +128,24 @@ def _pairs(nodes: Sequence[Node], left: int, right: int) -> list[tuple[int, int]
 def _first(circuit: Graph, regions: Mapping[int, Region], number: int, node: Node, product: int) -> Power:
     """Q_0 or w_0."""
     nodes, weights = circuit.nodes, node.weights[0]
-    left, right = _product(regions, circuit, product)
-    _require(weights.ndim == 1 and bool(np.all(weights == weights[0])), number)
+    left, right = factors_of(circuit, regions, product)
+    require(weights.ndim == 1 and bool(np.all(weights == weights[0])), number)
     rate, label = float(weights[0]), nodes[right]
-    _require(
+    require(
         right not in regions and label.kind == "affine" and len(label.arguments) == 1 and not label.constants.any(),
         right,
     )
     if nodes[label.arguments[0]].size == 1 and label.arguments[0] != left and not node.constants.any():
-        _require(bool(np.all(dense(label.weights[0]) == 1.0)), right)
+        require(bool(np.all(dense(label.weights[0]) == 1.0)), right)
         return Power(number, 0, left, label.arguments[0], rate, 1.0)
-    _require(left not in regions, left)
+    require(left not in regions, left)
     features, pairs = label.arguments[0], _pairs(nodes, left, right)
     rows, columns, _ = triangle(nodes[features].size)
     kept = float(node.constants[0])
-    _require(
+    require(
         nodes[left].arguments[0] == features and pairs == list(zip(rows.tolist(), columns.tolist(), strict=True)), left
     )
-    _require(np.array_equal(node.constants, np.where(rows == columns, kept, 0.0)), number)
+    require(np.array_equal(node.constants, np.where(rows == columns, kept, 0.0)), number)
     return Power(number, 0, features, -1, -rate, kept)
 
 

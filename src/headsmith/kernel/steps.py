@@ -27,9 +27,9 @@ import numpy as np
 from .arithmetic import Array, Interval, Upper, interval, smallest
 from .errors import Refused
 from .functions import enclose
-from .graph import PRODUCT, Graph, Node, dense
+from .graph import Graph, Node, dense
 from .powers import factors as expansions
-from .powers import often
+from .powers import factors_of, often, require
 
 if TYPE_CHECKING:
     from .proof import Proof, Region
@@ -70,9 +70,9 @@ def step_of(circuit: Graph, regions: Mapping[int, Region], output: int) -> Step:
     source, pool = node.arguments
     kept, rate = (_multiple(weights) for weights in node.weights)
     mean = circuit.nodes[pool]
-    _require(mean.kind == "pool" and mean.name == "mean" and not mean.causal, pool, "the mean over all tokens")
+    require(mean.kind == "pool" and mean.name == "mean" and not mean.causal, pool, "the mean over all tokens")
     gradient = mean.arguments[0]
-    residual, features = _factors(circuit, regions, gradient)
+    residual, features = factors_of(circuit, regions, gradient)
     _ones(circuit, residual)
     first = circuit.nodes[residual].arguments[0]
     closed = [(pool, output), (gradient, pool), (residual, gradient)]
@@ -80,35 +80,22 @@ def step_of(circuit: Graph, regions: Mapping[int, Region], output: int) -> Step:
     if first not in regions:
         curve, argument = first, circuit.nodes[first].arguments[0]
         curved = circuit.nodes[first].kind == "expression" and len(circuit.nodes[first].arguments) == 1
-        _require(curved and circuit.nodes[first].size == 1, first, "a function of one number")
+        require(curved and circuit.nodes[first].size == 1, first, "a function of one number")
         _ones(circuit, argument)
-        _require(len(circuit.nodes[argument].arguments) == 1 and _unbiased(circuit.nodes[argument]), argument, "a sum")
+        require(len(circuit.nodes[argument].arguments) == 1 and _unbiased(circuit.nodes[argument]), argument, "a sum")
         inner = circuit.nodes[argument].arguments[0]
         closed += [(first, residual), (argument, first), (inner, argument)]
     else:
         closed += [(inner, residual)]
-    _require(_factors(circuit, regions, inner) == (source, features), inner, "a product of the same features")
+    require(factors_of(circuit, regions, inner) == (source, features), inner, "a product of the same features")
     _refuse_regions(regions, [number for number, _ in closed if number not in (inner, gradient)])
     return Step(output, source, kept, -rate, features, inner, curve, residual, gradient, pool, closed=tuple(closed))
-
-
-def _require(holds: bool, number: int, what: str) -> None:
-    if not holds:
-        raise Refused(f"node {number} is not {what}, as a step needs it")
-
-
-def _factors(circuit: Graph, regions: Mapping[int, Region], number: int) -> tuple[int, ...]:
-    """The two factors of a region that compares itself anew with a product."""
-    region = regions.get(number)
-    if region is None or region.margin is None or circuit.nodes[region.stands_for].program != PRODUCT:
-        raise Refused(f"node {number} is not a product, as a step needs it")
-    return region.arguments
 
 
 def _ones(circuit: Graph, number: int) -> None:
     """The node is a sum, and adds up all components of its first term."""
     node = circuit.nodes[number]
-    _require(node.kind == "affine" and bool(np.all(dense(node.weights[0]) == 1.0)), number, "a sum over components")
+    require(node.kind == "affine" and bool(np.all(dense(node.weights[0]) == 1.0)), number, "a sum over components")
 
 
 def _unbiased(node: Node) -> bool:
@@ -125,7 +112,7 @@ def _multiple(weights: Array) -> float:
 def _refuse_regions(regions: Mapping[int, Region], numbers: Sequence[int]) -> None:
     """The output of a region stands for something else than the sum that it is."""
     for number in numbers:
-        _require(number not in regions, number, "the sum that it seems to be")
+        require(number not in regions, number, "the sum that it seems to be")
 
 
 def _threshold(circuit: Graph, regions: Mapping[int, Region], output: int, node: Node) -> Step:
@@ -134,9 +121,9 @@ def _threshold(circuit: Graph, regions: Mapping[int, Region], output: int, node:
     _refuse_regions(regions, (above, below))
     signs = [_multiple(weights) for each in (node, *sums) for weights in each.weights]
     biases = [each.constants for each in sums]
-    _require(all(each.kind == "affine" and len(each.arguments) == 1 for each in sums), output, "a threshold")
-    _require(sums[0].arguments == sums[1].arguments and signs == [1.0, -1.0, 1.0, -1.0], output, "a threshold")
-    _require(np.array_equal(biases[0], biases[1]) and bool(np.all(biases[0] <= 0.0)), output, "a threshold")
+    require(all(each.kind == "affine" and len(each.arguments) == 1 for each in sums), output, "a threshold")
+    require(sums[0].arguments == sums[1].arguments and signs == [1.0, -1.0, 1.0, -1.0], output, "a threshold")
+    require(np.array_equal(biases[0], biases[1]) and bool(np.all(biases[0] <= 0.0)), output, "a threshold")
     closed = tuple(zip((above, below), node.arguments, strict=True)) + tuple((gate, output) for gate in node.arguments)
     return Step(output, sums[0].arguments[0], gates=node.arguments, closed=closed)
 

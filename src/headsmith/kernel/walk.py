@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from . import stream as streams
 from .arithmetic import FLOAT64, Interval, Upper, largest, smallest
 from .errors import Refused, ThinMargin
 from .expressions import Computed, arguments_of
@@ -24,22 +25,6 @@ from .model import Bank, Model
 from .proof import Proof
 from .slopes import Edges
 from .softmax import Local, Reads
-from .stream import (
-    CONSTANT,
-    Form,
-    Register,
-    basis,
-    constant,
-    copy,
-    difference,
-    image,
-    plus,
-    read_bounds,
-    rows_of,
-    start,
-    write,
-)
-from .stream import read as read_form
 
 CLOSE = 1.0 / 16.0  # what is off by more, of what it may be, is worth a closer look
 
@@ -93,15 +78,15 @@ class Walk:
     registers round; how far nodes are off whose errors are all
     known, what every bank has committed, and the registers before each layer."""
 
-    stream: dict[str, Register]
-    forms: Mapping[int, Form]
+    stream: dict[str, streams.Register]
+    forms: Mapping[int, streams.Form]
     magnitudes: dict[int, Upper]
     own: dict[int, Upper]
     alike: dict[int, Upper]
     held: dict[int, Upper]
     final: dict[int, Upper]
     locals_: list[tuple[Bank, Local]]
-    past: list[dict[str, Register]]
+    past: list[dict[str, streams.Register]]
 
 
 def walk_through(facts: Facts) -> Walk:
@@ -123,7 +108,7 @@ def walk_through(facts: Facts) -> Walk:
         off = _arriving(facts, walk, claimed)
         for bank, local in sorted(done, key=lambda each: not each[0].copies):
             if bank.copies:
-                walk.stream = copy(walk.stream, layer, bank, local, model)
+                walk.stream = streams.copy(walk.stream, layer, bank, local, model)
                 continue
             outputs = np.zeros((2, bank.outputs))
             for number, mine, components in _claims(bank):
@@ -135,7 +120,7 @@ def walk_through(facts: Facts) -> Walk:
                 found = Upper(outputs[:, mine].max(axis=0))
                 walk.magnitudes[number] = _spread(found, components, circuit.nodes[number].size)
             held = Interval(-outputs[0], outputs[1])
-            walk.stream = write(walk.stream, bank, circuit, held, local.spilled, model.precision is not FLOAT64)
+            walk.stream = streams.write(walk.stream, bank, circuit, held, local.spilled, model.precision is not FLOAT64)
         walk.locals_ += done
     _refuse_thin_margins(facts, walk)
     return walk
@@ -151,12 +136,12 @@ def _first(facts: Facts) -> Walk:
     size = facts.ranges[0].magnitude
     exact = precision is FLOAT64
     own[0] = size * 0.0 if exact else size * precision.unit_roundoff + precision.smallest_normal
-    magnitudes = {0: size + own[0], CONSTANT: Upper(np.ones(1))}
+    magnitudes = {0: size + own[0], streams.CONSTANT: Upper(np.ones(1))}
     for number, node in enumerate(circuit.nodes):
         if node.kind == "positional":
             magnitudes[number] = Upper(np.abs(node.constants).max(axis=0))
     ends = [np.maximum(end, 0.0) + own[0] for end in (-facts.ranges[0].low, facts.ranges[0].high)]
-    stream = start(facts.model, circuit, Interval(-ends[0].value, ends[1].value))
+    stream = streams.start(facts.model, circuit, Interval(-ends[0].value, ends[1].value))
     return Walk(stream, _forms(facts), magnitudes, own, {}, {}, {}, [], [])
 
 
@@ -187,7 +172,8 @@ def _arriving(facts: Facts, walk: Walk, wanted: Set[int]) -> Mapping[int, Upper]
         if number in facts.slopes.norms.heights:
             off[number] = smallest(off[number], _by_norms(facts, walk, number))
         if np.isfinite(off[number].value).all():
-            if np.any(off[number].value > CLOSE * facts.limits.get(number, np.inf)):
+            most = facts.limits.get(number, facts.ranges[number].magnitude.value)
+            if np.any(off[number].value > CLOSE * most):
                 off[number] = smallest(off[number], _by_gains(facts, walk, number))
             walk.final[number] = off[number]
     return off
@@ -212,25 +198,25 @@ def _by_gains(facts: Facts, walk: Walk, number: int) -> Upper:
     return total
 
 
-def _forms(facts: Facts) -> dict[int, Form]:
+def _forms(facts: Facts) -> dict[int, streams.Form]:
     """Every node that is computed, as a form of the input, of constants and of what has heads."""
-    forms: dict[int, Form] = {}
+    forms: dict[int, streams.Form] = {}
     for number, node in enumerate(facts.circuit.nodes):
         if node.kind == "affine":
             if all(argument in forms for argument in node.arguments):
-                forms[number] = constant(node.constants)
+                forms[number] = streams.constant(node.constants)
                 for argument, weights in zip(node.arguments, node.weights, strict=True):
-                    forms[number] = plus(forms[number], image(weights, forms[argument]))
+                    forms[number] = streams.plus(forms[number], streams.image(weights, forms[argument]))
         elif node.kind == "relu":
             has_head = np.isin(np.arange(node.size), facts.places.get(number, ()))
-            forms[number] = image(has_head.astype(np.float64), basis(number, node.size))
+            forms[number] = streams.image(has_head.astype(np.float64), streams.basis(number, node.size))
             active = facts.slopes.gates[number].low if number in facts.slopes.gates else np.zeros(node.size)
             if active.any() and node.arguments[0] not in forms:
                 del forms[number]
             elif active.any():
-                forms[number] = plus(forms[number], image(active, forms[node.arguments[0]]))
+                forms[number] = streams.plus(forms[number], streams.image(active, forms[node.arguments[0]]))
         elif node.kind in ("input", "positional") or number in facts.places:
-            forms[number] = basis(number, node.size)
+            forms[number] = streams.basis(number, node.size)
     return forms
 
 
@@ -238,7 +224,7 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
     """Rule Head: what one bank commits."""
     model, circuit = facts.model, facts.circuit
     nodes, components = arguments_of(bank, circuit)
-    stored, rounded, sizes, drift = read_bounds(walk.stream, bank.read, bank.forms, model.precision)
+    stored, rounded, sizes, drift = streams.read_bounds(walk.stream, bank.read, bank.forms, model.precision)
     low, high, arriving, deviation = np.zeros((4, bank.forms))
     margins = facts.proof.margins_of_reads
     for number in np.unique(nodes).tolist():
@@ -257,8 +243,8 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
             walk.own[number] = walk.held[number] + walk.own.get(number, 0.0)
             walk.final[number] = off[number] + held
             arriving[mine], stored.value[mine] = walk.final[number][rows].value, 0.0
-        pair = read_form(walk.stream, bank.read, mine), rows_of(walk.forms[number], rows)
-        deviation[mine] = difference(*pair, len(mine), walk.magnitudes).value
+        pair = streams.read(walk.stream, bank.read, mine), streams.rows_of(walk.forms[number], rows)
+        deviation[mine] = streams.difference(*pair, len(mine), walk.magnitudes).value
     reads = Reads(Interval(low, high), Upper(deviation), Upper(arriving), stored, rounded, sizes, drift)
     claimed = bank.node.tolist()
     for targets in {circuit.nodes[number].targets for number in claimed if bank.kind == "move"}:
@@ -279,7 +265,7 @@ def _copied(model: Model, walk: Walk, bank: Bank) -> Local:
         own = np.array_equal(model.positional[bank.address], addresses(tuple(range(model.tokens)), model.bits))
     if not own:
         raise Refused(f"a {bank.kind} head stands for what it reads, but looks at other tokens")
-    _, rounded, sizes, drift = read_bounds(walk.stream, bank.read, bank.forms, model.precision)
+    _, rounded, sizes, drift = streams.read_bounds(walk.stream, bank.read, bank.forms, model.precision)
     zero, size = Upper(np.zeros(bank.forms)), (sizes + drift).value
     return local_errors(model, bank, Reads(Interval(size, size), zero, zero, zero, rounded, sizes, drift))
 
@@ -362,11 +348,12 @@ def carried(facts: Facts, walk: Walk) -> dict[str, Upper]:
 def _readout(facts: Facts, walk: Walk) -> Upper:
     """What the read-out is off by, and rounds; its bias is one more term of that sum."""
     model, output = facts.model, facts.circuit.output
-    form = plus(read_form(walk.stream, model.readout, np.arange(model.outputs)), constant(model.readout_bias))
+    form = streams.read(walk.stream, model.readout, np.arange(model.outputs))
+    form = streams.plus(form, streams.constant(model.readout_bias))
     if output not in walk.forms:
         raise Refused("the output of the circuit is not computed")
-    off = difference(form, walk.forms[output], model.outputs, walk.magnitudes)
-    stored, rounded, _, _ = read_bounds(walk.stream, model.readout, model.outputs, model.precision)
+    off = streams.difference(form, walk.forms[output], model.outputs, walk.magnitudes)
+    stored, rounded, _, _ = streams.read_bounds(walk.stream, model.readout, model.outputs, model.precision)
     terms = 4 + sum(link.weights.shape[-1] for link in model.readout)
     return off + stored + rounded + model.precision.gamma(terms) * np.abs(model.readout_bias)
 
@@ -377,7 +364,7 @@ def refuse_overflow(model: Model, walk: Walk) -> None:
     links += [link for bank, _ in walk.locals_ for link in (*bank.read, *bank.write)]
     sizes = [float(np.max(np.abs(link.weights), initial=0.0)) for link in links]
     registers = [float(largest(each.magnitude, each.drift).max().value) for each in walk.stream.values()]
-    _, _, outputs, _ = read_bounds(walk.stream, model.readout, model.outputs, model.precision)
+    _, _, outputs, _ = streams.read_bounds(walk.stream, model.readout, model.outputs, model.precision)
     scores = [local.max_score for _, local in walk.locals_]
     most = max([*sizes, *registers, *scores, float((outputs + np.abs(model.readout_bias)).max().value)])
     if not most * max(1, len(links)) < model.precision.largest / 16.0:
