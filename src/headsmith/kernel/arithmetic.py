@@ -256,7 +256,7 @@ class Interval:
         high = positive @ self.high + negative @ self.low
         sums = matrix @ self.magnitude
         slack = (FLOAT64.gamma(2 * len(columns) + 2) * sums + len(columns) * TINY).value
-        return _signed(positive, negative, self, Interval(low, high) + Interval(-slack, slack))
+        return _signed(positive, negative, self, Interval(low, high) + Interval(-slack, slack), slack)
 
     def mapped(self, change: Callable[[Array], Array]) -> Interval:
         """Both ends changed alike, by what keeps their order; a point stays one."""
@@ -313,8 +313,11 @@ def rational(value: Fraction) -> Interval:
     return Interval(low, nearest if Fraction(nearest) >= value else np.nextafter(nearest, np.inf))
 
 
-def _signed(positive: Array, negative: Array, x: Interval, found: Interval) -> Interval:
+def _signed(positive: Array, negative: Array, x: Interval, found: Interval, slack: Array) -> Interval:
     """Undo the rounding of sums that have no term of the other sign: they cannot cross zero."""
+    close = ((found.low < 0.0) & (found.low >= -4.0 * slack)) | ((found.high > 0.0) & (found.high <= 4.0 * slack))
+    if not close.any():
+        return found
     falls = (positive != 0.0) @ (x.low < 0.0).astype(np.float64) + (negative != 0.0) @ (x.high > 0.0).astype(np.float64)
     rises = (positive != 0.0) @ (x.high > 0.0).astype(np.float64) + (negative != 0.0) @ (x.low < 0.0).astype(np.float64)
     low = np.where(falls == 0.0, np.maximum(found.low, 0.0), found.low)
