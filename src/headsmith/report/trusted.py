@@ -1,16 +1,27 @@
 """How much code must be trusted for a proof that a file carries: the kernel, in lines without comments, docstrings and
-blanks. `make trusted` prints it."""
+blanks. `make trusted` prints it.
+
+No file needs all of the kernel: a network has no tables, a formula no pools. Whoever doubts one certificate needs to
+read the lines that ran for it and no others, because what did not run has had no say. `headsmith verify FILE --trusted
+LISTING` writes them down.
+"""
 
 from __future__ import annotations
 
 import ast
+import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from headsmith.verify import verify
 
 KERNEL = Path(__file__).parent.parent / "kernel"
 
 
-def code_lines(path: Path) -> int:
-    """The lines of a module that are code."""
+def code_lines(path: Path) -> set[int]:
+    """The numbers of the lines of a module that are code."""
     text = path.read_text()
     prose: set[int] = set()
     for node in ast.walk(ast.parse(text)):
@@ -19,16 +30,77 @@ def code_lines(path: Path) -> int:
         if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
             prose.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
     lines = enumerate(text.splitlines(), start=1)
-    return sum(1 for number, line in lines if line.strip() and not line.strip().startswith("#") and number not in prose)
+    return {number for number, line in lines if line.strip() and not line.strip().startswith("#")} - prose
 
 
 def trusted() -> dict[str, int]:
     """The kernel's modules, with their lines."""
-    return {path.name: code_lines(path) for path in sorted(KERNEL.glob("*.py"))}
+    return {path.name: len(code_lines(path)) for path in sorted(KERNEL.glob("*.py"))}
+
+
+def ran_for(file: str | Path) -> dict[str, set[int]]:
+    """The kernel's modules that took part in the check of a file or folder, with the numbers of their lines that ran,
+    those included that ran when the module was loaded. Raises what `verify` raises."""
+    ran: dict[str, set[int]] = {str(path): set() for path in KERNEL.glob("*.py")}
+
+    def follow(frame: FrameType, event: str, _: Any) -> Any:
+        lines = ran.get(frame.f_code.co_filename)
+        if lines is None:
+            return None
+        lines.add(frame.f_lineno)
+        return follow
+
+    before = sys.gettrace()
+    sys.settrace(follow)
+    try:
+        verify(file)
+    finally:
+        sys.settrace(before)
+    return {Path(name).name: _with_loading(Path(name), lines) for name, lines in sorted(ran.items()) if lines}
+
+
+def listing(ran: Mapping[str, set[int]]) -> str:
+    """The lines that ran, module by module, with their numbers; docstrings are left in the modules."""
+    pages = []
+    for name, lines in ran.items():
+        text = (KERNEL / name).read_text().splitlines()
+        shown = [f"{number:5}  {text[number - 1]}".rstrip() for number in sorted(lines)]
+        pages.append("\n".join([f"kernel/{name}: {len(lines)} lines", *shown, ""]))
+    return "\n".join(pages)
+
+
+def _with_loading(path: Path, ran: set[int]) -> set[int]:
+    """The lines of a module that ran, each with all lines of its statement, and what runs when the module is loaded:
+    all that is outside of functions, and the heads of the functions that ran."""
+    found: set[int] = set()
+
+    def visit(body: list[ast.stmt], loading: bool) -> None:
+        for node in body:
+            lines, inner = _lines([node]), _inner(node)
+            if isinstance(node, ast.FunctionDef):
+                if ran & lines:
+                    found.update(_lines(node.decorator_list), range(node.lineno, node.body[0].lineno))
+                    visit(node.body, loading=False)
+            elif loading or ran & lines:
+                found.update(lines - _lines(inner))
+                visit(inner, loading)
+
+    visit(ast.parse(path.read_text()).body, loading=True)
+    return found & code_lines(path)
+
+
+def _lines(nodes: Iterable[ast.stmt | ast.expr]) -> set[int]:
+    return {number for each in nodes for number in range(each.lineno, (each.end_lineno or each.lineno) + 1)}
+
+
+def _inner(node: ast.stmt) -> list[ast.stmt]:
+    """The statements inside of a statement."""
+    parts = (node, *getattr(node, "handlers", ()), *getattr(node, "cases", ()))
+    return [each for part in parts for name in ("body", "orelse", "finalbody") for each in getattr(part, name, ())]
 
 
 if __name__ == "__main__":
-    found = trusted()
-    for name, lines in found.items():
+    counted = trusted()
+    for name, lines in counted.items():
         print(f"{lines:6}  kernel/{name}")
-    print(f"{sum(found.values()):6}  lines of code in {len(found)} modules")
+    print(f"{sum(counted.values()):6}  lines of code in {len(counted)} modules")

@@ -1,0 +1,57 @@
+"""Whoever doubts one certificate has to read the lines of the kernel that ran for it, and no others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import headsmith as hs
+from headsmith.cli import commands
+from headsmith.report.trusted import KERNEL, code_lines, listing, ran_for, trusted
+
+
+@pytest.fixture
+def product(tmp_path: Path) -> Path:
+    path = tmp_path / "product.safetensors"
+    hs.compile("x*y", {"x": (-1, 1), "y": (-1, 1)}, error=1e-3).save(path)
+    return path
+
+
+def test_lines_that_ran_are_code_of_the_kernel_and_few(product: Path) -> None:
+    ran = ran_for(product)
+    assert all(lines <= code_lines(KERNEL / name) for name, lines in ran.items())
+    assert 1000 < sum(map(len, ran.values())) < 0.6 * sum(trusted().values())
+    # A formula of two variables has no learner, no samples, no stock model.
+    assert {"arithmetic.py", "softmax.py", "table.py"} <= ran.keys()
+    assert ran.keys().isdisjoint({"sampled.py", "llama.py", "gpt2.py"})
+
+
+def test_what_did_not_run_is_not_needed(product: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that is not in the listing may be replaced by nonsense: the file is verified as before. One that is
+    may not."""
+    from headsmith.kernel import check, ranges, stream
+
+    text = listing(ran_for(product))
+    assert "def _is_gap" in text
+    assert "def copy(" not in text
+    assert "def walk_through" in text
+    before = hs.verify(product)
+    monkeypatch.delattr(stream, "copy")
+    assert hs.verify(product) == before
+    monkeypatch.delattr(ranges, "_is_gap")
+    with pytest.raises(Exception, match="_is_gap"):
+        check.check_file(str(product))
+
+
+def test_command(product: Path, tmp_path: Path) -> None:
+    path = tmp_path / "listing.txt"
+    found = CliRunner().invoke(commands, ["verify", str(product), "--trusted", str(path)])
+    assert found.exit_code == 0
+    assert "lines of the kernel ran for it" in " ".join(found.output.split())
+    assert path.read_text().startswith("kernel/arithmetic.py: ")
+    answer = CliRunner().invoke(commands, ["verify", str(product), "--trusted", str(path), "--json"])
+    lines = json.loads(answer.output)["trusted"]["lines"]
+    assert sum(lines.values()) == path.read_text().count("\n") - 2 * len(lines) + 1
