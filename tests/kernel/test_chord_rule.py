@@ -63,7 +63,7 @@ def curve(
         else:
             sizes.append(sizes[node[1]])
             nodes[number] = Node(node[0], sizes[-1], (node[1],))
-    return Curve(nodes, (0,), size, named(function, parameter), low, high)
+    return Curve(nodes, {0: None}, size, named(function, parameter), low, high)
 
 
 def checked(

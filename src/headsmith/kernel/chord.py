@@ -17,6 +17,10 @@ Perspectives.  A region may have two arguments s and V, V > 0, and stand for an 
 f(c s, c V) = c f(s, V) for c > 0, with an inside that has no constants. As relu(V t) = V relu(t), the inside is
 homogeneous too: it is V times what it is at t = s / V and 1, and f(s, V) = V f(t, 1). Both are compared over the range
 of s / V; the difference is V times that.
+
+Norms.  A region may have two arguments x and y of any signs and stand for f = sqrt(x^2 + y^2), with an inside that has
+no constants. Both are homogeneous. With r = max(|x|, |y|), the point (x, y) is r times one of (t, 1), (t, -1), (1, t),
+(-1, t) with -1 <= t <= 1, where f is r sqrt(1 + t^2): the four are compared, and the difference is r times the worst.
 """
 
 from __future__ import annotations
@@ -31,10 +35,10 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import Array, Interval, Upper, interval
+from .arithmetic import Array, Interval, Upper, interval, largest
 from .errors import Refused
 from .functions import Program, enclose, run
-from .graph import Node, dense
+from .graph import HYPOTENUSE, Node, dense
 from .proof import Proof, Region
 from .ranges import between, chords
 from .table import quadratic_top
@@ -45,11 +49,11 @@ HOMOGENEOUS = {"sqrt": 0.5, "square": 2.0, "reciprocal": -1.0}
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A circuit of one variable: nodes by number, in order, the last of which is compared with a program. They read the
-    variable t, `size` times the same, as the first of the arguments, and 1 as the second."""
+    """A circuit of one variable: nodes by number, in order, the last of which is compared with a program. They read
+    arguments that are the variable t, `size` times the same (None), or are held at a number."""
 
     nodes: Mapping[int, Node]
-    arguments: tuple[int, ...]
+    arguments: Mapping[int, float | None]
     size: int
     program: Program
     low: float
@@ -58,16 +62,19 @@ class Curve:
 
 def check_region(proof: Proof, region: Region, ranges: list[Interval]) -> tuple[Interval, dict[int, Interval]]:
     """Bounds of the output minus what it stands for, and the ranges of the inside, for arguments in their ranges."""
-    wide = [each.widened(region.margin or 0.0) for each in ranges]
-    error, inside = check_curve(curve_of(proof, region, wide), region.ends)
-    if len(wide) > 1:
-        # Rows of inside nodes are all multiples of V: of the hull of its components.
-        error, inside = error * wide[1], {number: each * wide[1].over(0) for number, each in inside.items()}
-    return error, inside
+    curves, scale = curves_of(proof, region, [each.widened(region.margin or 0.0) for each in ranges])
+    errors, insides = zip(*(check_curve(curve, region.ends) for curve in curves), strict=True)
+    error, inside = (
+        reduce(Interval.hull, errors),
+        {n: reduce(Interval.hull, (i[n] for i in insides)) for n in insides[0]},
+    )
+    # Rows of inside nodes are all multiples of the scale: of the hull of its components.
+    return error * scale, {number: each * scale.over(0) for number, each in inside.items()}
 
 
-def curve_of(proof: Proof, region: Region, wide: list[Interval]) -> Curve:
-    """The inside of a region as a circuit of one variable, on the hull of the components of its argument."""
+def curves_of(proof: Proof, region: Region, wide: list[Interval]) -> tuple[list[Curve], Interval]:
+    """The inside of a region as circuits of one variable, on the hull of the components of its argument; and what their
+    differences from the function are to be multiplied by, for each component."""
     program, size = proof.circuit.nodes[region.stands_for].program, proof.circuit.nodes[region.arguments[0]].size
     if program.variables != len(wide):
         raise Refused(f"node {region.output} is compared with what is no function of one variable, or of a quotient")
@@ -83,13 +90,24 @@ def curve_of(proof: Proof, region: Region, wide: list[Interval]) -> Curve:
             raise Refused(f"node {number} mixes components of the argument of a region, or V with constants")
     if np.any(owners[region.output] > np.eye(size)):
         raise Refused(f"a component of node {region.output} stands for that of another component")
-    place = wide[0]
+    if len(wide) == 1:
+        place, scale, held = wide[0], interval(np.ones(size)), [dict[int, float]()]
+    elif program == HYPOTENUSE:
+        place, scale = (
+            interval(np.array([-1.0, 1.0])),
+            Interval(np.zeros(size), largest(wide[0].magnitude, wide[1].magnitude).value),
+        )
+        held = [{argument: side} for argument in region.arguments for side in (-1.0, 1.0)]
+    elif np.all(wide[1].low > 0.0) and _degree(program) == 1.0:
+        place, scale, held = wide[0] / wide[1], wide[1], [{region.arguments[1]: 1.0}]
+    else:
+        raise Refused(f"node {region.output} stands for what is no perspective, or whose scale may not be positive")
     if len(wide) > 1:
-        if not np.all(wide[1].low > 0.0) or _degree(program) != 1.0:
-            raise Refused(f"node {region.output} stands for what is no perspective, or whose scale may not be positive")
         # f(t, 1): variable 1 becomes a first step that is the constant 1.
-        place, program = wide[0] / wide[1], Program(1, (("linear", (), Fraction(1)), *program.steps))
-    return Curve(nodes, region.arguments, size, program, float(place.low.min()), float(place.high.max()))
+        program = Program(1, (("linear", (), Fraction(1)), *program.steps))
+    low, high = float(place.low.min()), float(place.high.max())
+    arguments = [{argument: each.get(argument) for argument in region.arguments} for each in held]
+    return [Curve(nodes, each, size, program, low, high) for each in arguments], scale
 
 
 def _degree(program: Program) -> float:
@@ -129,8 +147,8 @@ def check_curve(curve: Curve, ends: Array | None) -> tuple[Interval, dict[int, I
 
 def on_cells(curve: Curve, ends: Array) -> tuple[Interval, dict[int, Interval], dict[int, Upper]]:
     """Bounds of v - f on each cell (entries, cells); the values at the ends and the deviations of all nodes."""
-    values = {number: interval(np.ones((curve.size, len(ends)))) for number in curve.arguments}
-    values[curve.arguments[0]] = interval(np.repeat(ends[None], curve.size, axis=0))
+    places = {number: ends if held is None else held for number, held in curve.arguments.items()}
+    values = {number: interval(np.zeros((curve.size, len(ends))) + place) for number, place in places.items()}
     deviations = chords(curve.nodes, curve.nodes, values)
     value, left, right = values[max(curve.nodes)], ends[:-1], ends[1:]
     bend, width = enclose(curve.program, Interval(left, right), 2, halvings=2), interval(right) - left

@@ -29,7 +29,7 @@ from headsmith.export.nodes import node_data, program_data
 from headsmith.export.stored import Header, Proof, Tensors, graph_data, proof_of, transformer_data
 from headsmith.kernel.arithmetic import FLOAT32, Interval
 from headsmith.kernel.check import DAMAGE, box_of, certificate, checked, facts_of
-from headsmith.kernel.chord import check_region, curve_of
+from headsmith.kernel.chord import check_region, curves_of
 from headsmith.kernel.errors import NoHead, Refused, ThinMargin
 from headsmith.kernel.expressions import comparisons, headed
 from headsmith.kernel.graph import Graph as KernelGraph
@@ -234,6 +234,11 @@ class _Writer:
         within = {inner for region in assembly.regions.values() for inner in region}
         self.extrema = {item.node: item for item in assembly.extrema if item.node not in within}
         self.outputs = {assembly.places[number]: number for number in assembly.regions}
+        self.perspectives = [
+            (splice, splice.scale)
+            for splice in assembly.splices
+            if splice.scale is not None and not isinstance(fused.nodes[splice.target], Hypotenuse)
+        ]
         self.fragments = {splice.first + splice.fragment.graph.output - 1: splice for splice in assembly.splices}
         self.large = {
             number: node
@@ -322,6 +327,9 @@ class _Writer:
     def _references(self, number: int) -> list[tuple[int, bool]]:
         """Reference nodes for a circuit node, each with whether it is compared cell by cell."""
         found = []
+        owner = self.outputs.get(number)
+        if number in self.fragments and owner is not None and isinstance(self.fused.nodes[owner], Hypotenuse):
+            return [(self._reference(owner), True)]
         if number in self.fragments:
             splice = self.fragments[number]
             node = self.fused.nodes[splice.target]
@@ -329,7 +337,7 @@ class _Writer:
             argument = self.places[splice.argument]
             size = self.assembly.circuit.nodes[splice.argument].size
             stored = {"kind": "function", "name": name, "argument": argument, "size": size, "parameter": parameter}
-            if splice.scale is not None and not isinstance(node, Hypotenuse):
+            if splice.scale is not None:
                 arguments_ = [argument, self.scales[splice.scale, splice.part]]
                 stored = {
                     "kind": "expression",
@@ -338,13 +346,16 @@ class _Writer:
                     "program": program_data(PERSPECTIVE),
                 }
             found.append((self._add(stored), True))
-        owner = self.outputs.get(number)
         circuit_node = self.assembly.circuit.nodes[number]
         if owner is not None and number not in self.fragments and not isinstance(circuit_node, Expression):
-            node = self.fused.nodes[owner]
-            renamed = {each: self.places[self.assembly.places[each]] for each in arguments(node)}
-            found.append((self._add(node_data(node, renamed.__getitem__, self._keep_named)), False))
+            found.append((self._reference(owner), False))
         return found
+
+    def _reference(self, number: int) -> int:
+        """A node of the fused target, which reads what the circuit has for its arguments."""
+        node = self.fused.nodes[number]
+        renamed = {each: self.places[self.assembly.places[each]] for each in arguments(node)}
+        return self._add(node_data(node, renamed.__getitem__, self._keep_named))
 
     def _stored(self, node: Node, places: Mapping[int, int]) -> Header:
         if isinstance(node, Sampled):
@@ -358,21 +369,18 @@ class _Writer:
 
     def _enter_perspective(self, number: int) -> None:
         """In front of a perspective, a copy of its scale: it must not read the argument of the region around it."""
-        for splice in self.assembly.splices:
-            if splice.first == number and splice.scale is not None:
-                size = self.assembly.circuit.nodes[splice.scale].size
-                terms = [{"node": self.places[splice.scale], "weights": self._keep(np.ones(size))}]
+        for splice, scale in self.perspectives:
+            if splice.first == number:
+                size = self.assembly.circuit.nodes[scale].size
+                terms = [{"node": self.places[scale], "weights": self._keep(np.ones(size))}]
                 copy = self._add({"kind": "affine", "terms": terms, "bias": self._keep(np.zeros(size))})
-                self.scales[splice.scale, splice.part] = copy
+                self.scales[scale, splice.part] = copy
 
     def _seen(self, number: int) -> Mapping[int, int]:
         """Where a node finds what it reads: in a perspective, its own copy of the scale."""
-        for splice in self.assembly.splices:
-            if (
-                splice.scale is not None
-                and splice.first <= number < splice.first + len(splice.fragment.graph.nodes) - 1
-            ):
-                return {**self.places, splice.scale: self.scales[splice.scale, splice.part]}
+        for splice, scale in self.perspectives:
+            if splice.first <= number < splice.first + len(splice.fragment.graph.nodes) - 1:
+                return {**self.places, scale: self.scales[scale, splice.part]}
         return self.places
 
     def _keep_named(self, _: str, values: Any) -> str:
@@ -431,7 +439,8 @@ def _search(stored: Header, header: Header, tensors: Tensors, error: float) -> N
 
     def compare(proof_: KernelProof, region: Region, around: list[Interval]) -> Any:
         name, wide = f"proof.ends.{region.output}", [each.widened(region.margin or 0.0) for each in around]
-        ends = chord_ends(curve_of(proof_, region, wide))
+        each = [chord_ends(curve) for curve in curves_of(proof_, region, wide)[0]]
+        ends = each[0] if len(each) == 1 else np.unique(np.concatenate(each))
         tensors[name], regions[region.output]["ends"] = ends, name
         return check_region(proof_, replace(region, ends=ends), around)
 

@@ -254,8 +254,8 @@ def _kinks(curve: Curve) -> Array:
 
 def _values(curve: Curve, points: Array, before: int) -> dict[int, Any]:
     """All nodes before one at points, in the machine's widest floating point."""
-    known: dict[int, Any] = {each: np.ones((curve.size, len(points)), np.longdouble) for each in curve.arguments}
-    known[curve.arguments[0]] = np.repeat(points.astype(np.longdouble)[None], curve.size, axis=0)
+    zero, wide_points = np.zeros((curve.size, len(points)), np.longdouble), points.astype(np.longdouble)
+    known = {each: zero + (wide_points if held is None else held) for each, held in curve.arguments.items()}
     for number, node in ((number, node) for number, node in curve.nodes.items() if number < before):
         if node.kind == "relu":
             known[number] = np.maximum(known[node.arguments[0]], 0.0)

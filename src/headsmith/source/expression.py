@@ -329,11 +329,7 @@ class _Construction:
             case "quotient":
                 return self.builder.quotient(arguments[0], arguments[1])
             case "hypotenuse":
-                # By squares and a root: the kernel has no rule for the circuit that takes both sides at once.
-                one = np.ones(self.builder.size(arguments[0]))
-                squares = [self.builder.function("square", argument) for argument in arguments]
-                total = self.builder.affine([(square, one) for square in squares], 0.0 * one)
-                return self.builder.function("sqrt", total)
+                return self.builder.hypotenuse(arguments[0], arguments[1])
             case "function":
                 return self.builder.function(operation.name, arguments[0], operation.parameter)
             case "positional":
