@@ -13,6 +13,21 @@ settings.register_profile(
 settings.load_profile("headsmith")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test with the mark one_in(n), `make test` runs every n-th case and `make campaign` all the others. Which
+    ones differs from test to test, so that of several tests with the same models each model has its turn."""
+    cases: dict[str, int] = {}
+    for item in items:
+        mark = item.get_closest_marker("one_in")
+        if mark is not None:
+            name = item.nodeid.partition("[")[0]
+            place = cases.setdefault(name, sum(map(ord, name)))
+            cases[name] += 1
+            if place % mark.args[0]:
+                item.add_marker("campaign")
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20240607)

@@ -29,7 +29,13 @@ def test_the_gallery_is_complete() -> None:
     assert wanted <= set(GALLERY)
 
 
-@pytest.mark.parametrize("name", GALLERY)
+LONG = ("in_context_newton", "in_context_logistic")
+"""Learners whose like is in the gallery once more: they take ten seconds and more."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.campaign if name in LONG else ()) for name in GALLERY]
+)
 def test_the_gallery(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

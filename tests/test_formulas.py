@@ -13,7 +13,6 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from campaign import every_second
 
 import headsmith as hs
 from headsmith.core.errors import HeadsmithError
@@ -115,14 +114,14 @@ AWKWARD: list[tuple[str, Domain, float]] = [
 ]
 
 
-@pytest.mark.parametrize(("formula", "domain", "error"), every_second(NESTED), ids=[case[0] for case in NESTED])
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize(("formula", "domain", "error"), NESTED, ids=[case[0] for case in NESTED])
 def test_nested_formulas(formula: str, domain: Domain, error: float) -> None:
     check(formula, domain, error)
 
 
-@pytest.mark.parametrize(
-    ("formula", "domain", "error"), every_second(AWKWARD), ids=[f"{case[0]} {case[2]}" for case in AWKWARD]
-)
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize(("formula", "domain", "error"), AWKWARD, ids=[f"{case[0]} {case[2]}" for case in AWKWARD])
 def test_awkward_domains(formula: str, domain: Domain, error: float) -> None:
     check(formula, domain, error)
 
@@ -180,6 +179,7 @@ def test_a_depth_that_cannot_be() -> None:
         hs.compile("max(x, y, z)*x", unit("x y z"), 1e-2, max_layers=1)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("formula", ["1/(1 + x*x*y*y)", "tanh(x)*sqrt(y + 2), x/(y + 3)"])
 def test_files_are_verified(formula: str, tmp_path: Path) -> None:
     model = hs.compile(formula, unit("x y"), 1e-3)
@@ -274,6 +274,7 @@ CATALOGUE: list[tuple[str, Domain, tuple[int, int, int]]] = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("formula", "domain", "gates"), CATALOGUE, ids=[f"{c[0]} on {next(iter(c[1].values()))}" for c in CATALOGUE]
 )

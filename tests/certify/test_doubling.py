@@ -252,6 +252,7 @@ def errors_of(model: hs.in_context.Learner, random: np.random.Generator) -> floa
     return worst
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("part", ["transformer", "choices"])
 def test_a_changed_model_is_refused_or_its_bound_holds(part: str) -> None:
     model, random = compiled(), np.random.default_rng(11)

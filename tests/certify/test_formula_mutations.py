@@ -17,7 +17,6 @@ import mutation
 import numpy as np
 import pytest
 import saved
-from campaign import every_second
 from proving import certify
 
 import headsmith as hs
@@ -140,8 +139,9 @@ def mutated(value: Any, rng: np.random.Generator, single: bool, names: list[str]
     return mutation.mutate(value, rng, single, names)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("part", ["transformer", "choices", "graph", "box"])
-@pytest.mark.parametrize("name", every_second(FORMULAS))
+@pytest.mark.parametrize("name", FORMULAS)
 def test_one_change_in_memory(name: str, part: str, rng: np.random.Generator) -> None:
     model, results = model_of(name), Counter[str]()
     names = [register.name for register in model.transformer.registers] + ["cos", "exp", "square", "shallow", "odd"]
@@ -157,6 +157,7 @@ def test_one_change_in_memory(name: str, part: str, rng: np.random.Generator) ->
     assert part != "transformer" or results["bounded"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_awkward_parameters(name: str, rng: np.random.Generator) -> None:
     """Every parameter of every choice in turn: missing, of another type, not finite, zero, not a power of two."""
@@ -173,6 +174,7 @@ def test_awkward_parameters(name: str, rng: np.random.Generator) -> None:
     assert results["refused"] > results["bounded"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_margins(name: str, rng: np.random.Generator) -> None:
     """A margin is a premise: too thin, or not a number, it is refused; wide or absent, the bound is true."""
@@ -194,12 +196,13 @@ CONSISTENT = {
 }
 
 
-@pytest.mark.parametrize("name", every_second(FORMULAS))
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("name", FORMULAS)
 def test_models_built_from_changed_choices(name: str, rng: np.random.Generator) -> None:
     """The strongest forgery: parameters and margins are changed first and the transformer is built from them, so that
     weights and circuit agree. What is then certified is the circuit against the target, and that must be true."""
     model, results = model_of(name), Counter[str]()
-    for place, value in mutation.spread_out(dict(model.choices), rng, 44):
+    for place, value in mutation.spread_out(dict(model.choices), rng, 132):
         if results.total() >= 11 and results["bounded"] >= 3:
             break
         if isinstance(value, str) or (isinstance(value, tuple) and not value):
@@ -246,6 +249,7 @@ def swapped_nodes(graph: Graph) -> Iterator[tuple[Node, ...]]:
             yield (*graph.nodes[:number], other, *graph.nodes[number + 1 :])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_another_target_node(name: str, rng: np.random.Generator) -> None:
     model, results = model_of(name), Counter[str]()
@@ -254,6 +258,7 @@ def test_another_target_node(name: str, rng: np.random.Generator) -> None:
     assert results["refused"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_choices_that_are_missing_exchanged_or_superfluous(name: str, rng: np.random.Generator) -> None:
     model, results = model_of(name), Counter[str]()
@@ -271,6 +276,7 @@ def test_choices_that_are_missing_exchanged_or_superfluous(name: str, rng: np.ra
     assert results["bounded"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_one_change_in_the_file(name: str, rng: np.random.Generator, tmp_path: Any) -> None:
     model, results, path = model_of(name), Counter[str](), tmp_path / "model"

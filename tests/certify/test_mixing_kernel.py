@@ -101,6 +101,7 @@ def model_of(name: str) -> hs.Compiled:
     return MODELS[name]()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_deep_mixtures(name: str, rng: np.random.Generator) -> None:
     assert tightness(model_of(name), rng, count=100) > 1e-3
@@ -118,6 +119,7 @@ def test_any_rounding(push: str, rng: np.random.Generator) -> None:
         assert np.all(error_at(got, precise(model.graph, sequence)) <= model.certificate.outputs)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("targets", [[0, 0, 0, 0, 0], [4, 3, 2, 1, 0], [-1] * 5, [1, -1, 3, -1, 0], [-1, 0, 1, 2, 3]])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_moves(targets: list[int], dtype: Any, rng: np.random.Generator) -> None:
@@ -141,6 +143,7 @@ def softened(steep: float, causal: bool) -> Graph:
     return b.graph(b.attend(mixed, mixed, b.product(first, gate), causal))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("steep", [0.0, 1.0, 6.0])
 @pytest.mark.parametrize(("dtype", "error"), [("float64", 0.02), ("float32", 1.0)])

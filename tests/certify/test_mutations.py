@@ -86,6 +86,7 @@ def test_the_original_is_accepted(name, rng) -> None:
     assert 0.05 < judge(build(name), rng) <= 1.0
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("part", ["transformer", "graph", "box"])
 @pytest.mark.parametrize("name", NAMES)
 def test_one_change_in_memory(name, part, rng) -> None:
@@ -116,6 +117,7 @@ def test_one_change_in_memory(name, part, rng) -> None:
     assert results["still bounded"] > 0
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["one input", "tokens", "float32", "float32 tokens", "stable gates"])
 def test_one_change_in_the_file(name, rng, tmp_path) -> None:
     """Every number of the header in turn, and random entries of every tensor."""

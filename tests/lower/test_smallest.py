@@ -40,6 +40,7 @@ REFUSED["network"] = (network(3, 16, 2), (-1, 1), 1e-16, {})
 REFUSED["deep network in float32"] = (network(2, 6, 6, 6, 6, 1), (-1, 1), 1e-6, {"dtype": "float32"})
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", REFUSED)
 def test_the_smallest_error_compiles_and_half_of_it_does_not(name: str) -> None:
     target, domain, error, options = REFUSED[name]
@@ -76,6 +77,13 @@ def test_what_takes_too_long_to_prove_is_said_to() -> None:
     with pytest.raises(hs.UnreachableError, match="takes minutes") as refused:
         hs.compile("x*y", SQUARE, 1e-13, recipe="relu")
     assert refused.value.part == "approximation"
+    assert 1e-13 < refused.value.smallest < 1e-8
+
+
+@pytest.mark.campaign
+def test_what_is_said_to_be_provable_soon_is() -> None:
+    with pytest.raises(hs.UnreachableError) as refused:
+        hs.compile("x*y", SQUARE, 1e-13, recipe="relu")
     assert hs.compile("x*y", SQUARE, refused.value.smallest, recipe="relu").bill.layers > 4
 
 
