@@ -111,3 +111,25 @@ def trained(name: str) -> tuple[hs.Network, Any, Any]:
         estimator.fit(data, target / target.std() if regression else target)
     network = hs.Network([(W.T, b) for W, b in zip(estimator.coefs_, estimator.intercepts_, strict=True)])
     return network, data, np.stack([data.min(axis=0), data.max(axis=0)], axis=1)
+
+
+def square_network(gates: int) -> hs.Network:
+    """Yarotsky's network for x^2 on [0, 1]: chords on 2^gates equal cells, 4^-(gates + 1) above the square at most."""
+    tooth = np.array([2.0, -4.0, 0.0])
+    layers = [(np.ones((3, 1)), np.array([0.0, -0.5, 0.0]))]
+    for level in range(1, gates + 1):
+        total = np.array([0.0, 0.0, 1.0]) - tooth / 4.0**level
+        last = level == gates
+        layers.append((total[None], np.zeros(1)) if last else (np.array([tooth, tooth, total]), layers[0][1]))
+    return hs.Network(layers, names=["x"], transposed=False)
+
+
+def product_network(gates: int) -> hs.Network:
+    """x y = ((x + y)/2)^2 - ((x - y)/2)^2 on [-1, 1]^2, by two networks for squares side by side."""
+    halves = np.array([[0.5, 0.5], [-0.5, -0.5], [0.5, -0.5], [-0.5, 0.5]])
+    layers, square = [(halves, np.zeros(4))], square_network(gates).layers
+    for place, (weights, bias) in enumerate(square):
+        W, b = np.kron(np.eye(2), weights), np.tile(bias, 2)
+        W = W @ np.array([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]]) if place == 0 else W
+        layers.append((np.array([[1.0, -1.0]]) @ W, np.zeros(1)) if place == len(square) - 1 else (W, b))
+    return hs.Network(layers, names=["x", "y"], transposed=False)

@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from networks import random_network
+from networks import random_network, square_network
 
 import headsmith as hs
 from headsmith.circuits.pieces import Pieces
@@ -44,6 +44,7 @@ KINDS: dict[str, tuple[type, Callable[[], Any]]] = {
     "three inputs": (Compiled, lambda: hs.compile("x*y + z, relu(z)", (-1, 1), 1e-3)),
     "tokens": (Compiled, lambda: hs.compile("x*y", (-1, 1), 1e-4, tokens=4)),
     "float32": (Compiled, lambda: hs.compile("x*y", (-1, 1), 1e-2, dtype="float32")),
+    "approximates": (Compiled, lambda: hs.compile(square_network(2), (0, 1), 0.05, approximates="x*x")),
     "affine": (Compiled, lambda: hs.compile("2*x + 1", (-1, 1), 1e-3)),
     "approximation": (Compiled, lambda: hs.approximate(np.sin, [(-1, 1)], 0.1, lipschitz=1.0)),
     "mean": (hs.CompiledSequence, lambda: sequence(lambda x: x - T.mean(x), 64, 1e-9)),

@@ -76,6 +76,12 @@ def commands() -> None:
 )
 @click.option("--max-layers", type=int, help="Spend more heads to need no more layers than this.")
 @click.option("--cost", multiple=True, metavar="NAME=WEIGHT", help="Weigh layers, heads, ...; repeatable.")
+@click.option(
+    "--approximates",
+    multiple=True,
+    metavar="FORMULA",
+    help="What the network was made for: the proof is about that. One for each output.",
+)
 @network_options
 @output_option("Where to save the model (.safetensors).")
 @as_json_option
@@ -88,6 +94,7 @@ def compile_command(
     dtype: Dtype,
     max_layers: int | None,
     cost: tuple[str, ...],
+    approximates: tuple[str, ...],
     shape: str | None,
     allow_pickle: bool,
     output: str | None,
@@ -115,6 +122,7 @@ def compile_command(
         dtype=dtype,
         max_layers=max_layers,
         cost=read_costs(cost),
+        approximates=list(approximates) or None,
     )
     if output is not None:
         compiled.save(output)

@@ -6,6 +6,7 @@
     lower     registers and heads, then scales                                        lower/lower.py, lower/budget.py
     prove     why the model is right, step by step                                    lower/prove.py, search/
     check     what the kernel finds the proof to prove: the certificate               kernel/
+    apart     how far a network is from what it approximates, where that is said      lower/approximates.py
     bill      what the model costs                                                    transformer/bill.py
 
 Only the kernel is trusted, and it knows nothing of all the others. `lower/meet.py` repeats search, lower, prove and
@@ -15,17 +16,19 @@ check until the certificate is within the asked error.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from headsmith.core.errors import TargetError
 from headsmith.core.rounding import Dtype
+from headsmith.lower.approximates import apart, meet_apart
 from headsmith.lower.meet import Met, Request
 from headsmith.lower.recipes import as_cost, meet
 from headsmith.model import Compiled
 from headsmith.progress import Shown, shown
-from headsmith.reading import Target, read
+from headsmith.reading import Target, paired, read
 from headsmith.transformer.bill import bill
 
 RECIPES = ("auto", "native", "relu", "ramp", "maxout")
@@ -41,6 +44,7 @@ def compile(
     dtype: Dtype = "float64",
     max_layers: int | None = None,
     cost: Mapping[str, float] | None = None,
+    approximates: Target | None = None,
     progress: Shown = None,
 ) -> Compiled:
     """Compile `target` into a softmax transformer that is provably within `error` of it everywhere on `domain`.
@@ -50,9 +54,11 @@ def compile(
     table heads, "ramp" and "maxout" their own kinds of heads, "auto" the cheapest of all;
     `cost` weighs layers, heads, reference_tokens, max_weight (default: in that order). `max_layers` limits the depth.
     `domain` is (low, high) for every input, a sequence of such pairs, or {"name": (low, high), ...}. `tokens` is how
-    many data tokens one sequence may hold. `progress` is True for a bar on standard error, False for none, None (the
-    default) for a bar where standard error is a terminal, or a function that is called with what is being done (a
-    text) and how much of that is done (from 0 to 1).
+    many data tokens one sequence may hold. With `approximates`, the target is a network that was made to be close to
+    that function, and the certificate is about the function: its part `approximation` holds how far the network is from
+    it, which is proven as well, and the model gets the rest of the error. `progress` is True for a bar on standard
+    error, False for none, None (the default) for a bar where standard error is a terminal, or a function that is called
+    with what is being done (a text) and how much of that is done (from 0 to 1).
 
     Raises UnreachableError where the error cannot be met: its `smallest` is an error that compiles when asked for, and
     `part` the part of the certificate that blocks.
@@ -61,9 +67,13 @@ def compile(
         raise TargetError(f"unknown recipe {recipe!r}; choose one of {', '.join(RECIPES)}")
     order = as_cost(cost)
     with shown(progress) as report, np.errstate(over="ignore", invalid="ignore"):
-        request = read(target, domain, error, tokens, dtype, max_layers, report)
-        met = meet(request, recipe, order)
-    return compiled_of(request, met)
+        if approximates is None:
+            request = read(target, domain, error, tokens, dtype, max_layers, report)
+            return compiled_of(request, meet(request, recipe, order))
+        network, wanted, box = paired(target, approximates, domain)
+        request = read(network, box, error, tokens, dtype, max_layers, report)
+        met = meet_apart(request, apart(request, wanted), lambda asked: meet(asked, recipe, order))
+    return replace(compiled_of(request, met), approximates=wanted)
 
 
 def compiled_of(request: Request, met: Met) -> Compiled:

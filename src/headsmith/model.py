@@ -58,6 +58,7 @@ class Compiled:
     bill: Bill
     fusion: Arrangement = None
     proof: Proof | None = None
+    approximates: Graph | None = None
 
     def __repr__(self) -> str:
         return notebook.short(type(self).__name__, self)
@@ -69,6 +70,11 @@ class Compiled:
         """The model in words: its tokens, what it holds at first, layer by layer and head by head, what it returns. Of
         each bank of heads at most `heads` are told one by one."""
         return explain(self, heads)
+
+    @property
+    def wanted(self) -> Graph:
+        """What the certificate is about: the graph that the heads compute, or what that approximates."""
+        return self.graph if self.approximates is None else self.approximates
 
     @property
     def fused(self) -> Graph:
@@ -176,7 +182,7 @@ class Compiled:
     def contents(self, proof: bool = True) -> Contents:
         """What a file holds."""
         parts = (self.graph, self.choices, self.box, self.transformer, self.certificate, self.fusion)
-        return Contents(*parts, self._form(), self.proof if proof else None)
+        return Contents(*parts, self._form(), self.proof if proof else None, self.approximates)
 
     def verify(self) -> Certificate:
         """Re-derive the certificate from the weights. Raises CertificateError if less can be proven than is claimed."""
@@ -318,6 +324,7 @@ def compiled_from(contents: Contents) -> Compiled:
         cost,
         contents.fusion,
         contents.proof,
+        contents.approximates,
     )
 
 
@@ -327,7 +334,7 @@ def verify(compiled: Compiled) -> Certificate:
     if compiled.proof is None:
         raise CertificateError("the model carries no proof: it was saved without one")
     parts = (compiled.graph, compiled.box, compiled.transformer, compiled.proof)
-    return checked_again(*parts, compiled.certificate.claim)
+    return checked_again(*parts, compiled.certificate.claim, compiled.approximates)
 
 
 def real_inputs(values: Any, what: str = "the input") -> Array:

@@ -18,6 +18,8 @@ from headsmith.source.node_programs import moved
 
 def prompted(model: Compiled, error: float | None = None) -> Compiled:
     """The model that takes one variable a token, compiled anew; within the same error unless another one is given."""
+    if model.approximates is not None:
+        raise TargetError("a model with words is compiled anew, from its network alone: leave out what it approximates")
     if model.transformer.tokens > 1 or any(isinstance(node, Move | Pool) for node in model.graph.nodes):
         raise TargetError("prompts of numbers are for functions of variables; this is a model of sequences")
     if model.box.size == 1:

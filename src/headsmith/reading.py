@@ -12,7 +12,7 @@ import numpy as np
 
 from headsmith.analysis.ranges import ranges
 from headsmith.core.errors import TargetError, UnreachableError
-from headsmith.core.intervals import Interval, as_box
+from headsmith.core.intervals import Box, Interval, as_box
 from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.kernel.functions import FUNCTIONS as KNOWN
 from headsmith.lower.meet import Request
@@ -21,12 +21,13 @@ from headsmith.rewrite.fixed import without_fixed
 from headsmith.rewrite.layers import in_layers
 from headsmith.source.describe import describe
 from headsmith.source.foreign import advice
-from headsmith.source.formula import formula_graph
-from headsmith.source.graph import Approximated, Function, Graph, arguments
+from headsmith.source.formula import formula_graph, parse
+from headsmith.source.graph import Approximated, Function, Graph, Input, arguments
 from headsmith.source.imported import Imported
 from headsmith.source.maxout import MaxoutNetwork
 from headsmith.source.network import Network
-from headsmith.source.trace import graph_of
+from headsmith.source.node_programs import mixes
+from headsmith.source.trace import graph_of, names_of
 
 Target = Network | MaxoutNetwork | Imported | Graph | str | Sequence[str] | Callable[..., Any]
 
@@ -84,6 +85,53 @@ def as_graph(target: Target, domain: Any = None) -> Graph:
         f"cannot compile a {type(target).__name__}; give a formula (or a list of them), a function, or a "
         "headsmith.Network"
     )
+
+
+def paired(target: Target, approximates: Target, domain: Any) -> tuple[Graph, Graph, Box]:
+    """A network and what it approximates, as graphs with the same inputs and as many outputs, and their domain.
+
+    Inputs are paired by name: the names are those of the domain, where it has others than the network; else the
+    network's own, if the formula has no others. A formula of other variables, as many as the network has inputs, and in
+    alphabetical order, names the inputs, and so do the parameters of a function.
+    """
+    network = as_graph(target, domain)
+    if mixes(network):
+        raise TargetError("what a network approximates is a function of one token: this target mixes tokens")
+    names = _names(network.input.names, approximates, domain)
+    if len(names) != network.input.size:
+        raise TargetError(f"the network has {network.input.size} inputs, and what it approximates {len(names)}")
+    wanted = as_graph(approximates, dict.fromkeys(names, (0.0, 1.0)))
+    sizes = [graph.nodes[graph.output].size for graph in (network, wanted)]
+    if sizes[0] != sizes[1] or wanted.input.size != len(names) or mixes(wanted):
+        raise TargetError(
+            f"the network has {sizes[0]} outputs of {len(names)} inputs, and what it approximates {sizes[1]} of "
+            f"{wanted.input.size}: give one formula for each output"
+        )
+    _refuse_programs(wanted)
+    renamed = [Graph((Input(names), *graph.nodes[1:]), graph.output) for graph in (network, wanted)]
+    own = network.input.names
+    given = as_box(domain, own if isinstance(domain, Mapping) and {*own} == {*domain} else names)
+    box = Box(names, given.low, given.high)
+    ranges(renamed[1], box)  # where it is not defined, this says so
+    return renamed[0], renamed[1], box
+
+
+def _names(own: tuple[str, ...], approximates: Target, domain: Any) -> tuple[str, ...]:
+    if isinstance(domain, Mapping) and {*own} != {*domain}:
+        return tuple(domain)
+    if isinstance(approximates, Network | MaxoutNetwork | Imported | Graph):
+        return own
+    if callable(approximates):
+        return names_of(approximates)
+    used, _ = parse(approximates)
+    if {*used} <= {*own}:
+        return own
+    if len(used) != len(own) or list(used) != sorted(used):
+        raise TargetError(
+            f"the inputs of the network are {', '.join(own[:6])}, and the formula has {', '.join(used[:6])}: say which "
+            "is which by a domain with names, {'x': (low, high), ...}, in the order of the inputs"
+        )
+    return used
 
 
 def _refuse_overflow(graph: Graph, found: Sequence[Interval]) -> None:

@@ -16,7 +16,7 @@ __all__ = ["MEANING", "PARTS", "Certificate", "certificate_rows", "statement"]
 SLACK = 1e-9
 
 MEANING = {
-    "approximation": "tables and circuits against the target",
+    "approximation": "tables, circuits and networks against the target",
     "softmax": "a head of finite scale against its gate",
     "leak": "attention that reaches other tokens",
     "rounding": "floating point, in any order of summation",

@@ -8,7 +8,7 @@ from headsmith.core.figures import bound
 from headsmith.core.markup import markdown_table
 
 MEANING = {
-    "approximation": "tables and circuits against the target",
+    "approximation": "tables, circuits and networks against the target",
     "softmax": "heads of finite scale against what they stand for",
     "leak": "attention that reaches other tokens",
     "rounding": "floating point, in any order of summation",

@@ -33,7 +33,16 @@ from headsmith.core.folders import replaced
 from headsmith.core.intervals import Box
 from headsmith.core.rounding import PRECISIONS
 from headsmith.export.banks import read_bank, read_links
-from headsmith.export.stored import Header, Proof, Tensors, graph_data, proof_of, transformer_data
+from headsmith.export.stored import (
+    APPROXIMATES,
+    Header,
+    Proof,
+    Tensors,
+    approximated_data,
+    graph_data,
+    proof_of,
+    transformer_data,
+)
 from headsmith.heads.stream import Register
 from headsmith.rewrite.fuse import Fusion
 from headsmith.source.graph import (
@@ -90,6 +99,7 @@ class Contents:
     fusion: Fusion | Pieces | None = None
     form: Form | None = None
     proof: Proof | None = None
+    approximates: Graph | None = None
 
 
 def write_file(path: str | os.PathLike[str], contents: Contents) -> None:
@@ -205,6 +215,7 @@ def header_of(contents: Contents, tensors: dict[str, Any]) -> dict[str, Any]:
         "claim": contents.certificate.claim,
         "fusion": _arrangement(contents.fusion),
         **_stored_form(contents.form, keep),
+        **approximated_data(contents.approximates, tensors),
         **_stored_proof(contents.proof, tensors),
     }
 
@@ -285,7 +296,11 @@ def _contents(header: dict[str, Any], tensors: Tensors) -> Contents:
             case kind:
                 raise FileFormatError(f"unknown source node kind {kind!r}")
 
-    graph = Graph(tuple(node(item) for item in header["source"]["nodes"]), int(header["source"]["output"]))
+    def read_graph(stored: dict[str, Any]) -> Graph:
+        return Graph(tuple(node(item) for item in stored["nodes"]), int(stored["output"]))
+
+    graph = read_graph(header["source"])
+    approximates = read_graph(header[APPROXIMATES]) if APPROXIMATES in header else None
     choices = {
         int(number): Choice(str(item["family"]), dict(item["parameters"]), _number_or_none(item["margin"]))
         for number, item in header["choices"].items()
@@ -319,4 +334,5 @@ def _contents(header: dict[str, Any], tensors: Tensors) -> Contents:
     domain = [*zip(names, header["domain"]["low"], header["domain"]["high"], strict=True)]
     claimed = Certificate.claimed(header["claim"], domain)
     proof = proof_of(header, tensors) if "proof" in header else None
-    return Contents(graph, choices, box, transformer, claimed, fusion, _form(header.get("form"), tensor), proof)
+    form = _form(header.get("form"), tensor)
+    return Contents(graph, choices, box, transformer, claimed, fusion, form, proof, approximates)

@@ -17,8 +17,9 @@ Header = dict[str, Any]
 Tensors = dict[str, Any]
 
 
-PROOF = "proof."
-"""How the names of a proof's own tensors begin."""
+PROOF, APPROXIMATES = "proof.", "approximates"
+"""How the names of a proof's own tensors begin; the field of a file, and the beginning of the names of tensors, of what
+a network approximates."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,7 @@ def proof_of(header: Header, tensors: Tensors) -> Proof:
     return Proof(header["proof"], {name: each for name, each in tensors.items() if name.startswith(PROOF)})
 
 
-def graph_data(graph: Graph, tensors: Tensors) -> Header:
+def graph_data(graph: Graph, tensors: Tensors, prefix: str = "source") -> Header:
     """A target as JSON; its weights are added to the tensors."""
 
     def node(number: int, item: Node) -> Header:
@@ -42,12 +43,17 @@ def graph_data(graph: Graph, tensors: Tensors) -> Header:
             raise FileFormatError("a target that is stored has no fused expressions")
 
         def keep(name: str, values: Any) -> str:
-            tensors[f"source.{number}.{name}"] = np.ascontiguousarray(values, dtype=np.float64)
-            return f"source.{number}.{name}"
+            tensors[f"{prefix}.{number}.{name}"] = np.ascontiguousarray(values, dtype=np.float64)
+            return f"{prefix}.{number}.{name}"
 
         return node_data(item, lambda read: read, keep)
 
     return {"nodes": [node(number, item) for number, item in enumerate(graph.nodes)], "output": graph.output}
+
+
+def approximated_data(graph: Graph | None, tensors: Tensors) -> Header:
+    """What a network approximates, as the fields of a file."""
+    return {} if graph is None else {APPROXIMATES: graph_data(graph, tensors, APPROXIMATES)}
 
 
 def transformer_data(transformer: Transformer, tensors: Tensors) -> Header:

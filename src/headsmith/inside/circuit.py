@@ -35,7 +35,7 @@ def circuit(model: Anatomical) -> dict[str, Any]:
     return {
         "format": "headsmith circuit",
         "version": 1,
-        "target": outputs_text(model.graph, 400),
+        "target": outputs_text(model.wanted, 400),
         "domain": {name: [low, high] for name, low, high in names},
         "error": certificate.error,
         "parts": dict(certificate.parts),

@@ -24,6 +24,7 @@ from headsmith.heads.stream import RESERVED
 from headsmith.heads.table import TableBank
 from headsmith.inside.meanings import Meanings, Model, held_by, read_text, without_kind
 from headsmith.source.describe import outputs_text
+from headsmith.source.graph import Graph, Relu
 from headsmith.source.node_programs import masks
 from headsmith.transformer.ir import Bank, Transformer
 
@@ -80,11 +81,17 @@ def errors_text(certificate: Certificate) -> str:
 
 def _opening(model: Model) -> str:
     cost, mask = model.bill, ", under a causal mask" if True in masks(model.graph) else ""
+    between = "" if model.approximates is None else f"through a network that approximates it, {_gates(model.graph)}\n"
     return (
-        f"{outputs_text(model.graph, 100)}, for {domain_text(model.box)}\n"
+        f"{outputs_text(model.wanted, 100)}, for {domain_text(model.box)}\n{between}"
         f"A softmax transformer: {size_text(cost.layers, cost.heads)}, no feed-forward block and no normalisation.\n"
         f"The residual stream has {count(cost.d_model, 'column')}. It runs in {model.transformer.dtype}{mask}."
     )
+
+
+def _gates(network: Graph) -> str:
+    gates = sum(node.size for node in network.nodes if isinstance(node, Relu))
+    return f"of {count(gates, 'gate')}: the approximation part says how closely"
 
 
 def _tokens(model: Model) -> str:

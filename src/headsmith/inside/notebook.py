@@ -20,7 +20,7 @@ HEADS = 24
 def short(kind: str, model: Model) -> str:
     """A model in two lines."""
     return (
-        f"<{kind} {outputs_text(model.graph)} on {box_text(model.box)}\n"
+        f"<{kind} {outputs_text(model.wanted)} on {box_text(model.box)}\n"
         f" error <= {bound(model.certificate.error)}, {bill_text(model.bill)}, {model.certificate.dtype}>"
     )
 
@@ -28,7 +28,7 @@ def short(kind: str, model: Model) -> str:
 def html(kind: str, model: Model) -> str:
     """A model for a notebook: certificate, bill and heads."""
     return card(
-        f"{kind}: {outputs_text(model.graph)} on {box_text(model.box)}",
+        f"{kind}: {outputs_text(model.wanted)} on {box_text(model.box)}",
         model.certificate._repr_html_(),
         model.bill._repr_html_(),
         _heads(model),

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from .approximates import check_approximation
 from .arithmetic import EXP_ULPS, Interval
 from .chord import check_region
 from .errors import WORK, WORK_A_NUMBER, Refused, limited
@@ -29,7 +30,7 @@ from .graph import Graph, read_graph
 from .model import Model, largest_weight, read_model
 from .proof import Proof, read_proof, refuse_open
 from .ranges import ranges, refuse_undefined
-from .reading import Tensors, digest, field, items, mapping, read, real
+from .reading import Tensors, digest, field, items, mapping, read, real, text
 from .same import Forms, TooLarge
 from .sampled import assumption
 from .slopes import edges_of
@@ -49,7 +50,8 @@ class Certificate:
     `exp_ulps` units in the last place, of 1 to `tokens` data tokens, under the masks in `masks`; `target` is exact real
     arithmetic. With `blocks`, the inputs are laid out over that many tokens (proof.py). `parts` belong to the worst
     output and add up to the error; `outputs` has a bound for each output. No score is larger than `max_score`, and no
-    entry of the dense matrices than `max_weight`. `target` is a digest of the target.
+    entry of the dense matrices than `max_weight`. `target` is a digest of the target: of what it approximates, where
+    the file says that it approximates something.
     """
 
     error: float
@@ -95,12 +97,21 @@ def proved(header: Any, tensors: Tensors) -> Certificate:
 def _proved(header: Any, tensors: Tensors) -> Certificate:
     tensors = {name: each.astype(float) if each.dtype == np.float32 else each for name, each in tensors.items()}
     with np.errstate(all="ignore"):
-        target = read_graph(field(header, "source"), tensors)
-        stored = field(header, "proof")
-        model = read_model(field(header, "transformer"), tensors, field(stored, "roles"))
-        box = box_of(field(header, "domain"), target)
-        found = certificate(target, facts_of(target, model, read_proof(stored, tensors, target), box), box)
-        return replace(found, target=digest(field(header, "source"), tensors))
+        target, model, proof, box, name = contents(header, tensors)
+        return replace(certificate(target, facts_of(target, model, proof, box), box), target=name)
+
+
+def contents(header: Any, tensors: Tensors) -> tuple[Graph, Model, Proof, Interval, str]:
+    """Target, model, proof and domain of a file, and the digest of what its claim is about: the target, or what that
+    approximates."""
+    target, stored = read_graph(field(header, "source"), tensors), field(header, "proof")
+    model = read_model(field(header, "transformer"), tensors, field(stored, "roles"))
+    box, proof, about = box_of(field(header, "domain"), target), read_proof(stored, tensors, target), header["source"]
+    if "approximates" in header:
+        about = header["approximates"]
+        wanted, cells = read_graph(about, tensors), text(field(stored, "approximation"))
+        proof = replace(proof, beyond=check_approximation(target, wanted, box, cells))
+    return target, model, proof, box, digest(about, tensors)
 
 
 def box_of(stored: Any, target: Graph) -> Interval:
@@ -154,6 +165,8 @@ def certificate(target: Graph, facts: Facts, box: Interval) -> Certificate:
     walk = walk_through(facts)
     refuse_overflow(model, walk)
     parts = carried(facts, walk)
+    if proof.beyond is not None:
+        parts["approximation"] = parts["approximation"] + proof.beyond
     total = parts["approximation"] + parts["softmax"] + parts["leak"] + parts["rounding"]
     if not np.isfinite(total.value).all():
         raise Refused("no finite bound: rounding errors may be as large as the scores themselves")

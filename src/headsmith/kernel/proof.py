@@ -42,7 +42,7 @@ from functools import cached_property
 from itertools import pairwise, product
 from typing import Any
 
-from .arithmetic import Array
+from .arithmetic import Array, Upper
 from .errors import Refused, spend
 from .graph import Graph, needed, read_graph
 from .norms import Carried
@@ -76,7 +76,7 @@ class Table:
 @dataclass(frozen=True, eq=False)
 class Proof:
     """All that a proof carries; `halvings` says into how many cells the domain is cut for ranges, `blocks` how many
-    blocks the inputs come in (0: they come as they are)."""
+    blocks the inputs come in (0: they come as they are), `beyond` how far the target is from what it approximates."""
 
     circuit: Graph
     regions: dict[int, Region]
@@ -89,6 +89,7 @@ class Proof:
     bends: dict[int, tuple[int, Array]]
     halvings: int
     blocks: int
+    beyond: Upper | None = None
 
     def meant(self, but: int = -1) -> Graph:
         """The circuit, in which the outputs of regions, `but` for one of them, are what they stand for."""

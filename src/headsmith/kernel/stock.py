@@ -17,15 +17,12 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from .arithmetic import FLOAT32
-from .check import DAMAGE, Certificate, box_of, checked
+from .check import DAMAGE, Certificate, checked, contents
 from .check import _masks as masks_of
 from .errors import Refused
 from .gpt2 import gpt2
-from .graph import read_graph
 from .llama import llama
-from .model import read_model
-from .proof import read_proof
-from .reading import Tensors, digest, field, mapping, read
+from .reading import Tensors, field, mapping, read
 
 CONFIG, WEIGHTS, PROOF, WORDS = "config.json", "model.safetensors", "proof.safetensors", "tokenizer.json"
 LARGEST_TEXT = 1 << 26
@@ -94,9 +91,7 @@ def stock(
 def _stock(header: Any, tensors: Tensors, architecture: str, root: float | None, words: Mapping[str, Any]) -> Stock:
     if architecture not in ARCHITECTURES:
         raise Refused(f"there is no rule for a stock {architecture!r}, only for {', '.join(ARCHITECTURES)}")
-    target, stored = read_graph(field(header, "source"), tensors), field(header, "proof")
-    model = read_model(field(header, "transformer"), tensors, field(stored, "roles"))
-    box, proof = box_of(field(header, "domain"), target), read_proof(stored, tensors, target)
+    target, model, proof, box, name = contents(header, tensors)
     if model.precision is not FLOAT32:
         raise Refused("a stock model computes in float32, and the proof is about float64: compile with dtype float32")
     if proof.blocks:
@@ -106,7 +101,7 @@ def _stock(header: Any, tensors: Tensors, architecture: str, root: float | None,
     if not model.layers:
         raise Refused("the model has no layer of attention")
     found, config, weights = ARCHITECTURES[architecture](target, model, proof, box, root, words)
-    return Stock(replace(found, target=digest(field(header, "source"), tensors)), config, weights)
+    return Stock(replace(found, target=name), config, weights)
 
 
 def _json(path: str) -> Any:

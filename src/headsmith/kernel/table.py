@@ -50,7 +50,7 @@ from .functions import Program, enclosed, program_series, working
 
 ORDERS = {1: 14, 2: 8}
 BITS, MOST_BITS = 256, 1280
-MOST_CELLS, DEEPEST = 1 << 14, 60
+MOST_CELLS, DEEPEST, MARKS = 1 << 14, 60, tuple("123456789")
 # Work that is done at once, and in all. A cell costs a product for each token and column, and 16 for each step.
 MOST_AT_ONCE, MOST_PRODUCTS = 1 << 13, 1 << 19
 
@@ -94,12 +94,12 @@ def check_table(table: Table, cells: str) -> Interval:
     return whole
 
 
-def read_cells(text: str, variables: int) -> list[Cell]:
+def read_cells(text: str, variables: int, most: int = MOST_CELLS) -> list[Cell]:
     """The cells: a binary tree in pre-order, 0 for a cell and i for a cut into two halves along variable i."""
     marks = iter(text)
-    leaves = _leaves(marks, ((0, 0),) * variables) if len(text) < 2 * MOST_CELLS else []
+    leaves = _leaves(marks, ((0, 0),) * variables) if len(text) < 2 * most else []
     if not leaves or next(marks, None) is not None:
-        raise Refused(f"the cells of a table are no tree of at most {MOST_CELLS} cells")
+        raise Refused(f"the cells of a table are no tree of at most {most} cells")
     return leaves
 
 
@@ -107,7 +107,7 @@ def _leaves(marks: Iterator[str], cell: Cell) -> list[Cell]:
     mark = next(marks, "")
     if mark == "0":
         return [cell]
-    if mark not in ("1", "2")[: len(cell)]:
+    if mark not in MARKS[: len(cell)]:
         raise Refused("the cells of a table are no tree")
     return [leaf for half in halves(cell, int(mark) - 1) for leaf in _leaves(marks, half)]
 

@@ -26,9 +26,9 @@ from headsmith.core.errors import CertificateError, MissingHeadError, ThinMargin
 from headsmith.core.intervals import Box
 from headsmith.core.program import Over, Program, Times
 from headsmith.export.nodes import node_data, program_data
-from headsmith.export.stored import Header, Proof, Tensors, graph_data, proof_of, transformer_data
+from headsmith.export.stored import Header, Proof, Tensors, approximated_data, graph_data, proof_of, transformer_data
 from headsmith.kernel.arithmetic import FLOAT32, Interval
-from headsmith.kernel.check import DAMAGE, box_of, certificate, checked, facts_of
+from headsmith.kernel.check import DAMAGE, box_of, certificate, checked, facts_of, proved
 from headsmith.kernel.chord import check_region, curves_of
 from headsmith.kernel.errors import NoHead, Refused, ThinMargin
 from headsmith.kernel.expressions import comparisons, headed
@@ -95,7 +95,7 @@ def drafted(
     CertificateError where there is none."""
     tensors: Tensors = {}
     header = _header(target, box, transformer, tensors)
-    with _refusals(), np.errstate(all="ignore"):
+    with refusals(), np.errstate(all="ignore"):
         header["proof"] = prove(header, tensors, target, choices, fusion, error)
         plain = _plain(header)
         read = read_graph(plain["source"], tensors)
@@ -110,19 +110,34 @@ def certified(draft: Draft, transformer: Transformer) -> Certificate:
     further off than the proof allows for, and CertificateError where nothing is proved."""
     tensors = dict(draft.tensors)
     stored = transformer_data(transformer, tensors)
-    with _refusals(), np.errstate(all="ignore"):
+    with refusals(), np.errstate(all="ignore"):
         facts = replace(draft.facts, model=_model(stored, draft.proof.stored, tensors))
         found = certificate(draft.target, facts, draft.box)
         return Certificate.of(replace(found, target=draft.digest))
 
 
-def checked_again(target: Graph, box: Box, transformer: Transformer, proof: Proof, claim: Header) -> Certificate:
+def checked_again(
+    target: Graph,
+    box: Box,
+    transformer: Transformer,
+    proof: Proof,
+    claim: Header | None,
+    approximates: Graph | None = None,
+) -> Certificate:
     """What the kernel proves of a model by a proof that it carries, from nothing else. Raises CertificateError where
-    that is less than is claimed."""
+    that is less than is claimed, if something is claimed."""
     tensors: Tensors = {}
-    header = {**_header(target, box, transformer, tensors), "proof": proof.stored, "claim": claim}
-    with _refusals():
-        return Certificate.of(checked(_plain(header), {**tensors, **proof.tensors}))
+    header = {**_header(target, box, transformer, tensors), **approximated_data(approximates, tensors)}
+    header = _plain({**header, "proof": proof.stored, "claim": claim})
+    with refusals():
+        tensors = {**tensors, **proof.tensors}
+        return Certificate.of(proved(header, tensors) if claim is None else checked(header, tensors))
+
+
+def kernel_graph(graph: Graph) -> KernelGraph:
+    """A graph as the kernel reads it."""
+    tensors: Tensors = {}
+    return read_graph(_plain(graph_data(graph, tensors)), tensors)
 
 
 def _header(target: Graph, box: Box, transformer: Transformer, tensors: Tensors) -> Header:
@@ -138,7 +153,7 @@ def _model(stored: Header, proof: Header, tensors: Tensors) -> Model:
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
+def refusals() -> Iterator[None]:
     """What the kernel refuses, as the compiler's own errors."""
     try:
         yield

@@ -114,7 +114,7 @@ def _title(model: Model) -> str:
     """The target as a formula, where it is short."""
     if isinstance(model, Universal):
         return f"a callable of sequences of {count(model.tokens, 'token')}, sampled"
-    return outputs_text(model.graph, 100)
+    return outputs_text(model.wanted, 100)
 
 
 def _output(compiled: Compiled, output: int) -> str:
@@ -131,7 +131,7 @@ def _draw_curves(figure: Any, compiled: Compiled, random: np.random.Generator, o
     """One input: the functions above, their difference below."""
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.0, 1.0))
     points = _curve_points(compiled, random)
-    targets, models = evaluate(compiled.graph, points, np.longdouble), _run(compiled, points)
+    targets, models = evaluate(compiled.wanted, points, np.longdouble), _run(compiled, points)
     largest = max(compiled.certificate.outputs[output] for output in outputs)
     for place, output in enumerate(outputs):
         target, model, certified = targets[:, output], models[:, output], compiled.certificate.outputs[output]
@@ -178,7 +178,7 @@ def _draw_maps(figure: Any, compiled: Compiled, found: Found, worst: int) -> Non
     box = compiled.box
     certified = compiled.certificate.outputs[worst]
     points = _grid(box.low, box.high, SIDE, SIDE)
-    target = evaluate(compiled.graph, points.reshape(-1, 2))[:, worst].reshape(SIDE, SIDE)
+    target = evaluate(compiled.wanted, points.reshape(-1, 2))[:, worst].reshape(SIDE, SIDE)
     shown = left.imshow(target, cmap="viridis", **_placed(box.low, box.high))
     figure.colorbar(shown, ax=left, label=_output(compiled, worst), shrink=0.8)
     left.set_title("target")
@@ -237,7 +237,7 @@ def _placed(low: Array, high: Array) -> dict[str, Any]:
 
 def _errors(compiled: Compiled, points: Array, output: int) -> Array:
     """model - target at `points`, for one output."""
-    target = evaluate(compiled.graph, points, np.longdouble)[:, output]
+    target = evaluate(compiled.wanted, points, np.longdouble)[:, output]
     return np.asarray(_run(compiled, points)[:, output] - target, dtype=np.float64)
 
 

@@ -45,7 +45,7 @@ def errors_at(compiled: Compiled, points: Any, dtype: Any = None, *, causal: boo
     of points, packed into short sequences.
     """
     points = np.asarray(points, dtype=np.float64)
-    dtype = dtype or fitting_dtype(compiled.graph)
+    dtype = dtype or fitting_dtype(compiled.wanted)
     length = min(compiled.transformer.tokens, 16)
     packed = points
     if compiled.transformer.tokens > 1 and points.ndim == 2:
@@ -53,7 +53,7 @@ def errors_at(compiled: Compiled, points: Any, dtype: Any = None, *, causal: boo
         packed = np.resize(points, (sequences, length, points.shape[-1]))
     outputs = compiled(packed, causal=causal)
     outputs = outputs.reshape(-1, outputs.shape[-1])[: points[..., 0].size].reshape(*points.shape[:-1], -1)
-    target = evaluate(compiled.graph, points, dtype)
+    target = evaluate(compiled.wanted, points, dtype)
     return np.asarray(np.abs(outputs.astype(dtype) - target), dtype=np.float64)
 
 
@@ -66,7 +66,7 @@ class _Search:
         self.width = self.high - self.low
         self.random = np.random.default_rng(seed)
         self.kinks = kinks_of(compiled)
-        self.dtype = fitting_dtype(compiled.graph)
+        self.dtype = fitting_dtype(compiled.wanted)
         self.evaluations = 0
         self.ratio = 0.0
         self.points = np.empty((0, compiled.box.size))

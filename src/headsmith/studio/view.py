@@ -129,7 +129,7 @@ def _title(model: Model) -> str:
             return model.explain(0).partition("\n")[0].rstrip(".")
         case Universal():
             return f"a callable of sequences of {count(model.tokens, 'token')}, sampled"
-    return outputs_text(model.graph, 160)
+    return outputs_text(model.wanted, 160)
 
 
 def _matrices(model: Model) -> dict[str, Any]:

@@ -1,0 +1,100 @@
+"""A network with the function that it was made for: how far it is from that, and how much of the error that leaves.
+
+    |model - function| <= |model - network| + |network - function|
+
+The second part is found on cells (search/approximates.py), and the kernel proves it from them. The model then gets what
+is left of the asked error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from headsmith.core.arrays import Array
+from headsmith.core.errors import CertificateError, UnreachableError
+from headsmith.core.intervals import Box
+from headsmith.export.stored import Proof
+from headsmith.lower.meet import Met, Request
+from headsmith.lower.prove import checked_again, kernel_graph, refusals
+from headsmith.lower.smallest import rounded_up
+from headsmith.search.approximates import Found, search_cells
+from headsmith.source.evaluation import evaluate
+from headsmith.source.graph import Graph
+
+LEAST = 1e-6
+"""The least share of the error that a model is looked for with."""
+
+
+@dataclass(frozen=True, eq=False)
+class Apart:
+    """What a network approximates, the cells that show how well, and the bound that they give."""
+
+    wanted: Graph
+    found: Found
+
+
+def apart(request: Request, wanted: Graph) -> Apart:
+    """How far the target of a request, a network, is from what it approximates."""
+    request.tell("comparing the network with what it approximates")
+
+    def difference(points: Array) -> Array:
+        # What is no number there is not defined there; the kernel says so, cell by cell.
+        with np.errstate(all="ignore"):
+            return np.asarray(evaluate(request.graph, points) - evaluate(wanted, points))
+
+    graphs, box = (kernel_graph(request.graph), kernel_graph(wanted)), request.box
+    with refusals():
+        return Apart(wanted, search_cells(*graphs, box.low, box.high, difference, request.error))
+
+
+def meet_apart(request: Request, known: Apart, meet: Callable[[Request], Met]) -> Met:
+    """A model within the error of what the network approximates. Raises UnreachableError where the network itself is
+    too far from that, or what it leaves of the error is too little."""
+    bound, error = known.found.bound, request.error
+    if not math.isfinite(bound):
+        raise CertificateError(
+            "no bound was found of how far the network is from what it approximates: that may be undefined, or "
+            "unbounded, somewhere on the domain; shrink the domain"
+        )
+    left = (error - bound * (1.0 + 1e-8)) * (1.0 - 1e-8)
+    if left < LEAST * error:
+        raise _refused(request, known, meet)
+    try:
+        met = meet(replace(request, error=left))
+    except UnreachableError as problem:
+        smallest = rounded_up((problem.smallest + bound) * (1.0 + 1e-6))
+        raise UnreachableError(
+            f"the network is within {bound:.3g} of what it approximates, which leaves {left:.3g} of {error:.3g}: "
+            f"{problem}",
+            part=problem.part,
+            smallest=smallest,
+        ) from None
+    proof = Proof({**met.proof.stored, "approximation": known.found.cells}, met.proof.tensors)
+    parts = request.graph, request.box, met.transformer, proof
+    return replace(met, proof=proof, certificate=checked_again(*parts, None, known.wanted))
+
+
+def _refused(request: Request, known: Apart, meet: Callable[[Request], Met]) -> UnreachableError:
+    """Why the network cannot be within the error: how far it is off, where, and what can be asked for."""
+    found, smallest = known.found, math.inf
+    try:
+        meet(replace(request, error=found.bound))
+        smallest = rounded_up(2.01 * found.bound)
+    except UnreachableError as problem:
+        smallest = rounded_up((problem.smallest + found.bound) * (1.0 + 1e-6))
+    return UnreachableError(
+        f"the network is {found.largest:.3g} away from what it approximates at {_place(request.box, found.place)} (an "
+        f"estimate), and proven to be within {found.bound:.3g} everywhere: that leaves nothing of {request.error:.3g} "
+        f"for the attention. Ask for {smallest:.3g}, or take a better network",
+        part="approximation",
+        smallest=smallest,
+    )
+
+
+def _place(box: Box, point: Array) -> str:
+    shown = [f"{name} = {value:.6g}" for name, value in zip(box.names, point.tolist(), strict=True)]
+    return ", ".join(shown[:4] + ["..."] * (len(shown) > 4))

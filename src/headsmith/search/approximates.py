@@ -1,0 +1,138 @@
+"""The cells on which a network is compared with what it approximates: a tree of halvings, finer where it must be.
+
+The kernel bounds the difference on every cell; where a bound is well above the largest difference that was found by
+trying points, the cell is cut in two, along the input in which the difference bends most. A first search comes within a
+hundredth of what was found. Where few cells do that, closer ones follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headsmith.kernel.approximates import batch_of, ends_of, on_cells
+from headsmith.kernel.arithmetic import Interval
+from headsmith.kernel.graph import Graph
+from headsmith.kernel.table import MARKS
+
+Array = npt.NDArray[np.float64]
+Difference = Callable[[Array], Array]
+
+CLOSER = ((1e-2, 1 << 15), (1e-3, 1 << 12), (1e-5, 1 << 11), (1e-9, 1 << 11), (1e-12, 1 << 11))
+"""How close to the largest difference found, and with how many cells at most."""
+ROUNDING = 1e-14
+"""What rounding may add, of numbers of size 1."""
+FREE = 1e-3
+"""The share of the asked error that is not worth a search."""
+DEEPEST = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The cells as a text, a bound of the difference, the largest difference found, and where."""
+
+    cells: str
+    bound: float
+    largest: float
+    place: Array
+
+
+def search_cells(network: Graph, wanted: Graph, low: Array, high: Array, difference: Difference, error: float) -> Found:
+    """Cells that show how close a network is. `difference` is that of both at points (n, inputs), in floating point;
+    what is small beside `error` is not looked at more closely."""
+    search = _Search(network, wanted, low, high, difference)
+    search.enter([((0, 0),) * len(search.wide)])
+    for tolerance, cells in CLOSER:
+        most = cells if len(search.wide) == 1 or tolerance == CLOSER[0][0] else cells >> 3
+        while search.refine(max(search.largest * (1.0 + tolerance) + ROUNDING, FREE * error), most):
+            pass
+        if search.largest > error or len(search.leaves) >= most:
+            break
+    return Found(search.text(), search.bound, search.largest, search.place)
+
+
+class _Search:
+    def __init__(self, network: Graph, wanted: Graph, low: Array, high: Array, difference: Difference) -> None:
+        self.graphs, self.difference, self.low, self.high = (network, wanted), difference, low, high
+        self.wide = np.flatnonzero(high > low)[: len(MARKS)]
+        self.batch = batch_of(network, wanted)
+        self.cells: list[tuple[tuple[int, int], ...]] = []
+        self.bounds: Array = np.zeros(0)
+        self.axes: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.halves: dict[int, int] = {}
+        self.largest, self.place = 0.0, low
+
+    @property
+    def leaves(self) -> npt.NDArray[np.int64]:
+        """The cells that are not cut."""
+        found = np.ones(len(self.cells), dtype=bool)
+        found[list(self.halves)] = False
+        return np.flatnonzero(found)
+
+    @property
+    def bound(self) -> float:
+        return float(self.bounds[self.leaves].max())
+
+    def enter(self, cells: list[tuple[tuple[int, int], ...]]) -> None:
+        """Bound the difference on new cells, and try points in them."""
+        ends, bounds = ends_of(Interval(self.low, self.high), cells), []
+        for at in range(0, len(cells), self.batch):
+            found = on_cells(*self.graphs, ends[:, at : at + self.batch])
+            bounds.append(np.maximum(-found.low, found.high).max(axis=0))
+        self.cells += cells
+        self.bounds = np.concatenate([self.bounds, *bounds])
+        self.axes = np.concatenate([self.axes, self._try(ends.low.T, ends.high.T)])
+
+    def _try(self, low: Array, high: Array) -> Any:
+        """Try the middle of each cell and of its faces; the axis along which the difference bends most."""
+        middle, bends = low + (high - low) / 2.0, np.zeros((len(low), len(self.wide)))
+        centre = self._at(middle)
+        for column, variable in enumerate(self.wide):
+            sides = []
+            for end in (low, high):
+                point = middle.copy()
+                point[:, variable] = end[:, variable]
+                sides.append(self._at(point))
+            bends[:, column] = np.nan_to_num(np.abs(sides[0] + sides[1] - 2.0 * centre).max(axis=1), posinf=0.0)
+        relative = ((high - low) / (self.high - self.low))[:, self.wide]
+        return np.argmax(bends + (1e-300 + 0.1 * bends.max(axis=1, keepdims=True)) * relative, axis=1)
+
+    def _at(self, points: Array) -> Array:
+        found = self.difference(points)
+        sizes = np.nan_to_num(np.abs(found).max(axis=1), nan=0.0, posinf=0.0)
+        worst = int(np.argmax(sizes))
+        if sizes[worst] > self.largest:
+            self.largest, self.place = float(sizes[worst]), points[worst]
+        return found
+
+    def refine(self, goal: float, most: int) -> bool:
+        """Cut the cells with bounds above the goal, the worst first if they are too many; whether there were any."""
+        leaves = self.leaves
+        above = leaves[~(self.bounds[leaves] <= goal)]
+        above = above[np.argsort(-np.nan_to_num(self.bounds[above], nan=np.inf), kind="stable")]
+        above = above[: max(most - len(leaves), 0)][: max(len(leaves), 64)]
+        cut = [int(each) for each in above if self.cells[each][self.axes[each]][1] < DEEPEST]
+        new: list[tuple[tuple[int, int], ...]] = []
+        for number in cut:
+            cell, axis = self.cells[number], int(self.axes[number])
+            place, level = cell[axis]
+            self.halves[number] = len(self.cells) + len(new)
+            new += [(*cell[:axis], (2 * place + side, level + 1), *cell[axis + 1 :]) for side in (0, 1)]
+        if new:
+            self.enter(new)
+        return bool(new)
+
+    def text(self) -> str:
+        """The tree, as the kernel reads it."""
+        parts, stack = [], [0]
+        while stack:
+            number = stack.pop()
+            parts.append(MARKS[self.axes[number]] if number in self.halves else "0")
+            if number in self.halves:
+                first = self.halves[number]
+                stack += [first + 1, first]
+        return "".join(parts)

@@ -1,0 +1,129 @@
+"""Rule Approximates: bounds of network - function hold at every point, whatever the cells, and are not slack."""
+
+import random
+
+import mpmath
+import numpy as np
+import pytest
+from networks import square_network
+
+import headsmith as hs
+from headsmith.kernel import approximates
+from headsmith.kernel.approximates import check_approximation, ends_of, on_cells
+from headsmith.kernel.arithmetic import Interval
+from headsmith.kernel.errors import Refused
+from headsmith.kernel.table import read_cells
+from headsmith.lower.prove import kernel_graph
+from headsmith.reading import as_graph
+from headsmith.source.evaluation import evaluate
+from headsmith.source.graph import Builder
+
+
+def graphs(network: hs.Network, formula: str):
+    wanted = as_graph(formula, dict.fromkeys(network.names, (0.0, 1.0)))
+    return (network.graph, wanted), (kernel_graph(network.graph), kernel_graph(wanted))
+
+
+def halved(times: int) -> str:
+    return "0" if times == 0 else "1" + 2 * halved(times - 1)
+
+
+UNIT = Interval(np.zeros(1), np.ones(1))
+
+
+@pytest.mark.parametrize("gates", [1, 4, 7])
+def test_the_square_of_Yarotsky_is_off_by_a_power_of_four(gates):
+    _, pair = graphs(square_network(gates), "x**2")
+    (found,) = check_approximation(*pair, UNIT, halved(gates)).value
+    assert 0.0 <= found - 4.0 ** -(gates + 1) <= 1e-12
+
+
+def random_formula(names: list[str], depth: int, choose: random.Random) -> str:
+    if depth == 0:
+        return choose.choice([*names, f"{choose.uniform(-2, 2):.3f}"])
+    shapes = ("({}+{})", "({}*{})", "sin({})", "exp(-({})**2)", "relu({})", "max({},{})", "abs({})", "tanh({})")
+    shapes += ("sqrt(abs({}))", "sqrt(abs({})+0.01)", "1/(1+({})**2)", "min({},{},{})")
+    shape = choose.choice(shapes)
+    return shape.format(*(random_formula(names, depth - 1, choose) for _ in range(shape.count("{}"))))
+
+
+def random_tree(inputs: int, depth: int, choose: random.Random) -> str:
+    if depth == 0 or choose.random() < 0.15:
+        return "0"
+    return str(choose.randint(1, inputs)) + "".join(random_tree(inputs, depth - 1, choose) for _ in range(2))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_bounds_hold_on_random_networks_formulas_and_cells(seed, monkeypatch):
+    """With many cuts and with none, so that slack is met as well."""
+    choose, rng, known = random.Random(seed), np.random.default_rng(seed), 0
+    for _ in range(12):
+        names = list("xyz")[: choose.choice([1, 1, 2, 3])]
+        monkeypatch.setattr(approximates, "MOST_CUTS", choose.choice([0, 1, 4]))
+        sizes = [len(names), *[choose.choice([1, 3, 6])] * choose.choice([1, 2]), 1]
+        shapes = zip(sizes[1:], sizes[:-1], strict=True)
+        layers = [(rng.normal(size=(out, into)), rng.normal(size=out).round(1)) for out, into in shapes]
+        formula = random_formula(names, choose.choice([2, 3, 4]), choose)
+        network = hs.Network(layers, names=names, transposed=False)
+        (ours, theirs), pair = graphs(network, formula)
+        low = rng.uniform(-2.0, 0.5, len(names))
+        box = Interval(low, low + rng.uniform(0.01, 2.0, len(names)))
+        ends = ends_of(box, read_cells(random_tree(len(names), choose.choice([0, 2, 5]), choose), len(names)))
+        found = on_cells(*pair, ends)
+        points = rng.uniform(ends.low.T, ends.high.T, size=(40, *ends.low.T.shape))
+        points[:10] = np.where(rng.random(points[:10].shape) < 0.5, ends.low.T, ends.high.T)
+        gap = (evaluate(ours, points, np.longdouble) - evaluate(theirs, points, np.longdouble))[..., 0]
+        allowed = 1e-15 * (1.0 + np.abs(gap))
+        assert np.all(gap >= found.low[0] - allowed), formula
+        assert np.all(gap <= found.high[0] + allowed), formula
+        known += int(np.isfinite(found.low).sum())
+    assert known > 0
+
+
+def test_a_bound_is_close_to_what_mpmath_finds():
+    """The chords of sin between 40 points, that are nowhere near the ends of cells."""
+    knots = np.sort(np.random.default_rng(0).uniform(-3, 3, 40))
+    knots[0] = -3.0
+    ends = np.append(knots, 3.0)
+    slopes = np.diff(np.sin(ends)) / np.diff(ends)
+    network = hs.Network([(np.ones((40, 1)), -knots), (np.diff(slopes, prepend=0)[None], [np.sin(-3.0)])], names=["x"])
+    _, pair = graphs(network, "sin(x)")
+    (found,) = check_approximation(*pair, Interval(np.array([-3.0]), np.array([3.0])), halved(10)).value
+    mpmath.mp.dps = 30
+    (weights, bias), (out, start) = network.layers
+
+    def gap(x):
+        gates = [max(mpmath.mpf(w) * x + mpmath.mpf(b), 0) for w, b in zip(weights[:, 0], bias, strict=True)]
+        return abs(sum(mpmath.mpf(w) * g for w, g in zip(out[0], gates, strict=True)) + start[0] - mpmath.sin(x))
+
+    worst = max(gap(mpmath.mpf(float(x))) for x in (ends[1:] + ends[:-1]) / 2)
+    assert float(worst) <= found <= 1.05 * float(worst)
+
+
+def test_what_is_not_defined_has_no_bound():
+    """Not even where it is multiplied by zero."""
+    builder = Builder(["x"])
+    logarithm = builder.function("log", builder.affine([(builder.input, np.ones((1, 1)))], [-0.5]))
+    wanted = builder.graph(builder.affine([(logarithm, np.zeros((1, 1))), (builder.input, np.ones((1, 1)))], [0.0]))
+    pair = kernel_graph(hs.Network([([[1.0]], [0.0])], names=["x"]).graph), kernel_graph(wanted)
+    assert check_approximation(*pair, Interval(np.array([0.6]), np.ones(1)), "0").value < 1e-15
+    with pytest.raises(Refused, match="no finite bound"):
+        check_approximation(*pair, UNIT, halved(3))
+
+
+@pytest.mark.parametrize("cells", ["", "1", "100", "2", "20", "1000", "00", "x", "1 0"])
+def test_cells_that_are_no_tree_are_refused(cells):
+    _, pair = graphs(square_network(2), "x**2")
+    if cells == "100":
+        assert check_approximation(*pair, UNIT, cells).value < 1.0
+        return
+    with pytest.raises(Refused, match="tree"):
+        check_approximation(*pair, UNIT, cells)
+
+
+def test_other_inputs_outputs_and_tokens_are_refused():
+    network = kernel_graph(square_network(2).graph)
+    for formula, names in (("x*y", "xy"), ("z", "z"), ("x, x", "x")):
+        wanted = kernel_graph(as_graph(formula, dict.fromkeys(names, (0.0, 1.0))))
+        with pytest.raises(Refused, match="inputs and outputs"):
+            check_approximation(network, wanted, UNIT, "0")
