@@ -46,6 +46,7 @@ def test_learned_parameters_grow_with_neither_slots_nor_steps() -> None:
 
 
 # Seconds of training each; what chance and the most frequent answer reach is far below.
+@pytest.mark.one_in(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "updates", "accuracy"), [(LOOKUP, 450, 0.95), (COUNT, 450, 0.95), (SCENE, 500, 0.75)]

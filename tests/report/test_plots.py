@@ -96,6 +96,7 @@ def test_paths_say_where_gates_open() -> None:
     assert len(head_paths(deep, np.zeros((3, 2)), 7)) == 7
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("formula", "names", "options"),
     [

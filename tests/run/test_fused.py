@@ -19,6 +19,7 @@ from headsmith.heads.sink import SinkBank
 over = hs.tokens
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("formula", ["x*y", "exp(x) + sin(y)", "max(x, y, x*y)", "relu(x - y)", "x / (2 + y)"])
 @pytest.mark.parametrize("tokens", [1, 3])
 def test_formulas(formula: str, tokens: int, rng: np.random.Generator) -> None:

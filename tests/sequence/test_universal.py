@@ -39,6 +39,7 @@ def make(target: Target, grid: Any, **options: Any) -> Universal:
 # The constants of the kernel ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("nodes", [1, 2, 3, 7, 24, 60])
 @pytest.mark.parametrize("width", [1.0, WIDTH, 10.0, 300.0])
 @pytest.mark.parametrize(("floor", "power"), [(0.0, 1), (0.0, 2), (0.5, 1)])
@@ -61,6 +62,7 @@ def test_no_width_beats_hardmax_and_the_default_is_within_a_hundredth() -> None:
 # The bound ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("architecture", [TWO, ONE])
 @pytest.mark.parametrize("width", [1.0, WIDTH, 50.0])
 @pytest.mark.parametrize("target", TARGETS, ids=[target.name for target in TARGETS])
