@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from matplotlib.figure import Figure
 from transformers import AutoModel
 
 import headsmith as hs
@@ -49,11 +48,6 @@ MODELS: dict[str, Callable[[], Any]] = {
 @pytest.fixture(scope="module", params=MODELS)
 def model(request: pytest.FixtureRequest) -> Any:
     return MODELS[request.param]()
-
-
-@pytest.fixture(autouse=True)
-def coarse_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headsmith.report.plots.figure_class", lambda: lambda **given: Figure(given["figsize"], dpi=20))
 
 
 def inputs_of(model: Any) -> Any:

@@ -61,6 +61,13 @@ class Builder:
         """The first rows of a constant along an axis, as many as `count` says; all without it."""
         return constant if count is None else self.op("Slice", constant, self.whole(0), count, self.whole(axis))
 
+    def scaled(self, values: str, name: str, factors: Any) -> str:
+        """Values (..., n) times n constant factors. A single factor is a matrix of one number: ONNX Runtime folds a
+        product with a single constant into the matrix product beside it, and rounds that constant to float32."""
+        if len(factors) == 1:
+            return self.op("MatMul", values, self.number(name, np.reshape(factors, (1, 1))))
+        return self.op("Mul", values, self.number(name, factors))
+
     def ahead(self, count: str) -> str:
         """Which of `count` (one whole number) key tokens lie ahead of which query: (query token, key token)."""
         if not any("ahead" in node.output for node in self.nodes):

@@ -86,9 +86,11 @@ def _outputs(
     graph: Builder, stem: str, transformer: Transformer, bank: Bank, reads: str, tokens: str, causal: bool
 ) -> str:
     """What the heads of a bank return: (batch, token, outputs)."""
+    held = constants(transformer, bank)
     own = {
         name: graph.places(f"{stem}.{name}", value) if name == TARGETS else graph.number(f"{stem}.{name}", value)
-        for name, value in constants(transformer, bank).items()
+        for name, value in held.items()
+        if name != "scale"
     }
 
     def every(first: int, step: int) -> str:
@@ -100,7 +102,7 @@ def _outputs(
 
     match bank.kind:
         case "sink":
-            power = graph.op("Exp", graph.op("Neg", graph.op("Mul", reads, own["scale"])))
+            power = graph.op("Exp", graph.op("Neg", graph.scaled(reads, f"{stem}.scale", held["scale"])))
             return graph.op("Div", reads, graph.op("Add", power, graph.number("unit", 1.0)))
         case "table" if isinstance(bank, TableBank):
             scores = own["offset"]
@@ -123,7 +125,7 @@ def _outputs(
                 return graph.op("Mul", total, graph.rows(own["share"], tokens))
             return graph.op("Expand", graph.op("ReduceMean", reads, axes=[1]), graph.op("Shape", reads))
         case "boltzmann":
-            scores = graph.op("Mul", reads, own["scale"])
+            scores = graph.scaled(reads, f"{stem}.scale", held["scale"])
             if not causal:
                 weighed = graph.op("Mul", graph.op("Softmax", scores, axis=1), reads)
                 return graph.op("Expand", graph.op("ReduceSum", weighed, graph.whole(1)), graph.op("Shape", reads))
@@ -174,7 +176,7 @@ def _write(graph: Builder, stem: str, links: tuple[Link, ...], values: str, size
 def _times(graph: Builder, name: str, link: Link, values: str) -> str:
     """A link's weights times values (..., from)."""
     if link.weights.ndim == 1:
-        return graph.op("Mul", values, graph.number(name, link.weights))
+        return graph.scaled(values, name, link.weights)
     return graph.op("MatMul", values, graph.number(name, link.weights.T))
 
 
