@@ -22,6 +22,11 @@ MOST_LONG = 1 << 22
 """Graphs with at most so many weights are evaluated in extended precision."""
 ROUNDINGS = 4096.0
 """A run in floating point may be off by so many units in the last place of the largest number in it."""
+LARGEST = {2.0**-10: 2.0**14, 2.0**-52: 2.0**1000}
+"""A run in a format with this distance between numbers near 1 is compared where no number is larger; in others 2^100."""
+UNCOMPARED = (
+    "nothing is compared: for each input tried, some number in the network is not defined, or beyond its format"
+)
 
 
 @dataclass(frozen=True)
@@ -98,8 +103,9 @@ class Imported:
 
 def measured(
     graph: Graph, run: Callable[[Array], Array], runner: str, examples: Array, epsilon: float = 2.0**-23
-) -> Difference:
-    """How far the network's own `run` is from the graph, on `examples` (n, inputs) and on inputs at random among them.
+) -> Difference | None:
+    """How far the network's own `run` is from the graph, on `examples` (n, inputs) and on inputs at random among them;
+    of these, where all numbers are defined and within the network's format. None where that is nowhere the case.
 
     Raises TargetError where the two differ by more than rounding can explain: then the network does something that was
     not understood, such as mixing the rows of a batch.
@@ -113,17 +119,21 @@ def measured(
     theirs = np.asarray(run(inputs), dtype=np.float64)
     if theirs.size != ours.size:
         raise TargetError(f"{runner} returns {theirs.size} numbers for {len(inputs)} rows, but {ours.size} were read")
-    theirs = theirs.reshape(ours.shape)
-    # Where both are undefined, as the logarithm of a negative number is, there is nothing to compare.
-    gap = np.where(np.isnan(theirs) & np.isnan(ours), 0.0, np.abs(theirs - ours))
-    size = max(1.0, *(float(np.nanmax(np.abs(value), initial=0.0)) for value in values))
+    # A logarithm of a negative number, or a number beyond the format, says nothing about the other inputs.
+    most = LARGEST.get(epsilon, 2.0**100)
+    rows = np.all([np.all(np.abs(value).reshape(len(inputs), -1) <= most, axis=1) for value in values], axis=0)
+    if not rows.any():
+        return None
+    ours, theirs = ours[rows], theirs.reshape(ours.shape)[rows]
+    gap = np.abs(theirs - ours)
+    size = max(1.0, *(float(np.abs(value[rows]).max(initial=0.0)) for value in values))
     if not np.all(gap <= ROUNDINGS * epsilon * size):
         row, output = np.unravel_index(int(np.argmax(np.where(np.isnan(gap), math.inf, gap))), gap.shape)
         raise TargetError(
             f"the network was not understood: its output {output} is {theirs[row, output]:.6g} in {runner}, and "
             f"{ours[row, output]:.6g} in what was read. Does it mix the rows of a batch, or keep a state?"
         )
-    return Difference(float(gap.max(initial=0.0)), len(inputs), runner)
+    return Difference(float(gap.max(initial=0.0)), len(ours), runner)
 
 
 def sampled(examples: Array) -> Array:

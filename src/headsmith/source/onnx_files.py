@@ -14,11 +14,11 @@ from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
 from headsmith.core.extras import install
 from headsmith.source.graph import Builder
-from headsmith.source.imported import Difference, Imported, input_names, measured
+from headsmith.source.imported import UNCOMPARED, Difference, Imported, input_names, measured
 from headsmith.source.onnx_operators import OPERATORS, Call, Comparison
 from headsmith.source.operators import unsupported
 from headsmith.source.pooled import finished
-from headsmith.source.tensors import Tensor, check_shape, flat, joined, moved, shape_of
+from headsmith.source.tensors import MOST_ALTOGETHER, Tensor, check_shape, flat, joined, moved, shape_of
 
 LARGEST_FILE = 1 << 31
 FLOATS = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}
@@ -41,6 +41,8 @@ def from_onnx(
         reading = _Reading(onnx, model, name, shape)
         chosen, notes = reading.outputs(outputs)
         found = reading.read(chosen)
+    except TargetError:
+        raise
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, MemoryError) as problem:
         raise TargetError(f"{path}: the file is damaged ({type(problem).__name__}: {problem})") from None
     builder = reading.builder
@@ -153,7 +155,18 @@ class _Reading:
             start += size
         rows = [each[1:] if len(each) > 1 else each for each in self.shapes]
         self.input_shape = tuple(rows[0]) if len(rows) == 1 else (sum(sizes),)
-        self.makers = {output: node for node in graph.node for output in node.output if output}
+        self.makers = self._makers()
+        self.numbers = 0
+
+    def _makers(self) -> dict[str, Any]:
+        """The node that computes each name."""
+        found: dict[str, Any] = {}
+        for node in self.model.graph.node:
+            for output in filter(None, node.output):
+                if output in found or output in self.values:
+                    raise TargetError(f"{self.name}: {output!r} is computed twice, or is a weight as well")
+                found[output] = node
+        return found
 
     def _array(self, tensor: Any) -> Any:
         try:
@@ -245,9 +258,18 @@ class _Reading:
                 found = OPERATORS[node.op_type](call, *operands)
             except TargetError as problem:
                 raise TargetError(f"{node.op_type}{where}: {problem}") from None
-            except (TypeError, ValueError, IndexError, KeyError, ArithmeticError) as problem:
+            except TypeError:
+                shapes = ", ".join("none" if each is None else str(shape_of(each)) for each in operands)
+                raise TargetError(f"{node.op_type}{where} does not take inputs of shapes [{shapes}]") from None
+            except (ValueError, IndexError, KeyError, ArithmeticError) as problem:
                 raise TargetError(f"{node.op_type}{where} is not read in this form: {problem}") from None
         results = found if isinstance(found, tuple) else (found,)
+        self.numbers += sum(math.prod(shape_of(each)) for each in results if isinstance(each, Tensor | np.ndarray))
+        if self.numbers > MOST_ALTOGETHER:
+            raise TargetError(
+                f"{node.op_type}{where}: up to here the nodes of the file hold {self.numbers} numbers, and at most "
+                f"{MOST_ALTOGETHER} are taken: use a smaller network"
+            )
         for output, result in zip(node.output, results, strict=False):
             if (
                 isinstance(result, np.ndarray | np.generic)
@@ -319,7 +341,8 @@ def _compared(
         run(np.zeros((1, sum(sizes))))
     except Exception as problem:
         return None, [f"{runner} does not run this file ({type(problem).__name__}): nothing is compared"]
-    return measured(graph, run, f"{runner} in {FLOATS[kinds[0]]}", np.zeros((1, sum(sizes))), EPSILON[kinds[0]]), []
+    found = measured(graph, run, f"{runner} in {FLOATS[kinds[0]]}", np.zeros((1, sum(sizes))), EPSILON[kinds[0]])
+    return found, [] if found is not None else [UNCOMPARED]
 
 
 def _runner(onnx: Any, model: Any) -> tuple[str, Any]:

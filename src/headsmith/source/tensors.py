@@ -25,6 +25,10 @@ MOST_ENTRIES = 1 << 27
 """So many numbers one matrix may have: a gigabyte."""
 MOST_NUMBERS = 1 << 24
 """So many numbers one tensor may have."""
+MOST_ALTOGETHER = 1 << 26
+"""So many numbers all tensors of a file may have, weights apart."""
+MOST_COMPONENTS = 1 << 20
+"""So many numbers that depend on the input one tensor may have."""
 LARGE = 1 << 22
 """A matrix of more entries, most of them zero, is not written out: it is cut into bands (source/bands.py)."""
 
@@ -52,6 +56,11 @@ Operand = Tensor | Any
 def whole(builder: Builder, node: int, shape: Sequence[int] | None = None) -> Tensor:
     """All components of a node, in this shape."""
     size = builder.size(node)
+    if size > MOST_COMPONENTS:
+        raise TargetError(
+            f"{size} numbers that depend on the input: a tensor has at most {MOST_COMPONENTS} of them. Use a smaller "
+            f"image, or shorter sequences"
+        )
     return Tensor(node, np.arange(size).reshape((size,) if shape is None else tuple(shape)))
 
 

@@ -16,7 +16,7 @@ from headsmith.core.errors import TargetError
 from headsmith.core.extras import install
 from headsmith.source.foreign import family_of
 from headsmith.source.graph import Builder, Graph
-from headsmith.source.imported import Imported, input_names, measured
+from headsmith.source.imported import UNCOMPARED, Imported, input_names, measured
 from headsmith.source.operators import unsupported
 from headsmith.source.pooled import finished
 from headsmith.source.tensors import Tensor, check_shape, flat, joined, linear, moved, shape_of
@@ -60,7 +60,7 @@ def from_torch(
             np.concatenate([_rows(each, first) for each, first in zip(given, batched, strict=True)], axis=1),
             EPSILON[_format(torch, module)],
         )
-    notes = _notes(module, was_training)
+    notes = _notes(module, was_training) + ([UNCOMPARED] if difference is None else [])
     if several:
         notes.append(f"{several} outputs are one after another")
     shape = shapes[0] if len(shapes) == 1 else (sum(sizes),)

@@ -71,6 +71,8 @@ def transposed_convolution(
     batch, channels, *space = tensor.shape
     if channels != inputs or inputs % groups:
         raise TargetError(f"a transposed convolution with weights {weight.shape} on {channels} channels")
+    if min(stride) < 1:
+        raise TargetError(f"strides {tuple(stride)} of a transposed convolution")
     apart = [(size - 1) * step + 1 for size, step in zip(space, stride, strict=True)]
     places = np.full(check_shape((batch, channels, *apart)), -1)
     places[(slice(None), slice(None), *(slice(None, None, step) for step in stride))] = tensor.places
@@ -88,6 +90,8 @@ def windows(
     places: Any, kernel: Sizes, stride: Sizes, before: Sizes, after: Sizes, dilation: Sizes, fill: int = -1
 ) -> Any:
     """The places in each window: (batch, channels, ..., window), `fill` where a window reaches beyond the array."""
+    if min(*kernel, *stride, *dilation) < 1:
+        raise TargetError(f"a window of {tuple(kernel)}, strides {tuple(stride)}, dilations {tuple(dilation)}")
     padding = [(0, 0), (0, 0), *((max(low, 0), max(high, 0)) for low, high in zip(before, after, strict=True))]
     check_shape([size + low + high for size, (low, high) in zip(places.shape, padding, strict=True)], "padding")
     padded = np.pad(places, padding, constant_values=fill)
@@ -106,6 +110,7 @@ def windows(
     steps = [slice(None, None, step) for step in stride]
     inside = [slice(None, None, step) for step in dilation]
     found = found[(slice(None), slice(None), *steps, *inside)]
+    check_shape(found.shape, "all windows together")
     return found.reshape(*found.shape[: 2 + len(kernel)], math.prod(kernel))
 
 
