@@ -41,8 +41,7 @@ def reached(make: Callable[[float], Any], error: float) -> Any:
     try:
         return make(error)
     except hs.UnreachableError as problem:
-        assert problem.smallest is not None
-        return make(problem.smallest)
+        return make(problem.smallest or error)
 
 
 MODELS: dict[str, Make] = {

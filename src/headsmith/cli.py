@@ -248,6 +248,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (HeadsmithError, OSError, click.ClickException) as problem:
         extra = {name: getattr(problem, name) for name in ("part", "smallest") if hasattr(problem, name)}
         code = _fail(given, type(problem).__name__, _message(problem), extra, 1)
+    except MemoryError as problem:
+        code = _fail(given, "MemoryError", f"there is not enough memory for this: {problem}", {}, 1)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from agreement import MODELS, check_agreement, inputs_of, masks, near_runs
 
-
 LONG = ("ridge", "newton", "lasso", "logistic", "neighbours", "tables")
 """Models whose smallest error in float32 takes seconds to find; `make outside` has them, too."""
 CASES = [(name, dtype) for name in MODELS for dtype in ("float64", "float32") if dtype == "float64" or name not in LONG]

@@ -260,6 +260,44 @@ def test_files_that_reach_outside_or_claim_absurd_shapes_are_refused(tmp_path: P
             hs.from_onnx(written(tmp_path, graph, **given))
 
 
+def test_files_that_ask_for_too_much_or_make_no_sense_are_refused_at_once(tmp_path: Path) -> None:
+    large, one = np.array([1 << 19, 1]), np.ones((1, 1, 3, 3), np.float32)
+    many = "\n".join(f"c{k} = ConstantOfShape(m)" for k in range(5))
+    names = ", ".join(f"c{k}" for k in range(5))
+    image = "net (float[N, 1, 4, 4] x) => (float[N, 1, 4, 4] y)"
+    row = "net (float[N, 4] x) => (float[N, 4] y)"
+    for head, lines, says in (
+        (row, "a = Relu(x)\n a = Neg(x)\n y = Identity(a)", "'a' is computed twice"),
+        (row, "y = Add(x, y)", "'y' is read before it is computed"),
+        (row, many + f"\n y = Sum(x, {names})", "up to here the nodes of the file hold"),
+        (row, "e = Expand(x, n)\n r = Relu(e)\n y = ReduceSum(r)", "numbers that depend on the input"),
+        (row, "y, z = Split<axis=1>(x, s)", "takes no numbers, or returns none"),
+        (row, "y = Relu(x, x, x, x)", r"Relu \(node 'y' of net.onnx\) does not take inputs of shapes"),
+        (image, "y = Conv<strides=[-1, 1]>(x, w)", r"strides \(-1, 1\)"),
+        (image, "y = AveragePool<kernel_shape=[900, 900], pads=[899, 899, 899, 899]>(x)", "all windows together"),
+        ("net (float[N, 600] x) => (float[N, 600] y)", "y = Softmax(x)", "a softmax over 600 numbers; at most 512"),
+    ):
+        path = written(tmp_path, f"{head} {{ {lines} }}", n=large, m=np.array([1 << 24]), w=one, s=np.array([0, 4]))
+        with pytest.raises(hs.TargetError, match=says) as raised:
+            hs.from_onnx(path, outputs=["y"])
+        assert "damaged" not in str(raised.value)
+    twice = parser.parse_model(HEADER + f"{row} {{ y = Add(x, w) }}")
+    twice.graph.initializer.extend([numpy_helper.from_array(np.ones(4, np.float32), "w")] * 2)
+    with pytest.raises(hs.TargetError, match="there are two tensors 'w'"):
+        hs.from_onnx(saved(tmp_path, twice))
+
+
+def test_networks_are_compared_where_they_are_defined(tmp_path: Path) -> None:
+    """At zero the logarithm is minus infinity, and below it nothing: what is left is compared, or that is said."""
+    some = hs.from_onnx(written(tmp_path, "net (float[N, 1] x) => (float[N, 1] y) { y = Log(x) }"))
+    assert some.difference is not None
+    assert 0 < some.difference.samples < 32
+    none = hs.from_onnx(written(tmp_path, "net (float[N, 64] x) => (float[N, 64] y) { y = Log(x) }"))
+    assert none.difference is None
+    assert "nothing is compared" in repr(none)
+    assert hs.compile(some, (0.5, 2), 1e-3).certificate.error <= 1e-3
+
+
 def test_what_is_no_onnx_file_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(hs.TargetError, match="no such file"):
         hs.from_onnx(tmp_path / "none.onnx")

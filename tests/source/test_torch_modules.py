@@ -55,7 +55,7 @@ def test_piecewise_linear_functions_are_affine_maps_and_gates() -> None:
             lambda x: x.clamp(min=0.1),
             lambda x: x.clamp(max=0.1),
             lambda x: x.clamp(-0.5, 0.25),
-            layers=(nn.PReLU(), nn.PReLU(6)),
+            layers=(nn.PReLU(), nn.PReLU(6), nn.RReLU(), nn.Threshold(0.1, 0.1)),
         ),
         6,
     )
@@ -236,6 +236,7 @@ def test_inputs_are_flat_or_of_the_networks_shape() -> None:
     [
         (Written(torch.round), r"round in the module's own forward.* jumps.*These are: .*relu"),
         (Written(lambda x: torch.where(x > 0, x, 2 * x)), "compar"),
+        (nn.Threshold(0.1, 3.0), "it jumps from 3 to 0.1 at 0.1"),
         (Written(lambda x: F.dropout(x, 0.5, True)), "random"),
         (Written(lambda x: x - x.mean(0)), "mix the rows"),
         (

@@ -23,7 +23,7 @@ MOST_LONG = 1 << 22
 ROUNDINGS = 4096.0
 """A run in floating point may be off by so many units in the last place of the largest number in it."""
 LARGEST = {2.0**-10: 2.0**14, 2.0**-52: 2.0**1000}
-"""A run in a format with this distance between numbers near 1 is compared where no number is larger; in others 2^100."""
+"""By the distance between numbers near 1: runs are compared where no number is larger than this; in others, 2^100."""
 UNCOMPARED = (
     "nothing is compared: for each input tried, some number in the network is not defined, or beyond its format"
 )
@@ -59,6 +59,10 @@ class Imported:
     output_shape: tuple[int, ...]
     notes: tuple[str, ...] = ()
     difference: Difference | None = None
+
+    def __post_init__(self) -> None:
+        if not self.graph.input.size or not self.graph.nodes[self.graph.output].size:
+            raise TargetError(f"{self.origin}: it takes no numbers, or returns none")
 
     @property
     def names(self) -> tuple[str, ...]:

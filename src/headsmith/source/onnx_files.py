@@ -140,6 +140,8 @@ class _Reading:
         graph = model.graph
         self.values: dict[str, Any] = {"": None}
         for tensor in graph.initializer:
+            if tensor.name in self.values:
+                raise TargetError(f"{name}: there are two tensors {tensor.name!r}")
             self.values[tensor.name] = self._array(tensor)
         if graph.sparse_initializer:
             raise TargetError(f"{name}: sparse weights are not read")

@@ -14,6 +14,9 @@ from headsmith.source.graph import Builder
 from headsmith.source.operators import clamp, divide, extreme, function, log_sigmoid, multiply, negative, power, relu
 from headsmith.source.tensors import Operand, Tensor, add, check_shape, linear, moved, scale, shape_of
 
+MOST_COMPARED = 512
+"""A softmax takes the largest of at most so many numbers, each of which is compared with all others."""
+
 
 def _grouped(x: Tensor, axes: Sequence[int] | None) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
     """Entries (kept, over) of x with the axes that are reduced at the end; the shapes that keep them and drop them."""
@@ -104,6 +107,10 @@ def log_sum(builder: Builder, x: Tensor, axis: int, keep: bool = False) -> Opera
 
 def _below(builder: Builder, x: Tensor, axis: int) -> Operand:
     """x_i minus the largest of all: -relu(max over the others of x_j - x_i), which shows that it is never positive."""
+    if x.shape[axis] > MOST_COMPARED:
+        raise TargetError(
+            f"a softmax over {x.shape[axis]} numbers; at most {MOST_COMPARED} are compared with each other"
+        )
     others = [moved(x, partial(np.roll, shift=k, axis=axis)) for k in range(1, x.shape[axis])]
     above = extreme(builder, [add(builder, other, x, -1.0) for other in others])
     return negative(builder, relu(builder, above))

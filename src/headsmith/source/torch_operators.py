@@ -30,7 +30,7 @@ MOVES = (
 KEPT = (
     "prelu", "silu", "softplus", "hardswish", "hardsigmoid", "mish", "log_sigmoid_forward", "softshrink", "celu", "elu",
     "leaky_relu", "hardtanh", "gelu", "relu6", "clamp", "softmax", "linear", "_safe_softmax", "logsumexp", "pad",
-    "bilinear",
+    "bilinear", "threshold", "rrelu",
 )  # fmt: skip
 """Operators that are read as they are, although torch could take them apart (into comparisons, for example)."""
 
@@ -61,6 +61,12 @@ def _convolution(
             builder, x, weight, bias, stride, padding, padding, dilation, groups, extra
         )
     return windows.convolution(builder, x, weight, bias, stride, padding, padding, dilation, groups)
+
+
+def _threshold(builder: Builder, x: Operand, threshold: float, value: float) -> Operand:
+    if threshold != value:
+        raise TargetError(f"it jumps from {value:g} to {threshold:g} at {threshold:g}; no continuous model does that")
+    return op.clamp(builder, x, low=value)
 
 
 def _pooled(
@@ -293,6 +299,8 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "clamp_max": lambda builder, x, high: op.clamp(builder, x, high=high),
     "hardtanh": lambda builder, x, low=-1.0, high=1.0: op.clamp(builder, x, low, high),
     "relu6": lambda builder, x: op.clamp(builder, x, 0.0, 6.0),
+    "threshold": _threshold,
+    "rrelu": lambda builder, x, low=0.125, high=1 / 3, *_: op.leaky_relu(builder, x, (low + high) / 2),
     "leaky_relu": op.leaky_relu,
     "prelu": op.prelu,
     "elu": op.elu,
