@@ -59,7 +59,7 @@ outside: .venv-outside/.ready
 
 .venv-outside/.ready: pyproject.toml
 	test -x .venv-outside/bin/python || $(PYTHON) -m venv .venv-outside
-	.venv-outside/bin/python -m pip install --quiet -e ".[plot,tools,onnx]" pytest
+	.venv-outside/bin/python -m pip install --quiet -e ".[plot,tools,onnx,sklearn]" pytest
 	touch .venv-outside/.ready
 
 # Side by side with Tracr (which brings jax), torchwright and auto_LiRPA: an environment of its own as well. auto_LiRPA

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headsmith import __version__
-from headsmith.cli_export import export_command
+from headsmith.cli_export import export_command, gallery_command
 from headsmith.cli_models import (
     bill_command,
     explain_command,
@@ -222,6 +222,7 @@ for _command in (
     signal_command,
     claims_command,
     export_command,
+    gallery_command,
     records_command,
     selftest_command,
     page_command,

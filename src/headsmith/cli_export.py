@@ -44,3 +44,30 @@ def export_command(
     else:
         click.echo(f"written to {folder}: {', '.join(names)}")
         click.echo(f"headsmith verify {folder} proves it")
+
+
+@click.command("gallery", short_help="Make a gallery of certified stock models, Llamas and GPT-2s.")
+@click.argument("names", nargs=-1)
+@click.option("-o", "--output", type=click.Path(), required=True, metavar="DIR", help="The folder that holds them.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+def gallery_command(names: tuple[str, ...], output: str, as_json: bool) -> None:
+    """Make stock models in DIR, one folder each, with a card and a proof: products, a maximum, a sorting network, a
+    network that reads digits (it needs scikit-learn), sequences; or those that are NAMED alone. Transformers loads
+    them without other code. The kernel verifies each one from its folder.
+
+    \b
+      headsmith gallery -o stock
+      headsmith gallery product sort -o stock
+      headsmith verify stock/product
+    """
+    from headsmith.core.figures import bound
+    from headsmith.report.stock_gallery import make_gallery
+
+    rows = []
+    for made in make_gallery(output, names):
+        row = {"name": made.name, "computes": made.piece.title, "to": made.piece.to, "folder": str(made.folder)}
+        cost = {"layers": made.layers, "heads": made.heads, "weights": made.weights, "max_weight": made.largest_weight}
+        rows.append({**row, "error": made.certificate.error, **cost})
+        if not as_json:
+            click.echo(f"{made.folder}: {made.piece.title}; verified, error {bound(made.certificate.error)}")
+    click.echo(json.dumps({"models": rows}) if as_json else f"{output}/README.md lists them")

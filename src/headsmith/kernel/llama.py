@@ -124,13 +124,14 @@ def _refuse_features(banks: Sequence[Any], weights: dict[str, Any], sizes: Upper
 
 def config_of(model: Model, layers: Sequence[Sequence[Any]], words: int) -> dict[str, Any]:
     """config.json, with so many words for numbers."""
-    heads = max(sum(len(W_Q) for W_Q, _, _, _ in layer) for layer in layers)
+    # A power of two, for the width of a Llama must be a multiple of it.
+    heads = 1 << (max(sum(len(W_Q) for W_Q, _, _, _ in layer) for layer in layers) - 1).bit_length()
     features = max(2 * W_Q.shape[2] for layer in layers for W_Q, _, _, _ in layer)
     values = max(W_V.shape[2] for layer in layers for _, _, W_V, _ in layer)
     head, width, tokens = 16, 4, model.references + model.tokens
     while head < max(features, values):
         head *= 16
-    while width <= sum(model.sizes.values()):
+    while width < max(sum(model.sizes.values()) + 1, heads):
         width *= 4
     rows = _pad(model) + 1 + words
     if tokens > MOST_POSITIONS or width * (4 * len(layers) * heads * head + rows) > MOST_NUMBERS:
