@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
 
@@ -23,9 +24,17 @@ import click
 @click.option(
     "--vocabulary", type=click.IntRange(0), default=0, help="Words for so many numbers of each variable (stock models)."
 )
+@click.option("--language-model", is_flag=True, help="Outputs are the first logits of a language model (stock models).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 def export_command(
-    file: str, to: str, output: str, fused: bool, causal: bool | None, vocabulary: int, as_json: bool
+    file: str,
+    to: Any,
+    output: str,
+    fused: bool,
+    causal: bool | None,
+    vocabulary: int,
+    language_model: bool,
+    as_json: bool,
 ) -> None:
     """Write the model in FILE into the folder DIR, as another tool reads it. The model's proof goes with it:
     `headsmith verify DIR` proves the exported weights themselves.
@@ -37,7 +46,8 @@ def export_command(
     """
     from headsmith.report.exporting import export
 
-    folder = export(file, output, to, fused=fused, causal=causal, vocabulary=vocabulary)  # type: ignore[arg-type]
+    options = {"fused": fused, "vocabulary": vocabulary, "language_model": language_model}
+    folder = export(file, output, to, causal=causal, **options)
     names = sorted(each.name for each in folder.iterdir())
     if as_json:
         click.echo(json.dumps({"folder": str(folder), "to": to, "files": names}))

@@ -245,17 +245,19 @@ class Compiled:
             return fused_onnx(self.transformer, self.called(causal=causal))
         return textbook_onnx(self.plain(causal=causal))
 
-    def to_stock(self, architecture: str = "llama", vocabulary: int = 0) -> StockModel:
+    def to_stock(self, architecture: str = "llama", vocabulary: int = 0, language_model: bool = False) -> StockModel:
         """The model as a stock one, "llama" or "gpt2": weights and a configuration that transformers loads without
         code of ours, under a certificate of its own, in a Llama the model's (export/stock.py). It must be compiled in
         float32. With a `vocabulary` of so many numbers, every variable has a token of its own, "x=0.25 y=-0.5" is a
-        prompt, and the model is compiled anew for that (prompts.py)."""
+        prompt, and the model is compiled anew for that (prompts.py). A `language_model` has the outputs as its first
+        logits, and not as those of a classifier."""
         model = import_module("headsmith.prompts").prompted(self) if vocabulary else self
-        return as_stock(model.contents(), architecture, vocabulary)
+        return as_stock(model.contents(), architecture, vocabulary, language_model)
 
     def export(self, folder: str | os.PathLike[str], to: To, **options: Any) -> Path:
         """Write the model into a new folder for another tool, with its proof: "torch", "onnx", "huggingface",
-        "transformerlens", "circuit", "llama" or "gpt2"; options: fused, causal, vocabulary (report/exporting.py)."""
+        "transformerlens", "circuit", "llama" or "gpt2"; options: fused, causal, vocabulary,
+        language_model (report/exporting.py)."""
         # It draws a picture as well, with what is built upon this module.
         written: Path = import_module("headsmith.report.exporting").export(self, folder, to, **options)
         return written

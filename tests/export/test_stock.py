@@ -293,6 +293,38 @@ def test_what_has_no_prompts(tmp_path: Path) -> None:
     assert abs(float(single("x=0.5")[0]) - 0.5) <= single.certificate.error
 
 
+# Language models ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("to", ["llama", "gpt2"])
+def test_a_language_model_has_the_outputs_as_its_first_logits(to: str, tmp_path: Path) -> None:
+    model = GPT2["product"]()
+    folder, other = model.export(tmp_path / "model", to, language_model=True), model.to_stock(to)
+    found = model.to_stock(to, language_model=True)
+    assert hs.verify(folder).error == other.certificate.error
+    assert np.array_equal(found([[0.5, -0.25]]), other([[0.5, -0.25]]))
+    held = load_file(folder / "model.safetensors")
+    assert np.array_equal(held["lm_head.weight"][:1], other.tensors["score.weight"])
+    assert not held["lm_head.weight"][1:].any()
+    assert json.loads((folder / "tokenizer_config.json").read_text())["bos_token"] == "<reference 0>"
+    held["lm_head.weight"][1, 0] = 1.0
+    save_file(held, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(hs.CertificateError, match=r"lm_head.weight\[1, 0\] is 1.0, and 0.0 in the proven model"):
+        hs.verify(folder)
+
+
+def test_what_is_no_language_model(exported: Path, tmp_path: Path) -> None:
+    header, tensors = read(exported / "proof.safetensors")
+    held, proven = load_file(exported / "model.safetensors"), stock(header, tensors, language=True)
+    with pytest.raises(Refused, match=r"config.json is not the one of the proven model \(architectures\)"):
+        refuse_others(proven, json.loads((exported / "config.json").read_text()), held)
+    with pytest.raises(hs.TargetError, match="language models are stock models"):
+        MODELS["product"]().export(tmp_path / "model", "torch", language_model=True)
+    wide = hs.compile("x*y, x*y+x, x*y+1, x*y+2, x*y+y, x*y+3, 2*x*y, x*y-x", (-1, 1), 1e-2, dtype="float32")
+    with pytest.raises(hs.TargetError, match="has fewer than 6 outputs, and not 8"):
+        wide.to_stock("llama", language_model=True)
+
+
 # Folders ------------------------------------------------------------------------------------------------------------
 
 

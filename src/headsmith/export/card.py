@@ -60,13 +60,23 @@ with torch.no_grad():
 
 WORD_USE = """\
 import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import {auto}, AutoTokenizer
 
-model = AutoModelForSequenceClassification.from_pretrained(".").eval()      # plain weights: no code of ours
+model = {auto}.from_pretrained(".").eval()      # plain weights: no code of ours
 tokenizer = AutoTokenizer.from_pretrained(".")                              # {count} words for numbers
 ids = tokenizer("{prompt}", return_tensors="pt").input_ids              # every variable, in this order
 with torch.no_grad():
-    y = model(ids).logits"""
+    y = model(ids).logits{taking}"""
+
+LENS_USE = """
+
+# The same model in TransformerLens: patterns, and hooks at every head.
+from transformer_lens.model_bridge import TransformerBridge
+
+bridge = TransformerBridge.boot_transformers(".")
+with torch.no_grad():
+    logits, cache = bridge.run_with_cache({entered})
+cache["pattern", 0]                                 # (batch, head, query, key): the first layer"""
 
 FRONT = """---
 library_name: transformers
@@ -77,13 +87,19 @@ tags: [headsmith, certified, attention-only]
 
 def stock_use(stock: Any) -> str:
     """How a stock model is called from transformers alone."""
+    references, several, names = stock.reference_tokens, stock.sequences, ", ".join(stock.names[:8])
+    more, language = ", ..." if len(stock.names) > 8 else "", "lm_head.weight" in stock.tensors
+    auto = "CausalLM" if language else f"{'Token' if several else 'Sequence'}Classification"
+    outputs = f", :{len(stock.config['id2label'])}]" if language else "]"
+    lens = LENS_USE.format(entered="ids" if stock.words else "embeds, start_at_layer=0") if language else ""
     if stock.words:
         words = [[word for word in stock.words if word.partition("=")[0] == name] for name in stock.names]
-        return WORD_USE.format(count=len(stock.words), prompt=" ".join(each[len(each) // 3] for each in words))
-    references, several, names = stock.reference_tokens, stock.tokens > 1, ", ".join(stock.names[:8])
-    more = ", ..." if len(stock.names) > 8 else ""
-    return STOCK_USE.format(
-        auto=stock.config["architectures"][0].replace("Llama", "AutoModel").replace("GPT2", "AutoModel"),
+        prompt, taking = " ".join(each[len(each) // 3] for each in words), f"[:, -1{outputs}" if language else ""
+        known = len(stock.words)
+        return WORD_USE.format(auto=f"AutoModelFor{auto}", count=known, prompt=prompt, taking=taking) + lens
+    kept = f"[:, {references}:{outputs}" if several else f"[:, -1{outputs}" if language else ""
+    return (STOCK_USE + lens).format(
+        auto=f"AutoModelFor{auto}",
         known=f"{references} + x.shape[1]" if several else references + 1,
         opening=f"{references} reference tokens, then the data token{'s' if several else ''}",
         references=references,
@@ -91,7 +107,7 @@ def stock_use(stock: Any) -> str:
         first=references + stock.tokens,
         last=references + stock.tokens + len(stock.names),
         taken=f"x: float32, (batch, {f'1 to {stock.tokens} tokens, ' if several else ''}{names}{more})",
-        taking=f"[:, {references}:]" if several else "",
+        taking=kept,
     )
 
 

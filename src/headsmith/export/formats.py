@@ -7,7 +7,7 @@ compared (export/folder.py).
     transformerlens   config.json, model.safetensors, headsmith_lens.py
     circuit           circuit.json
     llama, gpt2       config.json, model.safetensors: a stock model (export/stock.py), which transformers loads as it
-                      is; with a vocabulary of numbers tokenizer.json and tokenizer_config.json as well
+                      is; language models and those with a vocabulary have tokenizer.json and tokenizer_config.json
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headsmith.export.card import card
 from headsmith.export.folder import MANIFEST, Files
 from headsmith.export.lens import lens
 from headsmith.export.stock import as_stock
-from headsmith.export.tokenizer import tokenizer
+from headsmith.export.tokenizer import PAD, UNKNOWN, tokenizer
 
 To = Literal["torch", "onnx", "huggingface", "transformerlens", "circuit", "llama", "gpt2"]
 FORMATS: tuple[To, ...] = get_args(To)
@@ -37,12 +37,13 @@ VERSION = 1
 @dataclass(frozen=True)
 class Wanted:
     """What is exported, and how: the tool, whether through closed forms (ONNX alone), under which mask, where the model
-    may run under both, and with a vocabulary of how many numbers (stock models alone)."""
+    may run under both; with a vocabulary of how many numbers, and whether as a language model (stock models alone)."""
 
     to: To
     fused: bool = False
     causal: bool | None = None
     vocabulary: int = 0
+    language_model: bool = False
 
     def __post_init__(self) -> None:
         if self.to not in FORMATS:
@@ -53,6 +54,8 @@ class Wanted:
             raise TargetError(f"a stock {self.to} has a causal mask")
         if self.vocabulary and self.to not in STOCK:
             raise TargetError(f"a vocabulary of numbers is for stock models ({', '.join(STOCK)}), not for {self.to}")
+        if self.language_model and self.to not in STOCK:
+            raise TargetError(f"language models are stock models ({', '.join(STOCK)}), not for {self.to}")
 
     @property
     def mask(self) -> dict[str, bool]:
@@ -63,7 +66,8 @@ class Wanted:
 def manifest(wanted: Wanted) -> bytes:
     """export.json."""
     stored = {"headsmith": VERSION, "to": wanted.to, "fused": wanted.fused, "causal": wanted.causal}
-    return _text(stored | ({"vocabulary": wanted.vocabulary} if wanted.vocabulary else {}))
+    options = {"vocabulary": wanted.vocabulary, "language_model": wanted.language_model}
+    return _text(stored | {name: value for name, value in options.items() if value})
 
 
 def wanted_of(stored: dict[str, Any]) -> Wanted:
@@ -71,11 +75,12 @@ def wanted_of(stored: dict[str, Any]) -> Wanted:
     if stored.get("headsmith") != VERSION:
         raise FileFormatError(f"export version {stored.get('headsmith')!r}; this release reads version {VERSION}")
     to, fused, causal = (stored.get(name) for name in ("to", "fused", "causal"))
-    vocabulary = stored.get("vocabulary", 0)
-    known = type(vocabulary) is int and len(stored) == 4 + ("vocabulary" in stored)
+    vocabulary, language = stored.get("vocabulary", 0), stored.get("language_model", False)
+    known = type(vocabulary) is int and type(language) is bool
+    known = known and len(stored) == 4 + ("vocabulary" in stored) + ("language_model" in stored)
     if to not in FORMATS or type(fused) is not bool or causal not in (None, True, False) or not known:
         raise FileFormatError(f"{MANIFEST} is damaged")
-    return Wanted(to, fused, causal, vocabulary)
+    return Wanted(to, fused, causal, vocabulary, language)
 
 
 def contents(model: Any, wanted: Wanted) -> Files:
@@ -100,11 +105,12 @@ def contents(model: Any, wanted: Wanted) -> Files:
             found = {"config.json": _text(plain.config), "model.safetensors": _tensors(plain.tensors)}
             found["headsmith_lens.py"] = _code("headsmith_lens.txt")
         case "llama" | "gpt2":
-            stock = as_stock(model.contents(), wanted.to, wanted.vocabulary)
+            stock = as_stock(model.contents(), wanted.to, wanted.vocabulary, wanted.language_model)
             plain = stock.plain
             found = {"config.json": _text(plain.config), "model.safetensors": _tensors(plain.tensors)}
-            if wanted.vocabulary:
-                whole, config = tokenizer(stock.reference_tokens, stock.tokens, stock.names, stock.words)
+            if wanted.vocabulary or wanted.language_model:
+                known, unknown = stock.words, PAD if wanted.language_model else UNKNOWN
+                whole, config = tokenizer(stock.reference_tokens, stock.tokens, stock.names, known, unknown)
                 found |= {"tokenizer.json": _text(whole), "tokenizer_config.json": _text(config)}
     if wanted.to in ("torch", "huggingface"):
         found["headsmith_model.py"] = (files("headsmith.run") / "torch_model.py").read_bytes()

@@ -105,7 +105,7 @@ class StockModel:
         """The outputs, (..., outputs) or (..., m, outputs), for numbers or a prompt: the stock model in numpy."""
         run = import_module(f"headsmith.run.{self.config['model_type']}").logits
         embeds = self.table[self.ids(x)] if isinstance(x, str) else self.embed(x)
-        found = run(self.config, self.tensors, embeds)[..., self.reference_tokens :, :]
+        found = run(self.config, self.tensors, embeds)[..., self.reference_tokens :, : len(self.config["id2label"])]
         return np.asarray(found if self.sequences else found[..., -1, :])
 
     @property
@@ -114,9 +114,10 @@ class StockModel:
         return Plain(dict(self.config), dict(self.tensors))
 
 
-def as_stock(contents: Contents, architecture: str, vocabulary: int = 0) -> StockModel:
-    """The stock model of a certified one, with words for `vocabulary` numbers of each variable. Raises TargetError,
-    with the reason, where a stock model cannot hold it."""
+def as_stock(contents: Contents, architecture: str, vocabulary: int = 0, language_model: bool = False) -> StockModel:
+    """The stock model of a certified one, with words for `vocabulary` numbers of each variable; a language model, whose
+    first logits are the outputs, or a classifier. Raises TargetError, with the reason, where a stock model cannot hold
+    it."""
     if architecture not in ARCHITECTURES:
         raise TargetError(f"unknown architecture {architecture!r}; choose one of {', '.join(ARCHITECTURES)}")
     if contents.proof is None:
@@ -126,7 +127,9 @@ def as_stock(contents: Contents, architecture: str, vocabulary: int = 0) -> Stoc
     first = model.reference_tokens + model.tokens + model.inputs + 1
     known = words(domain, vocabulary, first) if vocabulary else {}
     try:
-        found = stock(_as_read(header_of(contents, tensors)), tensors, architecture, words=known)
+        found = stock(
+            _as_read(header_of(contents, tensors)), tensors, architecture, words=known, language=language_model
+        )
     except Refused as problem:
         raise TargetError(f"this model does not go into a stock {architecture}: {problem}") from None
     length = found.config["max_position_embeddings" if architecture == "llama" else "n_positions"]

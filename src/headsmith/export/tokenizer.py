@@ -1,5 +1,6 @@
 """A tokenizer for prompts of numbers, as two files that transformers reads: a prompt is the reference tokens, which the
-tokenizer puts first by itself, and a word for each variable, "x=0.25 y=-0.5". What is no word is refused, not guessed.
+tokenizer puts first by itself, and a word for each variable, "x=0.25 y=-0.5". What is no word is refused, not guessed;
+in a language model it is padding, which holds nothing, for tools try the tokenizer on words of their own.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 from headsmith.core.errors import TargetError
 
-PAD = "<pad>"
+PAD, UNKNOWN = "<pad>", "<unknown>"
 MOST = 1 << 16
 
 
@@ -44,7 +45,9 @@ def words(domain: Sequence[tuple[str, float, float]], steps: int, first: int) ->
     return {each: first + place for place, each in enumerate(every)}
 
 
-def tokenizer(references: int, tokens: int, names: Sequence[str], known: Mapping[str, int]) -> tuple[Any, Any]:
+def tokenizer(
+    references: int, tokens: int, names: Sequence[str], known: Mapping[str, int], unknown: str = UNKNOWN
+) -> tuple[Any, Any]:
     """tokenizer.json and tokenizer_config.json: the words of a stock model, in the order of its rows."""
     leading = [f"<reference {place}>" for place in range(references)]
     special = [*leading, *(f"<data {place}>" for place in range(tokens)), *(f"<input {name}>" for name in names), PAD]
@@ -72,12 +75,14 @@ def tokenizer(references: int, tokens: int, names: Sequence[str], known: Mapping
         "model": {
             "type": "WordLevel",
             "vocab": {each: place for place, each in enumerate(special)} | dict(known),
-            "unk_token": "<unknown>",
+            "unk_token": unknown,
         },
     }
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "pad_token": PAD,
+        # Tools that put a first token in front find that it is there already.
+        **({"bos_token": (*leading, PAD)[0], "eos_token": PAD} if unknown == PAD else {}),
         "model_max_length": references + tokens,
         "clean_up_tokenization_spaces": False,
     }

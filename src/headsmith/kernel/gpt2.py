@@ -34,7 +34,7 @@ from .arithmetic import FLOAT32, Array, Interval, Precision, Upper
 from .check import Certificate, certificate, facts_of
 from .errors import Refused
 from .graph import Graph
-from .llama import column_sizes
+from .llama import column_sizes, numbers_of
 from .matrices import Heads, heads_of, readout_of, tokens_of
 from .model import RESERVED, Model
 from .proof import Proof
@@ -58,7 +58,9 @@ def gpt2(
     target: Graph, model: Model, proof: Proof, box: Interval, root: float | None, words: Mapping[str, Any]
 ) -> tuple[Certificate, dict[str, Any], dict[str, Any]]:
     """What is proved of the stock model, its configuration and its weights by name."""
-    if model.tokens > 1 or words or {bank.kind for layer in model.layers for bank in layer} - {"sink", "table", "gate"}:
+    numbers = numbers_of(model, target.nodes[0].names, box, words)
+    kinds = {bank.kind for layer in model.layers for bank in layer}
+    if model.tokens > 1 or numbers or kinds - {"sink", "table", "gate"}:
         raise Refused("the norms of a GPT-2 are not exact, and there is no rule for several data tokens: take a Llama")
     layers = [[heads_of(model, bank) for bank in layer] for layer in model.layers]
     config, readout = config_of(model, layers), readout_of(model)

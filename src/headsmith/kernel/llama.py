@@ -68,7 +68,7 @@ def llama(
     facts = facts_of(target, replace(model, precision=COARSE), proof, box)
     found = certificate(target, facts, box)
     layers = [[heads_of(model, bank) for bank in layer] for layer in model.layers]
-    numbers = _numbers(model, target.nodes[0].names, box, words)
+    numbers = numbers_of(model, target.nodes[0].names, box, words)
     sizes, config = column_sizes(model, walk_through(facts), COARSE), config_of(model, layers, len(numbers))
     root = _root(model, sizes, config["hidden_size"], root)
     weights = weights_of(model, layers, config, root, numbers)
@@ -206,7 +206,7 @@ def _pad(model: Model) -> int:
     return model.references + model.tokens + model.inputs
 
 
-def _numbers(model: Model, names: Sequence[str], box: Interval, words: Mapping[str, Any]) -> list[tuple[int, Array]]:
+def numbers_of(model: Model, names: Sequence[str], box: Interval, words: Mapping[str, Any]) -> list[tuple[int, Array]]:
     """The place and the inputs of the word in each row after that of padding."""
     found: dict[int, tuple[int, Array]] = {}
     middles = ((box.low + box.high) / 2.0).astype(np.float32).astype(np.float64)

@@ -2,6 +2,7 @@
 
 Every weight of the folder must be the one that the proven model has there, and config.json the one that goes with it.
 llama.py and gpt2.py say what these are, and why the stock model is then within the error that is stated.
+A language model computes its first logits as a classifier does: its head has the same rows, and then rows of zeros.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from .reading import Tensors, field, mapping, read
 CONFIG, WEIGHTS, PROOF, WORDS = "config.json", "model.safetensors", "proof.safetensors", "tokenizer.json"
 LARGEST_TEXT = 1 << 26
 ARCHITECTURES = {"llama": llama, "gpt2": gpt2}
+LANGUAGE = {"llama": "LlamaForCausalLM", "gpt2": "GPT2LMHeadModel"}
 LAST_NORMS = ("model.norm.weight", "transformer.ln_f.weight")
 
 
@@ -51,7 +53,8 @@ def check_folder(folder: str | os.PathLike[str]) -> Certificate:
     path = os.path.join(folder, WORDS)
     words = field(field(_json(path), "model"), "vocab") if os.path.isfile(path) else {}
     root = roots[0][0] if len(roots) == 1 and roots[0] else 0.0
-    wanted = stock(header, tensors, config["model_type"], root, mapping(words))
+    language = config.get("architectures") == [LANGUAGE[config["model_type"]]]
+    wanted = stock(header, tensors, config["model_type"], root, mapping(words), language)
     refuse_others(wanted, config, held)
     return wanted.certificate
 
@@ -77,13 +80,15 @@ def stock(
     architecture: str = "llama",
     root: float | None = None,
     words: Mapping[str, Any] | None = None,
+    language: bool = False,
 ) -> Stock:
     """The stock model of a file that carries a proof. `root` is the weight of its norms, the smallest possible one
     unless given; `words` are the numbers of a vocabulary, with their rows. Raises Refused where a stock model cannot
     hold it."""
     try:
         with np.errstate(all="ignore"):
-            return _stock(header, tensors, architecture, root, words or {})
+            found = _stock(header, tensors, architecture, root, words or {})
+            return _as_language_model(found) if language else found
     except DAMAGE as problem:
         raise Refused(f"the file is damaged ({type(problem).__name__}: {problem})") from None
 
@@ -102,6 +107,16 @@ def _stock(header: Any, tensors: Tensors, architecture: str, root: float | None,
         raise Refused("the model has no layer of attention")
     found, config, weights = ARCHITECTURES[architecture](target, model, proof, box, root, words)
     return Stock(replace(found, target=name), config, weights)
+
+
+def _as_language_model(found: Stock) -> Stock:
+    weights = {name: value for name, value in found.weights.items() if not name.startswith("score.")}
+    score, rows = found.weights["score.weight"], found.config["vocab_size"]
+    if len(score) >= rows:
+        raise Refused(f"a language model of {rows} tokens has fewer than {rows} outputs, and not {len(score)}")
+    weights["lm_head.weight"] = np.vstack([score, np.zeros((rows - len(score), score.shape[1]), np.float32)])
+    config = found.config | {"architectures": [LANGUAGE[found.config["model_type"]]]}
+    return replace(found, config=config, weights=weights)
 
 
 def _json(path: str) -> Any:

@@ -22,15 +22,17 @@ def export(
     fused: bool = False,
     causal: bool | None = None,
     vocabulary: int = 0,
+    language_model: bool = False,
 ) -> Path:
     """Write a model, or the model saved under a path, into a new folder for another tool: "torch", "onnx",
     "huggingface", "transformerlens", "circuit" for circuit.json, "llama" or "gpt2" for a stock model. `fused` exports
     closed forms (onnx alone). `causal` is the mask, for models that run under both; the program's own otherwise.
-    With a `vocabulary` of so many numbers for each variable, a stock model takes prompts (prompts.py).
+    With a `vocabulary` of so many numbers for each variable, a stock model takes prompts (prompts.py). As a
+    `language_model`, its first logits are the outputs, and a tokenizer comes with it, which TransformerLens asks for.
 
     The folder holds the model's proof as well: `hs.verify(folder)`, or `headsmith verify`, proves the exported weights.
     """
-    wanted, path = Wanted(to, fused, causal, vocabulary), Path(folder)
+    wanted, path = Wanted(to, fused, causal, vocabulary, language_model), Path(folder)
     refuse_taken(path)
     with tempfile.TemporaryDirectory() as aside:
         proof = Path(aside) / PROOF

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from headsmith.run.llama import head_of
+
 Singles = npt.NDArray[np.float32]
 
 
@@ -22,7 +24,7 @@ def logits(config: Mapping[str, Any], tensors: Mapping[str, Singles], embeds: Si
         x = x + _attention(config, own, norm(x, own["ln_1.weight"], own["ln_1.bias"], config["layer_norm_epsilon"]))
         x = x + _mlp(own, norm(x, own["ln_2.weight"], own["ln_2.bias"], config["layer_norm_epsilon"]))
     x = norm(x, tensors["transformer.ln_f.weight"], tensors["transformer.ln_f.bias"], config["layer_norm_epsilon"])
-    return np.asarray(x @ tensors["score.weight"].T)
+    return np.asarray(x @ head_of(tensors).T)
 
 
 def norm(x: Singles, weight: Singles, bias: Singles, epsilon: float) -> Singles:

@@ -26,8 +26,13 @@ def logits(config: Mapping[str, Any], tensors: Mapping[str, Singles], embeds: Si
         x = x + _attention(config, own, norm(x, own["input_layernorm.weight"], config["rms_norm_eps"]), rotation)
         x = x + _mlp(own, norm(x, own["post_attention_layernorm.weight"], config["rms_norm_eps"]))
     x = norm(x, tensors["model.norm.weight"], config["rms_norm_eps"])
-    found = x @ tensors["score.weight"].T
+    found = x @ head_of(tensors).T
     return found + tensors["score.bias"] if "score.bias" in tensors else found
+
+
+def head_of(tensors: Mapping[str, Singles]) -> Singles:
+    """The weights of the last layer: of a classifier, or of a language model."""
+    return tensors["lm_head.weight" if "lm_head.weight" in tensors else "score.weight"]
 
 
 def norm(x: Singles, weight: Singles, epsilon: float) -> Singles:
