@@ -46,7 +46,7 @@ def export_command(
     """
     from headsmith.report.exporting import export
 
-    options = {"fused": fused, "vocabulary": vocabulary, "language_model": language_model}
+    options: dict[str, Any] = {"fused": fused, "vocabulary": vocabulary, "language_model": language_model}
     folder = export(file, output, to, causal=causal, **options)
     names = sorted(each.name for each in folder.iterdir())
     if as_json:

@@ -34,7 +34,7 @@ from .arithmetic import FLOAT32, Array, Interval, Precision, Upper
 from .check import Certificate, certificate, facts_of
 from .errors import Refused
 from .graph import Graph
-from .llama import column_sizes, numbers_of
+from .llama import column_sizes, numbers_of, settings
 from .matrices import Heads, heads_of, readout_of, tokens_of
 from .model import RESERVED, Model
 from .proof import Proof
@@ -138,28 +138,16 @@ def config_of(model: Model, layers: Sequence[Sequence[Heads]]) -> dict[str, Any]
         "architectures": ["GPT2ForSequenceClassification"],
         "model_type": "gpt2",
         "activation_function": "gelu_new",
-        "add_cross_attention": False,
-        "attn_pdrop": 0.0,
-        "bos_token_id": None,
-        "dtype": "float32",
-        "embd_pdrop": 0.0,
-        "eos_token_id": None,
-        "id2label": {str(place): f"y{place}" for place in range(model.outputs)},
-        "label2id": {f"y{place}": place for place in range(model.outputs)},
         "layer_norm_epsilon": EPSILON,
         "n_embd": width,
         "n_head": width // head,
         "n_inner": 1,
         "n_layer": len(layers),
         "n_positions": tokens,
-        "pad_token_id": rows - 1,
-        "reorder_and_upcast_attn": False,
-        "resid_pdrop": 0.0,
-        "scale_attn_by_inverse_layer_idx": False,
         "scale_attn_weights": True,
-        "tie_word_embeddings": False,
-        "use_cache": False,
-        "vocab_size": rows,
+        **dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), 0.0),
+        **dict.fromkeys(("add_cross_attention", "reorder_and_upcast_attn", "scale_attn_by_inverse_layer_idx"), False),
+        **settings(model, rows),
     }
 
 

@@ -133,7 +133,7 @@ def config_of(model: Model, layers: Sequence[Sequence[Any]], words: int) -> dict
         head *= 16
     while width < max(sum(model.sizes.values()) + 1, heads):
         width *= 4
-    rows = _pad(model) + 1 + words
+    rows = padding(model) + 1 + words
     if tokens > MOST_POSITIONS or width * (4 * len(layers) * heads * head + rows) > MOST_NUMBERS:
         raise Refused(f"{tokens} tokens, width {width}, {heads} heads of {head}: too large for a stock model")
     sequences = model.tokens > 1 and not words
@@ -141,31 +141,29 @@ def config_of(model: Model, layers: Sequence[Sequence[Any]], words: int) -> dict
     return {
         "architectures": ["LlamaForTokenClassification" if sequences else "LlamaForSequenceClassification"],
         "model_type": "llama",
-        "attention_bias": False,
-        "attention_dropout": 0.0,
-        "bos_token_id": None,
-        "classifier_dropout": 0.0,
-        "dtype": "float32",
-        "eos_token_id": None,
         "head_dim": head,
         "hidden_act": "silu",
         "hidden_size": width,
-        "id2label": {str(place): f"y{place}" for place in range(model.outputs)},
         "intermediate_size": 1,
-        "label2id": {f"y{place}": place for place in range(model.outputs)},
         "max_position_embeddings": tokens,
-        "mlp_bias": False,
         "num_attention_heads": heads,
         "num_hidden_layers": len(layers),
         "num_key_value_heads": heads,
-        "pad_token_id": _pad(model),
         "rms_norm_eps": EPSILON,
         "rope_parameters": rope,
         "rope_scaling": rope,
-        "tie_word_embeddings": False,
-        "use_cache": False,
-        "vocab_size": rows,
+        **dict.fromkeys(("attention_bias", "mlp_bias"), False),
+        **dict.fromkeys(("attention_dropout", "classifier_dropout"), 0.0),
+        **settings(model, rows),
     }
+
+
+def settings(model: Model, rows: int) -> dict[str, Any]:
+    """What config.json says in any architecture."""
+    names = {str(place): f"y{place}" for place in range(model.outputs)}
+    found = {"dtype": "float32", "pad_token_id": padding(model), "vocab_size": rows, "id2label": names}
+    found |= {"label2id": {name: int(place) for place, name in names.items()}, "use_cache": False}
+    return found | {"bos_token_id": None, "eos_token_id": None, "tie_word_embeddings": False}
 
 
 def weights_of(
@@ -201,7 +199,7 @@ def weights_of(
     return {name: np.ascontiguousarray(value, dtype=np.float32) for name, value in found.items()}
 
 
-def _pad(model: Model) -> int:
+def padding(model: Model) -> int:
     """The row of padding: after those of all tokens and inputs."""
     return model.references + model.tokens + model.inputs
 
@@ -211,7 +209,7 @@ def numbers_of(model: Model, names: Sequence[str], box: Interval, words: Mapping
     found: dict[int, tuple[int, Array]] = {}
     middles = ((box.low + box.high) / 2.0).astype(np.float32).astype(np.float64)
     for word, row in words.items():
-        if whole(row) > _pad(model):
+        if whole(row) > padding(model):
             read, values = NUMBER.fullmatch(word), middles.copy()
             if read is None or read[1] not in names or row in found:
                 raise Refused(f"the word {word!r} is not a name, = and a number; or two words have the row {row}")
@@ -223,7 +221,7 @@ def numbers_of(model: Model, names: Sequence[str], box: Interval, words: Mapping
             ):
                 raise Refused(f"the number of the word {word!r} is no float32, or not in the domain")
     if found and (
-        sorted(found) != [_pad(model) + 1 + each for each in range(len(found))] or model.tokens != len(names)
+        sorted(found) != [padding(model) + 1 + each for each in range(len(found))] or model.tokens != len(names)
     ):
         raise Refused("the rows of words are not one after the other, or there is not one token for each variable")
     return [found[row] for row in sorted(found)]
@@ -238,7 +236,7 @@ def _rows(model: Model, config: dict[str, Any], root: float, numbers: Sequence[t
     data = found[model.references : count]
     if numbers and (np.count_nonzero(inputs, axis=0) + data[:, :used].any(axis=0) > 1).any():
         raise Refused("words need inputs that have columns of the stream for themselves")
-    for row, (place, values) in enumerate(numbers, _pad(model) + 1):
+    for row, (place, values) in enumerate(numbers, padding(model) + 1):
         found[row] = data[place]
         found[row, :used] += values @ inputs  # one product of two float32 in each column, or what was there
     return found
