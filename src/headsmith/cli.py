@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -160,6 +160,7 @@ def compile_command(
 )
 @click.option("--cost", multiple=True, metavar="NAME=WEIGHT", help="Weigh layers, heads, ...; repeatable.")
 @click.option("--all", "everything", is_flag=True, help="Show rows that others beat, too.")
+@click.option("--against", type=click.Choice(["ffn"]), help="Compare attention with feed-forward networks instead.")
 @network_options
 @format_option("markdown", "latex", "csv")
 @output_option("Draw the rows into a .png, .svg or .pdf file.", *PICTURES)
@@ -172,6 +173,7 @@ def plan_command(
     dtype: Dtype,
     cost: tuple[str, ...],
     everything: bool,
+    against: Literal["ffn"] | None,
     shape: str | None,
     allow_pickle: bool,
     form: str,
@@ -187,6 +189,13 @@ def plan_command(
 
     wanted, names = read_target(target, read_shape(shape), allow_pickle)
     intervals, weights = read_domain(domain, names), read_costs(cost)
+    if against is not None:
+        sides = plan(
+            wanted, intervals, errors or (1e-2, 1e-4, 1e-6), tokens=tokens, dtype=dtype, cost=weights, against=against
+        )
+        if as_json:
+            return print_json(rows=[side_data(side) for side in sides])
+        return click.echo(repr(sides) if form == "table" else getattr(sides, form)().rstrip("\n"))
     rows = plan(wanted, intervals, errors or (1e-2, 1e-4, 1e-6), tokens=tokens, dtype=dtype, cost=weights)
     shown = Plan(row for row in rows if everything or row.pareto or row.recipe == "relu")
     if form == "table" and not as_json:
@@ -203,6 +212,11 @@ def plan_command(
         print_json(file=output, rows=[plan_data(row) for row in rows])
     elif output is not None:
         click.echo(f"drawn into {output}", err=form != "table")
+
+
+def side_data(side: Any) -> dict[str, Any]:
+    """A way to a target, without its model."""
+    return {name: getattr(side, name) for name in ("way", "error", "certified", "work", "least")}
 
 
 def plan_data(row: Any) -> dict[str, Any]:

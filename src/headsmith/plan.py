@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from headsmith.compile import compiled_of
 from headsmith.core.errors import HeadsmithError, TargetError
 from headsmith.core.rounding import Dtype
+from headsmith.feedforward.against import Against, against_feed_forward
 from headsmith.heads.table import TableBank
 from headsmith.inside import plan_text
 from headsmith.lower.meet import Met, Request, meet_with_gates, meet_with_pieces, meet_with_ramps, meet_with_tables
@@ -89,6 +90,34 @@ class Plan(list[Row]):
         return plan_text.csv(self)
 
 
+@overload
+def plan(
+    target: Target,
+    domain: Any = None,
+    errors: Sequence[float] = ...,
+    *,
+    tokens: int = ...,
+    dtype: Dtype = ...,
+    cost: Mapping[str, float] | None = ...,
+    against: None = ...,
+    progress: Shown = ...,
+) -> Plan: ...
+
+
+@overload
+def plan(
+    target: Target,
+    domain: Any = None,
+    errors: Sequence[float] = ...,
+    *,
+    tokens: int = ...,
+    dtype: Dtype = ...,
+    cost: Mapping[str, float] | None = ...,
+    against: Literal["ffn"],
+    progress: Shown = ...,
+) -> Against: ...
+
+
 def plan(
     target: Target,
     domain: Any = None,
@@ -97,15 +126,24 @@ def plan(
     tokens: int = 1,
     dtype: Dtype = "float64",
     cost: Mapping[str, float] | None = None,
+    against: str | None = None,
     progress: Shown = None,
-) -> Plan:
+) -> Plan | Against:
     """Certified models of `target` for each error: all recipes, and table heads in several variants.
 
     `cost` weighs layers, heads, reference_tokens, max_weight (default: in that order). `progress` is as in `compile`.
-    Raises UnreachableError, with the smallest error that can be met, if no recipe reaches an error.
+    With `against="ffn"`, attention is compared with feed-forward networks of the same error instead: parameters,
+    non-zeros, multiply-adds, depth and largest weight of each (feedforward/against.py). Raises UnreachableError, with
+    the smallest error that can be met, if no recipe reaches an error.
     """
     if isinstance(errors, int | float) or not len(errors):
         raise TargetError(f"errors is {errors!r}; give a list of at least one error")
+    if against not in (None, "ffn"):
+        raise TargetError(f'against is {against!r}; it must be "ffn", for feed-forward networks, or None')
+    if against is not None:
+        if cost is not None:
+            raise TargetError("what attention and feed-forward networks cost is shown, and not weighed: leave out cost")
+        return against_feed_forward(target, domain, errors, tokens, dtype)
     with shown(progress) as report:
         return _rows(target, domain, errors, tokens, dtype, as_cost(cost), report)
 

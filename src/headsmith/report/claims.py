@@ -25,6 +25,7 @@ from headsmith.report.papers import PAPERS, paper_of
 ROWS_IN = (
     "headsmith.report.recipe_claims",
     "headsmith.report.formula_claims",
+    "headsmith.report.feedforward_claims",
     "headsmith.report.attention_claims",
     "headsmith.report.context_claims",
     "headsmith.report.universal_claims",

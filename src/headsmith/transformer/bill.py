@@ -23,7 +23,7 @@ from headsmith.heads.stream import POSITION, Link, position_bits
 from headsmith.heads.table import TableBank, silent_registers
 from headsmith.transformer.ir import Bank, Transformer, arrays, layout, width
 
-FOLDED = ("gains", "offsets", "boltzmann bank, key scale")
+FOLDED = ("gains", "offsets", "sink bank, query scale", "boltzmann bank, key scale")
 """Stored numbers that are no weights themselves: matrices hold their sums and products with others."""
 
 
