@@ -22,11 +22,11 @@ LONG = [pytest.param("R5", marks=pytest.mark.campaign)]
 
 
 @pytest.fixture(scope="module", params=[*JUDGED, *LONG])
-def finding(request: pytest.FixtureRequest) -> Finding:
+def finding(request: pytest.FixtureRequest) -> Iterator[Finding]:
     (row,) = select([request.param])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(feedforward_claims, "ERRORS", (1e-2,))  # of three: R8 takes half a minute
-        return row.check()
+        yield row.check()
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
