@@ -24,7 +24,7 @@ from .graph import Graph, Node, dense
 Slope = Array | Interval
 Readers = Mapping[int, Sequence[tuple[int, Slope]]]
 
-MOST_ROWS, MOST_NUMBERS = 4096, 1 << 22  # combinations of extreme slopes that are looked at together, and their numbers
+MOST_ROWS, MOST_NUMBERS = 4096, 1 << 22  # combinations of slopes looked at together; numbers, for all of a node
 MOST_ENTRIES = 1 << 16  # larger nodes are treated without collecting
 
 
@@ -65,7 +65,7 @@ def collect(
     rows = []
     for component in range(size):
         groups = [group for path in paths for group in _groups(circuit, readers, path, component, adds[path[0]])]
-        rows.append(_hull(base[component], groups, gains))
+        rows.append(_hull(base[component], groups, gains, size))
     return joined(rows, np.stack), [(reader, slope) for reader, slope in direct if isinstance(slope, Interval)]
 
 
@@ -120,10 +120,11 @@ def _thresholds(argument: Node, gates: Any, read: Array) -> list[int] | None:
     return sorted(range(len(gates)), key=at.__getitem__)
 
 
-def _hull(base: Interval, groups: list[Interval], gains: Interval) -> Interval:
-    """The hull of (base + a row of each group) @ gains over all rows; groups beyond the limit are taken apart."""
+def _hull(base: Interval, groups: list[Interval], gains: Interval, size: int) -> Interval:
+    """The hull of (base + a row of each group) @ gains over all rows; groups beyond the limit, which all components of
+    a node share, are taken apart."""
     rows, rest = base[None, :], sorted(groups, key=lambda group: len(group.low))
-    most = min(MOST_ROWS, MOST_NUMBERS // max(len(base.low), 1))
+    most = min(MOST_ROWS, MOST_NUMBERS // (size * max(len(base.low), 1)))
     while rest and len(rows.low) * len(rest[0].low) <= most:
         rows = (rows[:, None, :] + rest.pop(0)[None, :, :]).mapped(lambda end: end.reshape(-1, len(base.low)))
     total = _extremes(rows, gains)
