@@ -27,6 +27,8 @@ from headsmith.sequence.in_context import Learner
 T = hs.tokens
 LENSLESS = {"universal, a softmax": "ends in a softmax"}
 LENSLESS |= dict.fromkeys(("affine", "no mixing"), "no layer of attention")
+OTHERS = ("elu+1", "relu attention", "linear")
+"""Models that other tools are not given: their attention is not softmax."""
 QUIET = onnxruntime.SessionOptions()
 QUIET.log_severity_level, QUIET.intra_op_num_threads = 3, 1
 
@@ -46,6 +48,10 @@ KINDS: dict[str, tuple[type, Callable[[], Any]]] = {
     "float32": (Compiled, lambda: hs.compile("x*y", (-1, 1), 1e-2, dtype="float32")),
     "approximates": (Compiled, lambda: hs.compile(square_network(2), (0, 1), 0.05, approximates="x*x")),
     "affine": (Compiled, lambda: hs.compile("2*x + 1", (-1, 1), 1e-3)),
+    "elu+1": (Compiled, lambda: hs.compile("abs(x) + relu(y)", (-1, 1), 1e-3, attention="elu+1")),
+    "relu attention": (Compiled, lambda: hs.compile("x*y", (-1, 1), 1e-1, attention="relu")),
+    "linear": (Compiled, lambda: hs.compile("x*y + x*x*y", (-1, 1), 1e-9, attention="linear")),
+    "alone": (Compiled, lambda: hs.compile("x*y", (-1, 1), 1e-4, tokens=9, mask="self+prefix")),
     "approximation": (Compiled, lambda: hs.approximate(np.sin, [(-1, 1)], 0.1, lipschitz=1.0)),
     "mean": (hs.CompiledSequence, lambda: sequence(lambda x: x - T.mean(x), 64, 1e-9)),
     "max": (hs.CompiledSequence, lambda: sequence(T.max, features=2)),
@@ -166,6 +172,12 @@ def test_every_runtime(name: str, saved: Any) -> None:
     x = inputs_of(model)
     wanted, parts = model(x), model.certificate.parts
     for fused in (False, True):
+        if name in OTHERS:
+            assert np.abs(model(x, fused=fused) - wanted).max() <= 2 * parts["rounding"]
+            for call in (model.to_torch, model.to_onnx):
+                with pytest.raises(hs.TargetError, match="other tools are given softmax attention"):
+                    call(fused=fused)
+            continue
         with torch.no_grad():
             in_torch = model.to_torch(fused=fused)(torch.tensor(x)).numpy()
         session = onnxruntime.InferenceSession(model.to_onnx(fused=fused).SerializeToString(), QUIET)
@@ -184,12 +196,15 @@ def test_every_export(name: str, saved: Any, tmp_path: Path) -> None:
         if to == "transformerlens" and name in LENSLESS:
             with pytest.raises(hs.TargetError, match=LENSLESS[name]):
                 contents(model, Wanted(to))
+        elif name in OTHERS and to != "circuit" and to not in STOCK:
+            with pytest.raises(hs.TargetError, match="other tools are given softmax attention"):
+                contents(model, Wanted(to))
         elif to in STOCK and name != "float32":
             with pytest.raises(hs.TargetError, match=r"does not go into a stock .*(float32|causal)"):
                 contents(model, Wanted(to))
         else:
             assert contents(model, Wanted(to)).keys() > {"README.md", "export.json"}
-    folder = model.export(tmp_path / "model", "torch")
+    folder = model.export(tmp_path / "model", "circuit" if name in OTHERS else "torch")
     assert hs.verify(folder).error <= model.certificate.error * (1 + 1e-9)
 
 

@@ -42,6 +42,7 @@ from headsmith.core.errors import HeadsmithError
 
 if TYPE_CHECKING:
     from headsmith.core.rounding import Dtype
+    from headsmith.heads.attentions import AttentionKind, MaskKind
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -74,6 +75,13 @@ def commands() -> None:
     show_default=True,
     help="What the model runs in.",
 )
+@click.option(
+    "--attention",
+    default="softmax",
+    show_default=True,
+    help="softmax, hardmax, sparsemax, sigmoid, relu, linear, elu+1.",
+)
+@click.option("--mask", help="A mask that the model must run under: full, causal or self+prefix.")
 @click.option("--max-layers", type=int, help="Spend more heads to need no more layers than this.")
 @click.option("--cost", multiple=True, metavar="NAME=WEIGHT", help="Weigh layers, heads, ...; repeatable.")
 @click.option(
@@ -92,6 +100,8 @@ def compile_command(
     recipe: str,
     tokens: int,
     dtype: Dtype,
+    attention: AttentionKind,
+    mask: MaskKind | None,
     max_layers: int | None,
     cost: tuple[str, ...],
     approximates: tuple[str, ...],
@@ -123,6 +133,8 @@ def compile_command(
         max_layers=max_layers,
         cost=read_costs(cost),
         approximates=list(approximates) or None,
+        attention=attention,
+        mask=mask,
     )
     if output is not None:
         compiled.save(output)

@@ -23,6 +23,7 @@ import numpy as np
 
 from headsmith.core.errors import TargetError
 from headsmith.core.rounding import Dtype
+from headsmith.heads.attentions import ATTENTIONS, MASKS, AttentionKind, MaskKind
 from headsmith.lower.approximates import apart, meet_apart
 from headsmith.lower.meet import Met, Request
 from headsmith.lower.recipes import as_cost, meet
@@ -45,6 +46,8 @@ def compile(
     max_layers: int | None = None,
     cost: Mapping[str, float] | None = None,
     approximates: Target | None = None,
+    attention: AttentionKind = "softmax",
+    mask: MaskKind | None = None,
     progress: Shown = None,
 ) -> Compiled:
     """Compile `target` into a softmax transformer that is provably within `error` of it everywhere on `domain`.
@@ -56,24 +59,56 @@ def compile(
     `domain` is (low, high) for every input, a sequence of such pairs, or {"name": (low, high), ...}. `tokens` is how
     many data tokens one sequence may hold. With `approximates`, the target is a network that was made to be close to
     that function, and the certificate is about the function: its part `approximation` holds how far the network is from
-    it, which is proven as well, and the model gets the rest of the error. `progress` is True for a bar on standard
-    error, False for none, None (the default) for a bar where standard error is a terminal, or a function that is called
-    with what is being done (a text) and how much of that is done (from 0 to 1).
+    it, which is proven as well, and the model gets the rest of the error.
+
+    `attention` is the kind of all heads (heads/attentions.py). Under "hardmax", "sparsemax", "sigmoid", "relu" and
+    "elu+1" every operation becomes a ReLU circuit, under "linear" polynomials are products; data tokens then see
+    themselves and the reference tokens alone, which is the mask "self+prefix". `mask` says under which mask the model
+    must run, "full", "causal" or "self+prefix"; under the last one sequences may be of any length, and leak nothing.
+
+    `progress` is True for a bar on standard error, False for none, None (the default) for a bar where standard error is
+    a terminal, or a function that is called with what is being done (a text) and how much of that is done (0 to 1).
 
     Raises UnreachableError where the error cannot be met: its `smallest` is an error that compiles when asked for, and
     `part` the part of the certificate that blocks.
     """
     if recipe not in RECIPES:
         raise TargetError(f"unknown recipe {recipe!r}; choose one of {', '.join(RECIPES)}")
-    order = as_cost(cost)
+    order, alone = as_cost(cost), asked_alone(attention, mask, tokens, recipe)
     with shown(progress) as report, np.errstate(over="ignore", invalid="ignore"):
-        if approximates is None:
-            request = read(target, domain, error, tokens, dtype, max_layers, report)
-            return compiled_of(request, meet(request, recipe, order))
-        network, wanted, box = paired(target, approximates, domain)
-        request = read(network, box, error, tokens, dtype, max_layers, report)
-        met = meet_apart(request, apart(request, wanted), lambda asked: meet(asked, recipe, order))
+        network, wanted, box = (target, None, domain) if approximates is None else paired(target, approximates, domain)
+        request = read(network, box, error, 1 if alone else tokens, dtype, max_layers, report)
+        request = replace(request, attention=attention, alone=alone)
+        heads = recipe if attention == "softmax" else "relu"
+        if wanted is None:
+            met = meet(request, heads, order)
+        else:
+            met = meet_apart(request, apart(request, wanted), lambda asked: meet(asked, heads, order))
+    if mask is not None and mask not in met.certificate.masks:
+        proven = " and ".join(met.certificate.masks)
+        raise TargetError(f"nothing can be proven of this model under a {mask} mask: it is proven under {proven}")
     return replace(compiled_of(request, met), approximates=wanted)
+
+
+def asked_alone(attention: str, mask: str | None, tokens: int, recipe: str) -> bool:
+    """Whether data tokens are to see themselves and reference tokens alone. TargetError where the options do not go
+    together."""
+    if attention not in ATTENTIONS or (mask is not None and mask not in MASKS):
+        wrong, known = ("attention", ATTENTIONS) if attention not in ATTENTIONS else ("mask", MASKS)
+        given = attention if wrong == "attention" else mask
+        raise TargetError(f"unknown {wrong} {given!r}; choose one of {', '.join(known)}")
+    if attention == "softmax":
+        if mask == "self+prefix" and recipe == "maxout":
+            raise TargetError("recipe 'maxout' has a token for each piece, which must see the others")
+        return mask == "self+prefix"
+    if recipe not in ("auto", "relu", "native" if attention == "linear" else "relu"):
+        raise TargetError(f"recipe {recipe!r} is for softmax attention; under {attention} attention leave it out")
+    if tokens > 1 and mask != "self+prefix":
+        raise TargetError(
+            f"{attention} attention is certified for data tokens that see themselves and the prefix alone: with "
+            f"tokens={tokens}, ask for mask='self+prefix'"
+        )
+    return True
 
 
 def compiled_of(request: Request, met: Met) -> Compiled:

@@ -4,7 +4,8 @@
     layer 1 / sink head 0: relu(x - y) / queries        (token, feature), the stream times W_Q
     ... / keys                                          (token, feature), the stream times W_K
     ... / scores                                        (query token, key token); -inf where a causal mask hides the key
-    ... / pattern                                       (query token, key token), the softmax of the scores
+    ... / pattern                                       (query token, key token), the softmax of the scores, or what
+                                                        another attention has in its place (heads/attentions.py)
     ... / values                                        (token, value), the stream times W_V
     ... / output                                        (token, column of the stream), pattern times values times W_O
     layer 1 / register out: relu(x - y)                 what the layer changed
@@ -104,7 +105,7 @@ def run_with_cache(
     for number, layer in enumerate(transformer.layers[:-1] if softmax else transformer.layers):
         texts = meanings.heads[number] if meanings is not None else ()
         matrices = dense_layer(transformer, layer)
-        patterns, after = attended(matrices, state, causal, numpy_runner.watched(transformer))
+        patterns, after = attended(matrices, state, causal, numpy_runner.watched(transformer), transformer.attention)
         for head, name in enumerate(head_names(layer, number + 1, texts)):
             for part, value in head_parts(matrices, head, state, patterns[head], causal).items():
                 found[f"{name} / {part}"] = value

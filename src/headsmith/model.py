@@ -215,6 +215,11 @@ class Compiled:
     def called(self, *, causal: bool = False) -> dict[str, Any]:
         """How the model is called, for other tools (export/plain.py)."""
         model, mask = self.transformer, "causal" if causal else "full"
+        if model.attention != "softmax":
+            raise TargetError(
+                f"the model has {model.attention} attention, and other tools are given softmax attention; it runs "
+                "here, and model.dense() and model.circuit() have all of its matrices and heads"
+            )
         self._refuse_mask(causal)
         refuse_length(model, model.tokens, causal)
         if mask not in self.certificate.masks:

@@ -44,6 +44,8 @@ def build(name: str) -> hs.Compiled:
             return hs.compile(folding_circuit(6), (-1, 1), error=1e-2)
         case "gates of gates":
             return hs.compile(folding_circuit(4), (-1, 1), error=1e-2, tokens=2)
+        case "sparsemax" | "elu+1":
+            return hs.compile(random_network([1, 4, 1], 3), (-2, 2), error=1e-2, attention=name)
         case "stable gates":
             network = shifted_network([6, 2, 8, 2], 2, -1.0, 1.0, ["active", "free"])
             return hs.compile(network, (-1, 1), error=1e-3)
@@ -61,6 +63,8 @@ NAMES = [
     "stable gates",
     "folds",
     "gates of gates",
+    "sparsemax",
+    "elu+1",
 ]
 SLOW = ("folds", "gates of gates")
 

@@ -7,7 +7,6 @@ import pytest
 
 from headsmith.core.errors import TargetError
 from headsmith.regions.bounds import bounds_of, zigzag_regions
-from headsmith.regions.trained import compare
 from headsmith.regions.zigzag import attention_block, composed, feed_forward_block, growth
 
 
@@ -54,20 +53,6 @@ def test_odd_zigzags_have_as_many_regions_as_there_can_be() -> None:
         for depth in (1, 2, 3):
             levels = composed([attention_block(pieces)] * depth)
             assert bounds_of(levels, 1)[-1].value == pieces**depth == growth(pieces, depth).regions
-
-
-def test_training_does_not_find_the_construction() -> None:
-    """A network of the construction's shape, trained on its function from random weights, has fewer regions."""
-    rows = [compare(2, 4, 2, steps=400, seed=seed) for seed in range(3)]
-    assert all(row.constructed_regions == 16 for row in rows)
-    assert all(row.trained_regions < 16 for row in rows)
-    assert all(row.trained_error > 0.05 for row in rows)
-
-
-def test_training_learns_what_is_easy() -> None:
-    """So that the comparison is no straw man: one fold is learnt."""
-    row = min((compare(2, 1, 8, steps=1500, seed=seed) for seed in range(3)), key=lambda row: row.trained_error)
-    assert row.trained_error < 0.02
 
 
 def test_odd_requests_are_refused() -> None:

@@ -16,9 +16,9 @@ import pytest
 from headsmith.report import feedforward_claims
 from headsmith.report.claims import Finding, select
 
-JUDGED = ("R1", "R2", "R3", "R4", "R6", "R7", "R8")
-LONG = [pytest.param("R5", marks=pytest.mark.campaign)]
-"""Half a minute for more cases of what R4, R6 and R7 check."""
+JUDGED = ("R1", "R2", "R3", "R4", "R6", "R7", "R8", "R9", "M3")
+LONG = [pytest.param(each, marks=pytest.mark.campaign) for each in ("R5", "R10")]
+"""Half a minute for more cases of what R4, R6 and R7 check, and a quarter for grids of many nodes."""
 
 
 @pytest.fixture(scope="module", params=[*JUDGED, *LONG])

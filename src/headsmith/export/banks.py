@@ -17,13 +17,15 @@ from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank
+from headsmith.heads.product import ProductBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import GRID, Link
 from headsmith.heads.table import TableBank
 from headsmith.transformer.ir import Bank
 
 BANKS: dict[str, type[Bank]] = {
-    bank.kind: bank for bank in (SinkBank, TableBank, GateBank, MeanBank, BoltzmannBank, MoveBank, AttendBank)
+    bank.kind: bank
+    for bank in (SinkBank, TableBank, GateBank, MeanBank, BoltzmannBank, MoveBank, AttendBank, ProductBank)
 }
 BANK_NUMBERS = {
     "sink": ("reference_gain", "position_gain"),
@@ -33,6 +35,7 @@ BANK_NUMBERS = {
     "boltzmann": ("gain", "keep_gain"),
     "move": ("gain", "keep_gain"),
     "attend": ("gain", "keep_gain"),
+    "product": (),
 }
 BANK_COUNTS = {"attend": ("width",)}
 BANK_REGISTERS: dict[str, dict[str, str | None]] = {"table": {"grid": GRID}, "move": {"address": None}}

@@ -322,6 +322,8 @@ def _contents(header: dict[str, Any], tensors: Tensors) -> Contents:
         readout=read_links(stored["readout"], tensor),
         readout_bias=tensor(stored["readout_bias"]),
         grid_form=stored.get("grid_form", "one-hot"),
+        attention=stored.get("attention", "softmax"),
+        alone=stored.get("alone", False),
     )
     stored = header.get("fusion")
     fusion: Fusion | Pieces | None = None

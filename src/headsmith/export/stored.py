@@ -82,4 +82,6 @@ def transformer_data(transformer: Transformer, tensors: Tensors) -> Header:
         "readout": stored_links("readout", transformer.readout, keep),
         "readout_bias": keep("readout_bias", transformer.readout_bias),
         **({"grid_form": transformer.grid_form} if transformer.grid_form != "one-hot" else {}),
+        **({"attention": transformer.attention} if transformer.attention != "softmax" else {}),
+        **({"alone": True} if transformer.alone else {}),
     }

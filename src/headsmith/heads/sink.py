@@ -41,6 +41,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.rounding import FLOAT64, Precision
+from headsmith.heads.attentions import WITHOUT_SINK
 from headsmith.heads.bank import ScaledBank
 from headsmith.heads.stream import position_bits
 
@@ -60,8 +61,11 @@ class SinkBank(ScaledBank):
     position_gain: float
 
 
-def feature_count(tokens: int, grid: int = 0) -> int:
-    """The width of queries and keys: slope, reference; for several tokens position bits and offset; for a grid one."""
+def feature_count(tokens: int, grid: int = 0, attention: str = "softmax") -> int:
+    """The width of queries and keys: slope, reference; for several tokens position bits and offset; for a grid one. A
+    gate without a sink has the slope alone (heads/attentions.py)."""
+    if attention in WITHOUT_SINK:
+        return 1
     return (2 if tokens == 1 else 3 + position_bits(tokens)) + (grid > 0)
 
 
@@ -85,8 +89,12 @@ def split_scale(scale: Array, precision: Precision) -> tuple[Array, Array]:
     two."""
     exponent = np.rint(np.log2(scale) / 2.0)
     key = np.exp2(exponent)
-    query = np.asarray(scale / key)
+    return rounded_up(np.asarray(scale / key), precision), frozen(key)
+
+
+def rounded_up(scale: Array, precision: Precision) -> Array:
+    """The next number of the format."""
     if precision is not FLOAT64:
-        single = query.astype(np.float32)
-        query = np.where(single < query, np.nextafter(single, np.float32(np.inf)), single).astype(np.float64)
-    return frozen(query), frozen(key)
+        single = scale.astype(np.float32)
+        scale = np.where(single < scale, np.nextafter(single, np.float32(np.inf)), single).astype(np.float64)
+    return frozen(scale)

@@ -26,7 +26,8 @@ from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank
-from headsmith.heads.sink import SinkBank
+from headsmith.heads.product import ProductBank
+from headsmith.heads.sink import SinkBank, feature_count
 from headsmith.heads.stream import position_bits
 from headsmith.heads.table import TableBank
 from headsmith.inside.explain import bank_sentences
@@ -240,6 +241,10 @@ def feature_names(transformer: Transformer, bank: Bank) -> tuple[str, ...]:
     bits = tuple(f"bit {bit}" for bit in range(position_bits(transformer.tokens)))
     keep = ("keep",) if transformer.sink_tokens else ()
     match bank:
+        case ProductBank():
+            return ("slope",)
+        case SinkBank() if transformer.attention != "softmax":
+            return ("slope", "slope of the sink", "reference")[: feature_count(1, 0, transformer.attention)]
         case SinkBank():
             code = (*bits, "offset") if bits else ()
             return ("slope", "reference", *code, *(("grid",) if transformer.grid_tokens else ()))

@@ -19,6 +19,7 @@ from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank
+from headsmith.heads.product import ProductBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import RESERVED
 from headsmith.heads.table import TableBank
@@ -82,9 +83,11 @@ def errors_text(certificate: Certificate) -> str:
 def _opening(model: Model) -> str:
     cost, mask = model.bill, ", under a causal mask" if True in masks(model.graph) else ""
     between = "" if model.approximates is None else f"through a network that approximates it, {_gates(model.graph)}\n"
+    other = model.transformer.attention
+    kind = "softmax transformer" if other == "softmax" else f"transformer with {other} attention"
     return (
         f"{outputs_text(model.wanted, 100)}, for {domain_text(model.box)}\n{between}"
-        f"A softmax transformer: {size_text(cost.layers, cost.heads)}, no feed-forward block and no normalisation.\n"
+        f"A {kind}: {size_text(cost.layers, cost.heads)}, no feed-forward block and no normalisation.\n"
         f"The residual stream has {count(cost.d_model, 'column')}. It runs in {model.transformer.dtype}{mask}."
     )
 
@@ -173,9 +176,13 @@ def bank_sentences(meanings: Meanings, bank: Bank, heads: int) -> Iterator[list[
         case SinkBank():
             for head in range(min(bank.heads, heads)):
                 scale = float(bank.query_scale[head] * bank.key_scale[head])
-                weight = f"1/(1 + exp(-{number(scale)} z))"
-                told = f"reads z = {read(head)}; looks at itself with weight {weight}, else at r0"
+                told = f"reads z = {read(head)}; {_looks(transformer.attention, scale)}"
                 yield [told] if head else [told, "so it returns z where z > 0 and zero where z < 0"]
+        case ProductBank():
+            for head in range(min(bank.heads, heads)):
+                yield [
+                    f"reads s = {read(2 * head)} and v = {read(2 * head + 1)}; scores s on itself, returns s times v"
+                ]
         case TableBank():
             held = held_by(bank, transformer.sink_tokens)
             for head in range(min(bank.heads, heads)):
@@ -210,6 +217,23 @@ def bank_sentences(meanings: Meanings, bank: Bank, heads: int) -> Iterator[list[
             yield [f"softmax attention with queries, keys and values of its own ({count(bank.width, 'feature')})"]
         case _:
             assert_never(bank)
+
+
+def _looks(attention: str, scale: float) -> str:
+    """How a gate of scale b looks at itself."""
+    score = f"{number(scale)} z"
+    match attention:
+        case "relu":
+            return "looks at itself with weight max(z, 0), where it finds 1"
+        case "sigmoid":
+            return f"looks at itself with weight 1/(1 + exp(-{score}))"
+        case "hardmax":
+            return "looks at itself if z > 0, else at r0"
+        case "sparsemax":
+            return f"looks at itself with weight (1 + {score})/2, clipped to [0, 1], else at r0"
+        case "elu+1":
+            return f"looks at itself with weight f/(f + g), f = phi({score}), g = phi(-{score}), else at r0"
+    return f"looks at itself with weight 1/(1 + exp(-{score})), else at r0"
 
 
 def _boltzmann(meanings: Meanings, bank: BoltzmannBank, head: int, read: str) -> list[str]:

@@ -203,6 +203,8 @@ def _masks(target: Graph, model: Model, proof: Proof) -> tuple[str, ...]:
         or any(node.kind in ABOUT_TOKENS for node in target.nodes)
     ):
         raise Refused("a model in blocks computes affine maps, maxima and minima of one token's inputs alone")
+    if model.alone and any(node.kind in (*ABOUT_TOKENS, "pool", "attend") for node in nodes):
+        raise Refused("tokens that see themselves and the prefix alone cannot compute what is about other tokens")
     lengths = {len(node.targets or node.constants) for node in nodes if node.kind in ABOUT_TOKENS}
     if not lengths <= {model.tokens}:
         raise Refused(f"a graph is about another number of tokens than {model.tokens}")
@@ -211,7 +213,8 @@ def _masks(target: Graph, model: Model, proof: Proof) -> tuple[str, ...]:
         wanted.add(False)
     if len(wanted) > 1:
         raise Refused("the target looks at all tokens and at those so far: no mask computes both")
-    return tuple(name for name, causal in (("full", False), ("causal", True)) if wanted <= {causal})
+    every = tuple(name for name, causal in (("full", False), ("causal", True)) if wanted <= {causal})
+    return (*(every if model.attention != "elu+1" else ("causal",)), *(("self+prefix",) if model.alone else ()))
 
 
 def _refuse_other_function(target: Graph, proof: Proof) -> None:

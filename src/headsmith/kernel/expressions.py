@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import Array, Interval, rational
+from .attentions import product_slopes
 from .errors import Refused
 from .functions import Program
 from .graph import Graph
@@ -39,6 +40,9 @@ def headed(circuit: Graph, model: Model) -> dict[int, Any]:
 
 def arguments_of(bank: Bank, circuit: Graph) -> tuple[Any, Any]:
     """The node and component that each form of a bank should be."""
+    if bank.kind == "product":
+        read = [circuit.nodes[number].arguments for number in bank.node.tolist()]
+        return np.array([(each[0], each[-1]) for each in read]).reshape(-1), np.repeat(bank.component, 2)
     claimed = np.array([circuit.nodes[number].arguments for number in bank.node.tolist()])
     if circuit.nodes[bank.node[0]].kind == "sampled":
         sizes = [circuit.nodes[argument].size for argument in claimed[0]]
@@ -93,7 +97,7 @@ def comparisons(proof: Proof, model: Model, ranges: Sequence[Interval]) -> list[
     for bank in model.computing:
         for output, (number, component) in enumerate(zip(bank.node.tolist(), bank.component.tolist(), strict=True)):
             node, carried = proof.circuit.nodes[number], proof.tables.get(number)
-            if node.kind != "expression":
+            if node.kind != "expression" or bank.kind == "product":
                 continue
             slopes, offsets, values, program = _column(bank, output, node.program)
             arguments = node.arguments[: program.variables]
@@ -132,6 +136,15 @@ def _sampled(proof: Proof, bank: Bank, number: int, ranges: Sequence[Interval]) 
     return Computed(Interval(-error.value, error.value), tuple(Interval(-each, each) for each in every))
 
 
+def _product(proof: Proof, number: int, ranges: Sequence[Interval]) -> Computed:
+    """A product or a square that a product head computes: up to rounding it is the head."""
+    node = proof.circuit.nodes[number]
+    if number not in proof.tables:
+        raise Refused(f"nothing says how far what node {number} reads may be off")
+    seen = [ranges[argument].widened(proof.tables[number].margin) for argument in node.arguments]
+    return Computed(Interval(*np.zeros((2, node.size))), product_slopes(node.program, seen))
+
+
 def computed(proof: Proof, model: Model, ranges: Sequence[Interval]) -> dict[int, Computed]:
     """All expressions and sampled functions that heads compute, compared with their heads."""
     rows: dict[int, dict[int, Interval]] = {}
@@ -144,6 +157,8 @@ def computed(proof: Proof, model: Model, ranges: Sequence[Interval]) -> dict[int
     for bank in model.computing:
         for number in {each for each in bank.node.tolist() if proof.circuit.nodes[each].kind == "sampled"}:
             result[number] = _sampled(proof, bank, number, ranges)
+        for number in {*bank.node.tolist()} if bank.kind == "product" else ():
+            result[number] = _product(proof, number, ranges)
     for number, row in rows.items():
         entries = [row[component] for component in range(proof.circuit.nodes[number].size)]
         bounds = Interval([each.low for each in entries], [each.high for each in entries])

@@ -19,9 +19,10 @@ from itertools import pairwise
 import numpy as np
 
 from .arithmetic import FLOAT64, Array, Interval, Upper, interval, largest, smallest
+from .attentions import other_errors
 from .errors import Refused, spend
 from .model import Bank, Model
-from .softmax import Local, Reads, committed, exp_error, moved_mean, refuse_large, softmax_maximum
+from .softmax import Local, Reads, committed, exp_error, moved_mean, refuse_large, scales_of, softmax_maximum
 
 TOP_CELLS = {1: 64, 2: 12}  # cells for the lower bound of a table's largest score, by the number of arguments
 MOST_CUT = 1 << 13  # tokens of a grid for which there are several cells
@@ -36,10 +37,12 @@ def local_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper | None = 
     For tables and gates `slopes` (outputs, arguments) bounds the derivatives of the stored function, in exact
     arithmetic and wherever arguments may be. A table bank without slopes is one of ramps.
     """
-    if min(bank.gains.values()) < 0.0:
+    if min(bank.gains.values(), default=0.0) < 0.0:
         raise Refused(f"a gain of a {bank.kind} bank is negative")
     refuse_large(model, reads.magnitude, "what a head reads")
     refuse_large(model, reads.drift, "what drifts into a reference token")
+    if model.attention != "softmax":
+        return other_errors(model, bank, reads)
     if slopes is not None:
         return RULES[bank.kind]["expression"](model, bank, reads, slopes)
     for computed, rule in RULES[bank.kind].items():
@@ -76,7 +79,7 @@ def sink_errors(model: Model, bank: Bank, reads: Reads) -> Local:
     """
     bits, precision, size = model.bits, model.precision, reads.size
     reference_gain, position_gain = bank.gains["reference_gain"], bank.gains["position_gain"]
-    steep, lost = _scales(model, bank, reads, "query_scale", "key_scale")
+    steep, lost = scales_of(model, bank, reads, "query_scale", "key_scale")
     relative, code, score = precision.gamma(bits + 7), Upper(bits) * position_gain, size * steep.high
     absolute = relative * code + exp_error(precision) * 2.0 + lost
     flatter = (steep * (interval(1.0) - relative.value)).low
@@ -85,22 +88,6 @@ def sink_errors(model: Model, bank: Bank, reads: Reads) -> Local:
     disturbance, scores, pulled = relative * score + absolute, (score + code,), reads.drift * steep.high
     moved, keep = reads.wrong + reads.read, reference_gain
     return committed(model, size, reads.drift, moved, 2, margin, disturbance, scores, keep, pulled, below=below)
-
-
-def _scales(model: Model, bank: Bank, reads: Reads, first: str, second: str) -> tuple[Interval, Upper]:
-    """b = query_scale . key_scale, the first of which is stored as one number with the weights that are read; and how
-    much of a score is lost where the products of that read underflow."""
-    scales, others, precision = bank.arrays[first], bank.arrays[second], model.precision
-    if not (np.all(scales > 0.0) and np.all(others > 0.0)):
-        raise Refused(f"a score scale of a {bank.kind} bank is not positive")
-    refuse_large(model, largest(reads.magnitude, reads.drift) * scales, "a query or key")
-    for link in bank.read:
-        sizes = np.abs(link.weights) * scales[link.rows].reshape(-1, *[1] * (link.weights.ndim - 1))
-        fine = (sizes >= precision.smallest_normal) & (sizes <= precision.largest / 16.0)
-        if not (fine | (link.weights == 0.0)).all():
-            raise Refused(f"a weight times its head's scale is beyond {precision.name}")
-    products = sum(link.weights.shape[-1] for link in bank.read) + 4.0
-    return interval(scales) * others, ((Upper(others) + 1.0) * (products * precision.smallest_normal)).max()
 
 
 # Table: any function of one or two forms ----------------------------------------------------------------------------
@@ -294,7 +281,7 @@ def boltzmann_errors(model: Model, bank: Bank, reads: Reads) -> Local:
     difference is the margin.
     """
     gain, keep, tokens, drift = bank.gains["gain"], bank.gains["keep_gain"], model.tokens, reads.drift
-    steep, lost = _scales(model, bank, reads, "key_scale", "query_scale")
+    steep, lost = scales_of(model, bank, reads, "key_scale", "query_scale")
     score = largest(reads.size, drift) * steep.high + gain
     rounded = model.precision.gamma(8) * score + lost + exp_error(model.precision)
     disturbance = reads.read * steep.high + rounded
@@ -360,6 +347,7 @@ RULES: dict[str, dict[str, Callable[..., Local]]] = {
     "boltzmann": {"pool max": boltzmann_errors},
     "move": {"move": move_errors},
     "attend": {"attend": attend_errors},
+    "product": {"expression": other_errors},
 }
 # What heads of a kind compute, and by which rule.
 

@@ -22,6 +22,7 @@ values (W_V) are these; KEY = 8 only shares gains between query and key.
                 keep_gain/KEY (reference + sum grid - data) | KEY reference
     mean        one head: all forms are values.                         gain/KEY data | KEY data;   keep
     boltzmann   one head a form x: value x.  query_scale data | key_scale x;  gain/KEY data | KEY data;   keep
+    product     one head for each pair of forms x, y, under linear attention: value y.      x | data
     move        one head: all forms are values.  gain/KEY address[k] | KEY position[k];
                 gain bits/KEY address[bits] + keep_gain/KEY (reference + sum grid) | KEY reference
                 of an address that is a number, code c of a token: gain/KEY data | KEY sum_k c[k] position[k];  keep
@@ -29,6 +30,11 @@ values (W_V) are these; KEY = 8 only shares gains between query and key.
                 query . key;                    KEY data | -gain/KEY (reference + sum grid);  keep
 
     keep        keep_gain/KEY (reference + sum grid) | KEY reference         with a sink: reference tokens keep to it
+
+Under another attention than softmax (attentions.py) there are only products and sinks, which have no position code and
+no grid; and under relu attention the value is `data`, under elu+1
+
+    sink        query_scale z | -reference_gain reference;      -query_scale z | -reference_gain data
 """
 
 from __future__ import annotations
@@ -42,7 +48,7 @@ import numpy as np
 
 from .arithmetic import FLOAT64, PRECISIONS, Array, Precision, Upper
 from .errors import Refused
-from .reading import Tensors, field, indices, items, mapping, numbers, real, text, whole
+from .reading import Tensors, field, flag, indices, items, mapping, numbers, real, text, whole
 
 DATA, REFERENCE, POSITION, GRID = "data", "reference", "position", "grid"
 RESERVED = (DATA, REFERENCE, POSITION, GRID)
@@ -52,13 +58,17 @@ SHAPES = {
     "sink": {"query_scale": "h", "key_scale": "h"},
     "table": {"slope": "hga", "offset": "hg", "values": "hgc"},
     "gate": {"slope": "hg", "offset": "hg"},
+    "product": {},
     "mean": {},
     "boltzmann": {"query_scale": "h", "key_scale": "h"},
     "move": {},
     "attend": {},
 }  # the axes of arrays: heads, tokens of the grid, arguments (1 or 2) and columns
-GAINS = dict.fromkeys(SHAPES, ("gain", "keep_gain"))
-GAINS.update(sink=("reference_gain", "position_gain"), gate=("position_gain", "keep_gain"))
+GAINS: dict[str, tuple[str, ...]] = dict.fromkeys(SHAPES, ("gain", "keep_gain"))
+GAINS.update(sink=("reference_gain", "position_gain"), gate=("position_gain", "keep_gain"), product=())
+ATTENTIONS = {"hardmax": "sink", "sparsemax": "sink", "sigmoid": "sink", "relu": "sink", "elu+1": "sink"}
+ATTENTIONS["linear"] = "product"  # the kind of all banks, under another attention than softmax
+WITHOUT_SINK = ("sigmoid", "relu", "linear")
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +129,8 @@ class Model:
     layers: tuple[tuple[Bank, ...], ...]
     readout: tuple[Link, ...]
     readout_bias: Array
+    attention: str = "softmax"
+    alone: bool = False  # whether it runs under the mask self+prefix, too
 
     @property
     def computing(self) -> list[Bank]:
@@ -143,6 +155,8 @@ class Model:
         return int(any(self._needs_sink(bank, place > 0) for place, bank in banks))
 
     def _needs_sink(self, bank: Bank, later: bool) -> bool:
+        if self.attention in WITHOUT_SINK:
+            return False
         if bank.kind == "move" and isinstance(bank.address, str) and self.positional[bank.address][:, -1].any():
             return True
         beside = self.grid_tokens > 0 and (later or isinstance(bank.address, str))
@@ -180,6 +194,15 @@ def read_model(stored: Any, tensors: Tensors, roles: Any) -> Model:
     bias = reader.numbers(field(stored, "readout_bias"), 1)
     if len(bias) != outputs:
         raise Refused(f"the read-out bias has shape {bias.shape}")
+    attention, alone = text(mapping(stored).get("attention", "softmax")), flag(mapping(stored).get("alone", False))
+    if attention != "softmax":
+        kinds, constants = {bank.kind for layer in layers for bank in layer}, len(positional) + (GRID in sizes)
+        if attention not in ATTENTIONS or kinds - {ATTENTIONS[attention]} or constants or not alone:
+            raise Refused(f"there is no rule for {attention} attention in such a model")
+    elif "product" in {bank.kind for layer in layers for bank in layer}:
+        raise Refused("there is no rule for product heads under softmax attention")
+    if alone and tokens > 1:
+        raise Refused("tokens that see themselves and the prefix alone are proved one by one, and the model has more")
     for address in {bank.address for layer in layers for bank in layer if bank.kind == "move"}:
         known = isinstance(address, int) or (address in positional and sizes[address] == sizes[POSITION] + 1)
         if tokens == 1 or not known:
@@ -196,6 +219,8 @@ def read_model(stored: Any, tensors: Tensors, roles: Any) -> Model:
         layers=layers,
         readout=reader.links(field(stored, "readout"), outputs, "read"),
         readout_bias=bias,
+        attention=attention,
+        alone=alone,
     )
 
 
@@ -258,20 +283,21 @@ class _Reader:
         self._of_format(np.array([*gains.values()]))
         lengths: dict[str, int] = {}
         for name, axes in SHAPES[kind].items():
-            pairs = zip(axes, arrays[name].shape, strict=True)
-            if any(lengths.setdefault(axis, length) != length or not length for axis, length in pairs):
+            sides = zip(axes, arrays[name].shape, strict=True)
+            if any(lengths.setdefault(axis, length) != length or not length for axis, length in sides):
                 raise Refused(f"{name} of a {kind} bank has the shape {arrays[name].shape}, which does not fit")
         if lengths.get("g") not in (None, self.sizes.get(GRID)):
             raise Refused(f"a {kind} bank is about another grid")
         if kind == "table" and mapping(stored).get("grid", GRID) != GRID:
             raise Refused("there is no rule for tables whose grid is the data tokens")
         node, component = (indices(self.tensors, field(role, name)) for name in ("node", "component"))
-        heads = lengths.get("h", 1)
+        heads = len(node) if kind == "product" else lengths.get("h", 1)
         outputs = heads * lengths.get("c", 1) if arrays else len(node)
         if not len(node) == len(component) == outputs or not outputs:
             raise Refused(f"a {kind} bank of {heads} heads claims {len(node)} and {len(component)} components")
         width = whole(field(stored, "width"), 1, sum(self.sizes.values())) if kind == "attend" else 0
-        forms = {"table": heads * lengths.get("a", 1), "gate": 2 * heads}.get(kind, outputs + 2 * width)
+        pairs = {"table": heads * lengths.get("a", 1), "gate": 2 * heads, "product": 2 * heads}
+        forms = pairs.get(kind, outputs + 2 * width)
         read = self.links(field(stored, "read"), forms, "read")
         write = self.links(field(stored, "write"), outputs, "write")
         address: str | int = field(stored, "address") if kind == "move" else ""
@@ -291,7 +317,8 @@ def largest_weight(model: Model) -> float:
         sums += [*_heaviest(bank.read), *_heaviest(bank.read, bank.arrays.get(scale)), *_heaviest(bank.write)]
         sums += [] if bank.kind == "table" and not model.sink_tokens else [KEY]
         for name, gain in bank.gains.items():
-            sums.append(abs(gain) if (bank.kind, name) == ("table", "gain") else abs(gain) * max(model.bits, 1) / KEY)
+            plain = (bank.kind, name) == ("table", "gain") or model.attention == "elu+1"
+            sums.append(abs(gain) if plain else abs(gain) * max(model.bits, 1) / KEY)
     return max([*sums, *(float(np.max(np.abs(array), initial=0.0)) for array in arrays)])
 
 

@@ -31,10 +31,10 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from .arithmetic import EXP_ULPS, Array, Interval, Precision, Upper, bound, largest, smallest
+from .arithmetic import EXP_ULPS, Array, Interval, Precision, Upper, bound, interval, largest, smallest
 from .errors import Refused
 from .functions import enclosed
-from .model import Model
+from .model import Bank, Model
 
 SPARE = 16  # so many roundings more than columns of position codes and keys are enough for any score
 
@@ -215,6 +215,22 @@ def softmax_maximum(scale: Array, others: int, disturbance: Upper) -> Upper:
     powers = (disturbance + disturbance - 1.0).exp() * float(others)
     balls = np.frompyfunc(lambda power: arb(power).lambertw(), 1, 1)(powers.value)
     return Upper(enclosed(balls).high) / scale
+
+
+def scales_of(model: Model, bank: Bank, reads: Reads, first: str, second: str) -> tuple[Interval, Upper]:
+    """b = query_scale . key_scale, the first of which is stored as one number with the weights that are read; and how
+    much of a score is lost where the products of that read underflow."""
+    scales, others, precision = bank.arrays[first], bank.arrays[second], model.precision
+    if not (np.all(scales > 0.0) and np.all(others > 0.0)):
+        raise Refused(f"a score scale of a {bank.kind} bank is not positive")
+    refuse_large(model, largest(reads.magnitude, reads.drift) * scales, "a query or key")
+    for link in bank.read:
+        sizes = np.abs(link.weights) * scales[link.rows].reshape(-1, *[1] * (link.weights.ndim - 1))
+        fine = (sizes >= precision.smallest_normal) & (sizes <= precision.largest / 16.0)
+        if not (fine | (link.weights == 0.0)).all():
+            raise Refused(f"a weight times its head's scale is beyond {precision.name}")
+    products = sum(link.weights.shape[-1] for link in bank.read) + 4.0
+    return interval(scales) * others, ((Upper(others) + 1.0) * (products * precision.smallest_normal)).max()
 
 
 def refuse_large(model: Model, values: Upper, what: str) -> None:

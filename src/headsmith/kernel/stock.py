@@ -103,6 +103,8 @@ def _stock(header: Any, tensors: Tensors, architecture: str, root: float | None,
         raise Refused("the model takes its inputs at many tokens, one for each piece, which must all see each other")
     if "causal" not in masks_of(target, model, proof):
         raise Refused("a stock model has a causal mask, and the model looks at later tokens")
+    if model.attention != "softmax":
+        raise Refused(f"a stock model has softmax attention, and the model {model.attention} attention")
     if not model.layers:
         raise Refused("the model has no layer of attention")
     found, config, weights = ARCHITECTURES[architecture](target, model, proof, box, root, words)

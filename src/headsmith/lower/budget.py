@@ -24,11 +24,13 @@ from headsmith.core.arrays import Array
 from headsmith.core.balls import boltzmann_constant, gate_constant
 from headsmith.core.errors import CertificateError
 from headsmith.heads.attend import AttendBank
+from headsmith.heads.attentions import EXACT, GATES
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank
-from headsmith.heads.sink import SinkBank, split_scale
+from headsmith.heads.product import ProductBank
+from headsmith.heads.sink import SinkBank, rounded_up, split_scale
 from headsmith.heads.stream import position_bits
 from headsmith.heads.table import TableBank
 from headsmith.lower.relief import NONE, Relief, heaviest_read
@@ -51,7 +53,7 @@ def with_softmax_budget(
     near `leak`. `sizes` bounds what is read where maxima are taken over tokens, and the scores of attention, by circuit
     node; `relief` says by how much scales of gates may be smaller than `gains` say."""
     sizes = sizes or {}
-    if not transformer.layers:
+    if not transformer.layers or transformer.attention == "linear":
         return transformer
     heads = [[gains_of_heads(bank, gains, transformer.outputs) for bank in layer.banks] for layer in transformer.layers]
     common = max(_demand(transformer, heads) / max(budget, TINY), SMALLEST_SCALE)
@@ -68,6 +70,15 @@ def with_softmax_budget(
 
     def scaled(bank: Bank, layer: int) -> Bank:
         match bank:
+            case SinkBank() if transformer.attention in EXACT:
+                ones = np.ones(bank.heads)
+                return replace(bank, query_scale=ones, key_scale=ones, position_gain=0.0, reference_gain=1.0)
+            case SinkBank() if transformer.attention == "elu+1":
+                steep = rounded_up(common / heaviest_read(bank), transformer.precision)
+                far = max(reach + 8.0, -math.log(transformer.precision.unit_roundoff))
+                ones = np.ones(bank.heads)
+                kept = replace(bank, position_gain=0.0, reference_gain=float(math.ceil(far)))
+                return replace(kept, query_scale=steep, key_scale=ones)
             case SinkBank():
                 scale = max(common * relief.of(layer), SMALLEST_SCALE)
                 query, key = split_scale(scale / heaviest_read(bank), transformer.precision)
@@ -84,6 +95,8 @@ def with_softmax_budget(
                 return replace(bank, query_scale=query, key_scale=key, gain=gain, keep_gain=reference)
             case GateBank():
                 return replace(bank, position_gain=position, keep_gain=reference)
+            case ProductBank():
+                return bank
             case MeanBank():
                 gain = 2.0 * math.ceil((alone(bank) + 4.0) / 2.0) if transformer.reference_tokens else 0.0
                 return replace(bank, gain=gain, keep_gain=reference)
@@ -108,6 +121,8 @@ def with_softmax_budget(
 
 def softmax_part(transformer: Transformer, gains: Mapping[int, Gain]) -> float:
     """The softmax part when all scales are one, up to the weights of the reads."""
+    if transformer.attention == "linear":
+        return 0.0
     heads = [[gains_of_heads(bank, gains, transformer.outputs) for bank in layer.banks] for layer in transformer.layers]
     return _demand(transformer, heads)
 
@@ -132,7 +147,9 @@ def _demand(transformer: Transformer, heads: list[list[Gain]]) -> float:
         for bank, gain in zip(layer.banks, gains, strict=True):
             if not isinstance(bank, SinkBank | BoltzmannBank):
                 continue
-            constant = gate_constant() if isinstance(bank, SinkBank) else boltzmann_constant(transformer.tokens)
+            constant = boltzmann_constant(transformer.tokens)
+            if isinstance(bank, SinkBank):
+                constant = GATES.get(transformer.attention, gate_constant())
             heavy = constant * heaviest_read(bank)
             below = below + gain.rising.T @ heavy
             above = above + gain.falling.T @ heavy

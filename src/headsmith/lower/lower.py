@@ -11,6 +11,7 @@ from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Interval
 from headsmith.core.rounding import Dtype
+from headsmith.heads.attentions import AttentionKind
 from headsmith.heads.gate import GateBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import Link, Register
@@ -21,7 +22,7 @@ from headsmith.lower.reduce import Reduced, reduce
 from headsmith.lower.registers import OUTPUT, Allocation, allocate
 from headsmith.lower.reuse import with_registers_reused
 from headsmith.lower.table_banks import table_banks
-from headsmith.lower.tables import Tables
+from headsmith.lower.tables import Multiplied, Tables
 from headsmith.source.graph import Graph, Positional, Relu
 from headsmith.transformer.ir import Bank, Layer, Transformer, reserved_registers
 
@@ -34,12 +35,15 @@ def lower(
     dtype: Dtype,
     tables: Tables | None = None,
     reuse: bool = True,
+    attention: AttentionKind = "softmax",
+    alone: bool = False,
 ) -> Transformer:
     """The transformer whose sink heads, in the limit of large scales, compute `graph` exactly (up to rounded weights
-    and what its `tables` do for the expressions). With `reuse`, registers serve again where that pays."""
+    and what its `tables` do for the expressions). With `reuse`, registers serve again where that pays: under softmax
+    attention, whose heads can clear them."""
     reduced = reduce(graph, ranges)
     tables = tables or {}
-    grid = max((len(table.offset) for table in tables.values()), default=0)
+    grid = max((len(table.offset) for table in tables.values() if not isinstance(table, Multiplied)), default=0)
     allocation = allocate(reduced.graph)
     names = _names(reduced.graph, allocation)
     registers = [Register(names[register], reduced.graph.nodes[register].size) for register in allocation.writes]
@@ -78,8 +82,10 @@ def lower(
         ),
         readout=tuple(links(allocation, names, allocation.reads[OUTPUT], 0)),
         readout_bias=constant(allocation, allocation.reads[OUTPUT]),
+        attention=attention,
+        alone=alone,
     )
-    if reuse:
+    if reuse and attention == "softmax":
         transformer = with_registers_reused(transformer, apart=dtype != "float64")
     return transformer if dtype == "float64" else _rounded(transformer)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -32,12 +33,14 @@ from headsmith.core.errors import (
 from headsmith.core.intervals import Box, Interval
 from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.export.stored import Proof
+from headsmith.heads.attentions import AttentionKind
 from headsmith.kernel.walk import Facts
 from headsmith.lower.budget import softmax_part, with_softmax_budget
 from headsmith.lower.lower import lower
 from headsmith.lower.native import Failed, native_plan
 from headsmith.lower.piece_plan import PieceFlow, approximate_pieces
 from headsmith.lower.plan import Planned, plan
+from headsmith.lower.product_plan import product_plan
 from headsmith.lower.prove import Draft, certified, drafted
 from headsmith.lower.ramp_plan import FEW_TOKENS, MOST_TOKENS, with_ramps
 from headsmith.lower.relief import NONE, relief_of
@@ -90,6 +93,7 @@ class Seen:
 class Request:
     """What is wanted of a model: target and domain, the ranges of all nodes, the error, and limits.
 
+    `attention` is the kind of all heads, and with `alone` data tokens see themselves and reference tokens alone.
     An `accurate` search spends as many heads and tokens as small errors take. `seen` keeps
     the best model that was certified on the way, `failed` what no table was found for (`native.Failed`).
     """
@@ -104,6 +108,8 @@ class Request:
     value_limit: float = math.inf
     progress: Progress | None = None
     accurate: bool = False
+    attention: AttentionKind = "softmax"
+    alone: bool = False
     seen: Seen = field(default_factory=Seen)
     failed: Failed = field(default_factory=Failed)
 
@@ -152,6 +158,15 @@ def _circuits(request: Request, share: float, room: float) -> Planned:
         request.max_layers,
         quick=request.accurate,
     )
+
+
+def meet_with_products(request: Request) -> Met:
+    """Linear attention: every product a head. Raises TargetError where the target is no polynomial."""
+
+    def planned(share: float, room: float, _caution: float) -> Planned:
+        return product_plan(request.graph, request.found, request.box, request.error)
+
+    return _attempts(request, None, planned)
 
 
 def meet_with_pieces(request: Request) -> Met:
@@ -208,7 +223,8 @@ def _attempts(request: Request, fusion: Arrangement, planner: Callable[[float, f
         request.tell("laying out heads and proving the model")
 
         def scaled(ranges: Sequence[Interval], planned: Planned = planned) -> Met:
-            laid = partial(lower, planned.circuit, ranges, tokens=request.tokens, dtype=request.dtype)
+            kind: dict[str, Any] = {"attention": request.attention, "alone": request.alone}
+            laid = partial(lower, planned.circuit, ranges, tokens=request.tokens, dtype=request.dtype, **kind)
             skeleton = laid(tables=planned.tables)
             try:
                 return _scaled(request, fusion, planned, skeleton)

@@ -20,7 +20,15 @@ from headsmith.core.errors import HeadsmithError, TargetError, UnreachableError
 from headsmith.core.intervals import Interval
 from headsmith.lower.candidates import candidates
 from headsmith.lower.choose import target_gains
-from headsmith.lower.meet import Met, Request, meet_with_gates, meet_with_pieces, meet_with_ramps, meet_with_tables
+from headsmith.lower.meet import (
+    Met,
+    Request,
+    meet_with_gates,
+    meet_with_pieces,
+    meet_with_products,
+    meet_with_ramps,
+    meet_with_tables,
+)
 from headsmith.lower.native import FINEST, UnfittableError, analytic
 from headsmith.lower.smallest import REFUSALS, Way, refused, size_of_outputs, smallest_met
 from headsmith.rewrite.fuse import Fusion, fuse, fused_nodes
@@ -130,6 +138,8 @@ def _others(request: Request, recipe: str) -> list[Way]:
     """All other ways of a recipe."""
     circuits = _approximated(request.graph)
     pieces, gates = Way(meet_with_pieces, False), Way(meet_with_gates, circuits)
+    if request.attention == "linear":
+        return [Way(meet_with_products, False)]
     match recipe:
         case "maxout":
             return [pieces]

@@ -12,22 +12,25 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.heads.gate import GateBank
+from headsmith.heads.product import ProductBank
 from headsmith.heads.stream import DATA, Link
 from headsmith.heads.table import TableBank
 from headsmith.lower.linear import product
 from headsmith.lower.links import constant, links, sourced
 from headsmith.lower.reduce import Reduced
 from headsmith.lower.registers import Allocation
-from headsmith.lower.tables import Gate, Table, Tables
+from headsmith.lower.tables import Gate, Multiplied, Table, Tables
 from headsmith.source.graph import Expression, Relu, arguments
 
 
 def table_banks(
     reduced: Reduced, allocation: Allocation, names: dict[int, str], level: int, tables: Tables, grid: int
-) -> list[TableBank | GateBank]:
-    """The table heads of one layer: a bank for each number of arguments and of columns, and one of all gates."""
+) -> list[TableBank | GateBank | ProductBank]:
+    """The table heads of one layer: a bank for each number of arguments and of columns, one of all gates, and one of
+    all products under linear attention."""
     heads: dict[tuple[tuple[int, ...], bytes], list[int]] = {}
     gates: list[int] = []
+    products: list[int] = []
     for number, node in enumerate(reduced.graph.nodes):
         if not isinstance(node, Expression | Relu) or allocation.levels[number] != level:
             continue
@@ -36,14 +39,18 @@ def table_banks(
             if isinstance(table, Gate):
                 gates.append(number)
                 continue
+            if isinstance(table, Multiplied):
+                products.append(number)
+                continue
             heads.setdefault((arguments(node), table.slope.tobytes() + table.offset.tobytes()), []).append(number)
     shapes: dict[tuple[int, int], list[list[int]]] = {}
     for (variables, _), columns in heads.items():
         shapes.setdefault((len(variables), len(columns)), []).append(columns)
-    banks: list[TableBank | GateBank] = [
+    banks: list[TableBank | GateBank | ProductBank] = [
         _table_bank(reduced, allocation, names, groups, tables, grid) for groups in shapes.values()
     ]
-    return [*banks, *([_gate_bank(reduced, allocation, names, gates, tables, grid)] if gates else [])]
+    banks += [_gate_bank(reduced, allocation, names, gates, tables, grid)] if gates else []
+    return [*banks, *([_product_bank(reduced, allocation, names, products)] if products else [])]
 
 
 def _table_bank(
@@ -120,11 +127,35 @@ def _gate_bank(
     )
 
 
+def _product_bank(reduced: Reduced, allocation: Allocation, names: dict[int, str], numbers: list[int]) -> ProductBank:
+    """One head for each component of the products, one after the other; a square reads its argument twice."""
+    claims: list[int] = []
+    components: list[int] = []
+    read: list[Link] = []
+    outputs: dict[int, int] = {}
+    for number in numbers:
+        node, (original, parts) = reduced.graph.nodes[number], reduced.origin[number]
+        outputs[number] = len(claims)
+        for place in range(2):
+            read.extend(_rows(allocation, names, number, place, 2, 2 * len(claims), len(arguments(node)) == 1))
+        claims.extend([original] * node.size)
+        components.extend(map(int, parts))
+    write = tuple(link for _, link in sourced(allocation, names, outputs))
+    return ProductBank(np.array(claims), np.array(components), tuple(read), write)
+
+
 def _rows(
-    allocation: Allocation, names: dict[int, str], number: int, variable: int, variables: int, first: int
+    allocation: Allocation,
+    names: dict[int, str],
+    number: int,
+    variable: int,
+    variables: int,
+    first: int,
+    only: bool = False,
 ) -> list[Link]:
-    """Reads of argument `variable`: that of component c is row first + c * variables + variable."""
-    combination = allocation.reads[number, variable]
+    """Reads of argument `variable`: that of component c is row first + c * variables + variable. With `only`, it is the
+    node's only argument that is read there."""
+    combination = allocation.reads[number, 0 if only else variable]
     shift = constant(allocation, combination)
     size = len(shift)
     rows = np.zeros((size * variables, size))
@@ -135,7 +166,7 @@ def _rows(
     return [*read, Link(DATA, (rows @ shift)[:, None], first)] if shift.any() else read
 
 
-def _table(table: Table | Gate) -> Table:
+def _table(table: Table | Gate | Multiplied) -> Table:
     assert isinstance(table, Table)
     return table
 

@@ -49,7 +49,12 @@ class Gate:
         return Table(slope, np.concatenate([[0.0], self.offset]), np.concatenate([[1.0], 0.0 * self.offset]))
 
 
-Tables = Mapping[tuple[int, int], Table | Gate]
+@dataclass(frozen=True, eq=False)
+class Multiplied:
+    """A product head of linear attention that computes one component of a product or a square: exactly."""
+
+
+Tables = Mapping[tuple[int, int], Table | Gate | Multiplied]
 """By circuit node and component."""
 
 
@@ -107,7 +112,7 @@ def table_bounds(items: Sequence[Item], tables: Tables, progress: Progress | Non
             if (item.place, component) not in tables:
                 raise CertificateError(f"no table head computes component {component} of circuit node {item.place}")
             table = tables[item.place, component]
-            if isinstance(table, Gate):
+            if not isinstance(table, Table):
                 raise CertificateError("some components of an expression have gate heads, and others tables")
             _enter(jobs, item, component, table, low[:, component], high[:, component])
     known: dict[tuple[int, int], tuple[Bounds, int]] = {}

@@ -26,6 +26,8 @@ ROWS_IN = (
     "headsmith.report.recipe_claims",
     "headsmith.report.formula_claims",
     "headsmith.report.feedforward_claims",
+    "headsmith.report.other_claims",
+    "headsmith.report.rate_claims",
     "headsmith.report.attention_claims",
     "headsmith.report.context_claims",
     "headsmith.report.universal_claims",

@@ -70,6 +70,8 @@ def stored_model(header: Header, tensors: Tensors) -> DenseTransformer:
             ),
             readout=read_links(stored["readout"], tensor),
             readout_bias=tensor(stored["readout_bias"]),
+            attention=stored.get("attention", "softmax"),
+            alone=stored.get("alone", False),
         )
         heads = sum(layer.heads for layer in transformer.layers)
         columns = sum(register.size for register in transformer.registers)
@@ -110,9 +112,8 @@ def worst_ratio(
     model = stored_model(header, tensors)
     bounds = np.maximum(np.asarray(outputs, dtype=np.float64), 1e-300)
     met: list[tuple[float, Any, _Search]] = []
-    for causal in (mask == "causal" for mask in masks):
-        if model.W_pos.shape[0] == 1 and causal and len(masks) > 1:
-            continue  # one token sees itself under both masks
+    wanted = sorted({mask != "full" for mask in masks})
+    for causal in wanted[:1] if len(model.W_pos) == 1 else wanted:  # one token sees itself under all masks
         for length in lengths(header):
             search = _Search(header, tensors, model, bounds, causal)
             met.append((*search.climb(search.starts(rng, count, length), rng, steps), search))
@@ -185,7 +186,8 @@ class _Search:
         return float(scores.max()), points[int(np.argmax(scores))]
 
     def judged(self, sequence: Any) -> list[Worst]:
-        """What many digits say of a sequence: as it runs, and with roundings pushed both ways."""
+        """What many digits say of a sequence: as it runs and, under softmax attention, with roundings pushed both
+        ways."""
         with precise.many_digits():
             wanted = target_values(self.header["source"], self.tensors, sequence, Digits())
             laid = self.laid(sequence[None])
@@ -193,7 +195,7 @@ class _Search:
             shares = self._shares(plain, wanted)
             token, output = (int(place) for place in np.unravel_index(int(np.argmax(shares)), shares.shape))
             found = [Worst(float(shares.max()), sequence, self.causal, "as it is")]
-            for up in (True, False):
+            for up in (True, False) if self.model.attention == "softmax" else ():
                 pushed = worst_run(self.model, laid[0], self.dtype, self.causal, token, output, up)
                 ratio = float(self._shares(pushed, wanted).max())
                 found.append(Worst(ratio, sequence, self.causal, "with every rounding pushed the worst way"))

@@ -14,6 +14,7 @@ import numpy as np
 from headsmith.circuits.assemble import assemble
 from headsmith.core.arrays import Array, Indices
 from headsmith.core.balls import gate_constant
+from headsmith.heads.attentions import PEAKS
 from headsmith.heads.sink import SinkBank
 from headsmith.model import Compiled
 from headsmith.source.evaluation import node_values
@@ -54,7 +55,8 @@ def kinks_of(compiled: Compiled) -> Kinks:
         for bank in layer.banks:
             if isinstance(bank, SinkBank):
                 places.append(np.array([first[int(number)] for number in bank.node]) + bank.component)
-                offsets.append((1.0 + gate_constant()) / (bank.query_scale * bank.key_scale))
+                peak = PEAKS.get(compiled.transformer.attention, 1.0 + gate_constant())
+                offsets.append(peak / (bank.query_scale * bank.key_scale))
     return Kinks(circuit, np.concatenate(places), np.concatenate(offsets))
 
 

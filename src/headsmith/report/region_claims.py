@@ -1,65 +1,109 @@
 """Claims M3 and M4: linear regions grow exponentially with depth; softmax at finite scale keeps the function.
 
-Nothing is assumed: networks are built and their regions enumerated exactly. The zigzag constructions are ours.
+Nothing is assumed: zigzags are compiled, and the pieces of the attention counted from its matrices
+(regions/attention_pieces.py); regions/zigzag.py counts those of the same maxima of affine forms. The constructions are
+ours.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 
-from headsmith.regions.bounds import bounds_of
+from headsmith.compile import compile
+from headsmith.core.arrays import Array
+from headsmith.model import Compiled
+from headsmith.regions.attention_pieces import pieces_of
 from headsmith.regions.levels import levels_of
 from headsmith.regions.soften import measure, soften
-from headsmith.regions.trained import Comparison, compare
-from headsmith.regions.zigzag import attention_block, composed, growth
-from headsmith.report.claims import Finding, claim
+from headsmith.regions.zigzag import attention_block, feed_forward_block, growth
+from headsmith.report.audit import audit
+from headsmith.report.claims import Finding, Rows, claim, judged, need
+from headsmith.report.recipe_claims import Counted
+from headsmith.source.maxout import MaxoutNetwork
+from headsmith.source.network import Network
 
 
 @claim("M3", "linear regions grow exponentially with depth", tag="abstract")
 def exponential_regions() -> Finding:
-    """Zigzags of P pieces composed L times, by hardmax attention, by a feed-forward block and by both: count."""
-    shapes = [(pieces, depth, 1) for pieces in (2, 3, 5, 8) for depth in (1, 2, 3, 4) if pieces**depth <= 1000]
-    shapes += [(2, 4, 2), (3, 3, 2), (5, 2, 2)]
-    rows = [growth(*shape) for shape in shapes]
-    rows += [growth(pieces, depth, heads=heads) for pieces, depth, heads in ((5, 3, 4), (7, 3, 6), (9, 2, 4))]
-    rows += [growth(pieces, depth, layout="feed-forward") for pieces, depth in ((2, 4), (3, 3), (5, 3))]
-    rows += [growth(pieces, depth, layout="both") for pieces, depth in ((2, 2), (3, 2), (5, 1))]
-    trained = [_best_of(3, *shape) for shape in ((2, 4, 2), (2, 4, 4), (3, 3, 3), (3, 3, 6))]
-    exact = all(row.regions == row.closed_form for row in rows)
-    frugal = all(
-        row.tokens == -(-(row.pieces - 1) // 2) + 1 for row in rows if row.layout == "attention" and row.heads == 2
-    )
-    # With an odd number of pieces no network of two heads and as many tokens in each layer has more.
-    sharp = all(
-        bounds_of(composed([attention_block(pieces)] * 3), 1)[-1].value == pieces**3 == growth(pieces, 3).regions
-        for pieces in (3, 5, 7)
-    )
-    holds = exact and frugal and sharp
-    same_shape = [row for row in trained if row.width == row.pieces]
-    largest = max(row.trained_regions / row.constructed_regions for row in same_shape)
-    return Finding(
-        ran=f"{len(rows)} zigzag networks on [0, 1]^d enumerated exactly, {len(trained)} networks trained (best of 3)",
-        figure={
-            "all_equal_closed_form": exact,
-            "reaches_upper_bound": sharp,
-            "trained_over_constructed": largest,
-            "rows": [asdict(row) for row in rows],
-            "trained": [asdict(row) for row in trained],
-        },
-        holds=holds,
-        verdict=f"holds: P^L in every case counted, with 2 heads and ceil((P-1)/2)+1 tokens for each coordinate, and "
-        f"that is the most there can be for odd P; attention alone matches a feed-forward block of width P; trained "
-        f"networks of the same shape have at most {largest:.0%} of the regions"
-        if holds
-        else "fails: a count differs from its closed form",
+    """Zigzags of P pieces composed L times, compiled; the pieces of the attention are counted from its own matrices."""
+    found = [_gates(*shape) for shape in GATED] + [_pieces(*shape) for shape in PIECED]
+    return judged(
+        f"{len(GATED)} zigzag networks as gates of hardmax attention, {len(PIECED)} with a token for each piece "
+        "(compiled for softmax at 0.1, run with hardmax); pieces counted on [0, 1] from the matrices, in exact "
+        "fractions",
+        [row for row, _ in found],
+        _growth_summary,
+        _growth_faults,
+        lambda figure: (
+            f"P^L pieces, up to {figure['most_regions']}: in L layers of at most P gates each, with weights up to "
+            f"{figure['weight_of_gates']:.3g}; and in 2 L - 1 layers of maxima, of ceil((P-1)/2)+1 tokens, with "
+            f"weights up to {figure['weight_of_maxima']:.3g} for softmax to be within 0.1"
+        ),
+        [counted for _, counted in found],
     )
 
 
-def _best_of(seeds: int, pieces: int, depth: int, width: int) -> Comparison:
-    """The trained network with the smallest error."""
-    return min((compare(pieces, depth, width, seed=seed) for seed in range(seeds)), key=lambda row: row.trained_error)
+GATED = tuple((pieces, depth) for pieces in (2, 3, 5, 8) for depth in (1, 2, 3, 4, 5, 6) if pieces**depth <= 150)
+PIECED = ((2, 1), (2, 2), (2, 4), (3, 1), (3, 2), (3, 3), (5, 1), (5, 2))
+
+
+def _gates(pieces: int, depth: int) -> Counted:
+    """The zigzag as a ReLU network, every gate a hardmax head."""
+    layers, reader = [], np.ones((1, 1))
+    for block in [feed_forward_block(pieces)] * depth:
+        forms = np.array([forms[1] for _, forms in block.heads])
+        layers.append((forms[:, :1] * reader, forms[:, 1]))
+        reader = np.array([[sign for sign, _ in block.heads]])
+    network = Network([*layers, (reader, [0.0])], transposed=False)
+    model = compile(network, (0.0, 1.0), 1e-6, attention="hardmax")
+    return _counted("gates", pieces, depth, model, np.ones((1, 1)))
+
+
+def _pieces(pieces: int, depth: int) -> Counted:
+    """The zigzag as a maxout network, a token for each of its affine pieces."""
+    layers, reader = [], np.ones((1, 1))
+    for block in [attention_block(pieces)] * depth:
+        ranks = [[forms[min(rank, len(forms) - 1)] for _, forms in block.heads] for rank in range(block.tokens)]
+        layers.append((np.array([[slope * reader[0] for slope, _ in each] for each in ranks]), np.array(ranks)[..., 1]))
+        reader = np.array([[sign for sign, _ in block.heads]])
+    model = compile(MaxoutNetwork([*layers, (reader, [0.0])]), (0.0, 1.0), 0.1, recipe="maxout")
+    return _counted("maxima", pieces, depth, model, np.eye(model.transformer.tokens))
+
+
+def _counted(layout: str, pieces: int, depth: int, model: Compiled, inputs: Array) -> Counted:
+    row = {
+        "layout": layout,
+        "pieces": pieces,
+        "depth": depth,
+        "regions": len(pieces_of(model.dense(), inputs, 0.0, 1.0)),
+    }
+    row |= {name: getattr(model.bill, name) for name in ("layers", "heads", "data_tokens", "parameters", "max_weight")}
+    forms = growth(pieces, depth, layout="attention" if layout == "maxima" else "feed-forward")
+    return row, row | audit(model) | {"regions": forms.regions}
+
+
+def _growth_summary(rows: Rows) -> dict[str, Any]:
+    gates, maxima = ([row for row in rows if row["layout"] == layout] for layout in ("gates", "maxima"))
+    return {
+        "most_regions": max(row["regions"] for row in rows),
+        "weight_of_gates": max(row["max_weight"] for row in gates),
+        "weight_of_maxima": max(row["max_weight"] for row in maxima),
+    }
+
+
+def _growth_faults(rows: Rows) -> list[str]:
+    gates, maxima = ([row for row in rows if row["layout"] == layout] for layout in ("gates", "maxima"))
+    tokens = [row["data_tokens"] == -(-(row["pieces"] - 1) // 2) + 1 for row in maxima]
+    return [
+        *need(all(row["regions"] == row["pieces"] ** row["depth"] for row in rows), "a count is not P^L"),
+        *need(all(row["layers"] == row["depth"] for row in gates), "gates take other layers than L"),
+        *need(all(row["heads"] <= row["pieces"] * row["depth"] for row in gates), "gates take more heads than P L"),
+        *need(all(row["layers"] == 2 * row["depth"] - 1 for row in maxima), "maxima take other layers than 2 L - 1"),
+        *need(all(tokens), "maxima take other tokens than ceil((P-1)/2)+1"),
+    ]
 
 
 @claim("M4", "softmax at finite scale keeps the hardmax partition's function up to W((k-1)/e)/b", tag="ours")

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from headsmith.heads.attentions import weights_of
 from headsmith.transformer.dense import DenseTransformer
 
 EXP_UNITS = 8.0
@@ -222,11 +223,9 @@ def plain_run(model: DenseTransformer, sequences: Any, dtype: str, causal: bool)
         for layer in model.layers:
             update = np.zeros_like(stream)
             for W_Q, W_K, W_V, W_O in zip(layer.W_Q, layer.W_K, layer.W_V, layer.W_O, strict=True):
-                scores = (stream @ W_Q.astype(kind)) @ (stream @ W_K.astype(kind)).transpose(0, 2, 1)
-                if causal:
-                    scores = np.where(places[None, :] > places[:, None], kind(-np.inf), scores)
-                weights = np.exp(scores - scores.max(axis=2, keepdims=True))
-                weights /= weights.sum(axis=2, keepdims=True)
+                visible = (places[None, :] <= places[:, None]) | (not causal)
+                queries, keys = stream @ W_Q.astype(kind), stream @ W_K.astype(kind)
+                weights = weights_of(model.attention, queries, keys, visible)
                 update += (weights @ (stream @ W_V.astype(kind))) @ W_O.astype(kind)
             stream = stream + update
         return stream[:, len(model.references) :] @ model.W_U.astype(kind) + model.b_U.astype(kind)

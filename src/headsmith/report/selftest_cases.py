@@ -78,6 +78,20 @@ def formula(recipe: str) -> Maker:
     return make
 
 
+def other_attention(rng: Random) -> Any:
+    """A small network under another attention than softmax, or a polynomial under linear attention."""
+    from headsmith import Network, compile
+
+    kind: Any = rng.choice(["hardmax", "sparsemax", "sigmoid", "relu", "elu+1", "linear"])
+    if kind == "linear":
+        text = f"{rng.choice(NUMBERS)}*{_term(rng, 'p', alone=False)}*{_term(rng, 'p', alone=False)} + x*y"
+        return compile(text, (-2, 2), error=1e-3, dtype=_format(rng), attention=kind)
+    widths = [2, int(rng.integers(1, 5)), int(rng.integers(1, 5)), 1]
+    layers = [(rng.normal(size=(outputs, inputs)), rng.normal(size=outputs)) for inputs, outputs in pairwise(widths)]
+    error = 10.0 ** -float(rng.uniform(1.0, 3.0))
+    return compile(Network(layers), (-1, 1), error=error, dtype=_format(rng), attention=kind)
+
+
 def pieces(rng: Random) -> Any:
     """The largest of several affine forms, with a token for each."""
     from headsmith import compile
@@ -153,6 +167,7 @@ CLASSES: dict[str, Maker] = {
     "formulas, ramp": formula("ramp"),
     "formulas, auto": formula("auto"),
     "formulas, maxout": pieces,
+    "other attentions": other_attention,
     "sequence programs": program,
     "learners": learner,
 }

@@ -20,6 +20,7 @@ from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import NOTHING, MoveBank, address_rows, targets
+from headsmith.heads.product import ProductBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import DATA, GRID, POSITION, position_code
 from headsmith.heads.table import TableBank
@@ -49,7 +50,7 @@ def constants(transformer: Transformer, bank: Bank) -> dict[str, Any]:
         case MoveBank():
             wanted = targets(address_rows(bank, transformer.positional, transformer.tokens), transformer.tokens)
             return {TARGETS: np.maximum(wanted, 0), "there": (wanted != NOTHING).astype(np.float64)[:, None]}
-        case AttendBank():
+        case AttendBank() | ProductBank():
             return {}
         case _:
             assert_never(bank)

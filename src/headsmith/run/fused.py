@@ -21,16 +21,22 @@ from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import NOTHING, MoveBank, address_rows, targets
+from headsmith.heads.product import ProductBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.table import TableBank
 from headsmith.run.attention import Attention, table_outputs
 from headsmith.run.mixing import attend_outputs, boltzmann_outputs, mean_outputs
+from headsmith.run.others import other_gates, products
 from headsmith.transformer.ir import Bank
 
 
 def fused_outputs(attention: Attention, bank: Bank) -> Any:
     """What the heads return: (batch, token, outputs)."""
     match bank:
+        case SinkBank() if attention.transformer.attention != "softmax":
+            return other_gates(attention, bank)
+        case ProductBank():
+            return products(attention, bank)
         case SinkBank():
             return _sink(attention, bank)
         case GateBank():

@@ -23,12 +23,14 @@ from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank, address_rows, refuse_missing
+from headsmith.heads.product import ProductBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import DATA, GRID, POSITION, position_code
 from headsmith.heads.table import TableBank
 from headsmith.run.attention import Attention, Stream, gate_outputs, linear, read, sink_outputs, table_outputs
 from headsmith.run.fused import fused_outputs
 from headsmith.run.mixing import attend_outputs, boltzmann_outputs, mean_outputs, move_outputs
+from headsmith.run.others import other_gates, products
 from headsmith.run.textbook import attended, first_stream
 from headsmith.transformer.dense import dense_layer
 from headsmith.transformer.ir import Bank, Transformer
@@ -73,7 +75,8 @@ def patterns(transformer: Transformer, inputs: Any, *, causal: bool = False) -> 
     for number, layer in enumerate(transformer.layers):
         if number == len(transformer.layers) - 1 and transformer.grid_form == "softmax":
             break
-        weights, state = attended(dense_layer(transformer, layer), state, causal, watched(transformer))
+        dense = dense_layer(transformer, layer)
+        weights, state = attended(dense, state, causal, watched(transformer), transformer.attention)
         found.append(Pattern(number, weights))
     return found
 
@@ -175,6 +178,10 @@ def _add(stream: Stream, register: str, values: Any) -> None:
 def head_outputs(attention: Attention, bank: Bank) -> Any:
     """What the heads return: (batch, token, outputs)."""
     match bank:
+        case SinkBank() if attention.transformer.attention != "softmax":
+            return other_gates(attention, bank)
+        case ProductBank():
+            return products(attention, bank)
         case SinkBank():
             return sink_outputs(attention, bank)
         case TableBank():

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from headsmith.heads.attentions import weights_of
 from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, position_code
 from headsmith.run.attention import linear
 from headsmith.transformer.dense import DenseLayer, grid_rows
@@ -33,10 +34,10 @@ def first_stream(transformer: Transformer, inputs: Any) -> Any:
     return stream
 
 
-def attended(layer: DenseLayer, stream: Any, causal: bool, first: int = 0) -> tuple[Any, Any]:
+def attended(layer: DenseLayer, stream: Any, causal: bool, first: int = 0, kind: str = "softmax") -> tuple[Any, Any]:
     """Where the heads of a layer look, (head, query token, key token), and the stream after it. The tokens before the
-    `first` are left as they are, and do not look."""
-    weights = np.stack([head_pattern(layer, head, stream, causal, first) for head in range(len(layer.W_Q))])
+    `first` are left as they are, and do not look. `kind` is the attention (heads/attentions.py)."""
+    weights = np.stack([head_pattern(layer, head, stream, causal, first, kind) for head in range(len(layer.W_Q))])
     added = np.zeros_like(stream)
     for head, pattern in enumerate(weights):
         W_V, W_O = layer.W_V[head].astype(stream.dtype), layer.W_O[head].astype(stream.dtype)
@@ -44,9 +45,13 @@ def attended(layer: DenseLayer, stream: Any, causal: bool, first: int = 0) -> tu
     return weights, stream + added
 
 
-def head_pattern(layer: DenseLayer, head: int, stream: Any, causal: bool, first: int = 0) -> Any:
-    """Where one head looks: (query token, key token)."""
+def head_pattern(layer: DenseLayer, head: int, stream: Any, causal: bool, first: int = 0, kind: str = "softmax") -> Any:
+    """Where one head looks: (query token, key token). Of other attentions than softmax the mask is causal: there is one
+    data token, and reference tokens do not see it."""
     W_Q, W_K = layer.W_Q[head].astype(stream.dtype), layer.W_K[head].astype(stream.dtype)
+    if kind != "softmax":
+        visible = np.tri(len(stream), dtype=bool)[first:]
+        return weights_of(kind, stream[first:] @ W_Q, stream @ W_K, visible)
     scores = (stream[first:] @ W_Q) @ (stream @ W_K).T
     if causal:
         scores[np.triu_indices(len(scores), 1 + first, scores.shape[1])] = -np.inf

@@ -36,6 +36,7 @@ import numpy as np
 from headsmith.core.arrays import Array, Indices
 from headsmith.core.balls import boltzmann_constant
 from headsmith.core.directed import multiplied
+from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Box, Interval, add, centre_and_radius, linear_image, point
 from headsmith.core.rounding import lower, magnitude_product, upper
 from headsmith.heads.attend import AttendBank
@@ -43,6 +44,7 @@ from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank
+from headsmith.heads.product import ProductBank
 from headsmith.heads.sink import SinkBank, leak_weight
 from headsmith.heads.stream import DATA, GRID, RESERVED
 from headsmith.heads.table import TableBank
@@ -228,6 +230,8 @@ def _heads(transformer: Transformer, bank: Bank, reads: Interval) -> _Heads:
             return _boltzmann(transformer, bank, reads)
         case AttendBank():
             return _attend(bank, reads)
+        case ProductBank():
+            raise TargetError("gains are certified of softmax attention")
 
 
 def _nothing(bank: Bank) -> Interval:

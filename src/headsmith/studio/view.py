@@ -91,8 +91,10 @@ def summary(model: Model, *, title: str = "", python: str = "", verified: bool =
 
 
 def refuse_large(model: Model) -> None:
-    """Raise HeadsmithError where a model is too large for a page."""
-    cost = model.bill
+    """Raise HeadsmithError where a model is too large for a page, or one that pages do not run."""
+    cost, kind = model.bill, model.transformer.attention
+    if kind != "softmax":
+        raise HeadsmithError(f"the model has {kind} attention; a page shows and runs softmax attention")
     for what, size, most in (
         ("weights that are not zero", cost.nonzeros, MOST_NONZEROS),
         ("entries in its matrices", cost.parameters, MOST_PARAMETERS),

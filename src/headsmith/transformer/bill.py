@@ -14,10 +14,12 @@ from headsmith.core.html import table
 from headsmith.core.markup import PREAMBLE, csv_text, latex_table, markdown_table
 from headsmith.heads import attend, boltzmann, gate, mean, move
 from headsmith.heads.attend import AttendBank
+from headsmith.heads.attentions import WITHOUT_SINK
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank
+from headsmith.heads.product import ProductBank
 from headsmith.heads.sink import KEY, SinkBank, feature_count
 from headsmith.heads.stream import POSITION, Link, position_bits
 from headsmith.heads.table import TableBank, silent_registers
@@ -128,7 +130,7 @@ def head_features(transformer: Transformer, bank: Bank) -> int:
     """The width of a head's queries and keys."""
     match bank:
         case SinkBank():
-            return feature_count(transformer.tokens, transformer.grid_tokens)
+            return feature_count(transformer.tokens, transformer.grid_tokens, transformer.attention)
         case TableBank():
             return bank.arguments + 1 + transformer.sink_tokens
         case MeanBank():
@@ -141,6 +143,8 @@ def head_features(transformer: Transformer, bank: Bank) -> int:
             return gate.feature_count(transformer.tokens)
         case AttendBank():
             return attend.feature_count(bank, transformer.sink_tokens, transformer.grid_tokens)
+        case ProductBank():
+            return 1
         case _:
             assert_never(bank)
 
@@ -189,6 +193,11 @@ def _bank_nonzeros(transformer: Transformer, bank: Bank) -> int:
     match bank:
         case SinkBank():
             # Besides the read (in W_Q and in W_V): the key's slope, the pairs of reference, position, offset, grid.
+            if transformer.attention in WITHOUT_SINK:
+                # The value of a gate of relu attention is one.
+                return (read + 2 * bank.heads) if transformer.attention == "relu" else 2 * read + bank.heads
+            if transformer.attention == "elu+1":
+                return 3 * read + 2 * bank.heads
             pairs = 3 + (2 * bits + 2 if transformer.tokens > 1 else 0) + (2 * grid + 1 if grid else 0)
             return 2 * read + bank.heads * pairs
         case TableBank():
@@ -216,6 +225,8 @@ def _bank_nonzeros(transformer: Transformer, bank: Bank) -> int:
             return read + keys + bank.heads * (1 + (bits > 0) + 2 * bits + keep + 1)
         case AttendBank():
             return read + (1 + transformer.reference_tokens if transformer.reference_tokens else 0) + keep
+        case ProductBank():
+            return read + bank.heads
         case _:
             assert_never(bank)
 
@@ -229,7 +240,9 @@ def _max_weight(transformer: Transformer) -> float:
     largest = max((_largest(values) for values in weights), default=0.0)
     for layer in transformer.layers:
         for bank in layer.banks:
-            kept = [KEY, bank.keep_gain / KEY] * transformer.sink_tokens if not isinstance(bank, SinkBank) else []
+            kept = []
+            if not isinstance(bank, SinkBank | ProductBank):
+                kept = [KEY, bank.keep_gain / KEY] * transformer.sink_tokens
             largest = max([largest, 1.0, *map(abs, kept), *_folded(transformer, bank)])
     return largest
 
@@ -239,8 +252,10 @@ def _folded(transformer: Transformer, bank: Bank) -> list[float]:
     bits = position_bits(transformer.tokens)
     match bank:
         case SinkBank():
-            gains = [bank.reference_gain / KEY, bank.position_gain * bits / 2.0 / KEY]
-            return [KEY, *gains, _largest_scaled(bank, bank.query_scale)]
+            steep = _largest_scaled(bank, bank.query_scale)
+            if transformer.attention in (*WITHOUT_SINK, "elu+1"):
+                return [bank.reference_gain * transformer.sink_tokens, steep]
+            return [KEY, bank.reference_gain / KEY, bank.position_gain * bits / 2.0 / KEY, steep]
         case TableBank():
             return [_largest(bank.offset), abs(bank.gain)]
         case MeanBank():
@@ -253,6 +268,8 @@ def _folded(transformer: Transformer, bank: Bank) -> list[float]:
             return [KEY, _largest(bank.offset) / KEY, abs(bank.position_gain) * bits / 2.0 / KEY]
         case AttendBank():
             return [KEY, abs(bank.gain) / KEY] if transformer.reference_tokens else []
+        case ProductBank():
+            return []
         case _:
             assert_never(bank)
 

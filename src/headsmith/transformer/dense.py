@@ -12,10 +12,12 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
 from headsmith.heads.attend import AttendBank
+from headsmith.heads.attentions import WITHOUT_SINK, AttentionKind
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank
+from headsmith.heads.product import ProductBank
 from headsmith.heads.sink import KEY, SinkBank
 from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, Link, position_bits, position_code
 from headsmith.heads.table import TableBank, silent_registers
@@ -45,6 +47,7 @@ class DenseTransformer:
     x @ W_E + b_E + W_pos[i]      the row of the data token at position i, which holds the inputs x
     layers                        X <- X + sum over heads h of softmax(X W_Q[h] (X W_K[h])^T) X W_V[h] W_O[h];
                                   scores are not divided by anything
+    attention                     what stands in place of softmax, if not that (heads/attentions.py)
     X @ W_U + b_U                 the outputs, at the data tokens
     last                          (W, b, V) of a model that ends in softmax(X W + b) V, as some of sampled callables
     columns                       which columns of the stream a register has, by its name
@@ -59,6 +62,7 @@ class DenseTransformer:
     b_U: Array
     columns: Mapping[str, slice]
     last: tuple[Array, Array, Array] | None = None
+    attention: AttentionKind = "softmax"
 
     @property
     def d_model(self) -> int:
@@ -101,7 +105,7 @@ def dense(transformer: Transformer) -> DenseTransformer:
     if softmax:
         last = last_softmax(transformer)
         W_U = np.zeros_like(W_U)
-    return DenseTransformer(references, W_E, b_E, W_pos, layers, W_U, bias, columns, last)
+    return DenseTransformer(references, W_E, b_E, W_pos, layers, W_U, bias, columns, last, transformer.attention)
 
 
 def dense_readout(transformer: Transformer) -> Array:
@@ -162,7 +166,13 @@ def _bank(transformer: Transformer, bank: Bank) -> DenseLayer:
     match bank:
         case SinkBank():
             _sink_features(transformer, bank, read, W_Q, W_K)
-            return DenseLayer(W_Q, W_K, read[:, :, None], write[:, None, :])
+            value = np.zeros_like(read) if transformer.attention == "relu" else read
+            if transformer.attention == "relu":
+                value[:, columns[DATA]] = 1.0
+            return DenseLayer(W_Q, W_K, value[:, :, None], write[:, None, :])
+        case ProductBank():
+            W_Q[:, :, 0], W_K[:, columns[DATA], 0] = read[0::2], 1.0
+            return DenseLayer(W_Q, W_K, read[1::2, :, None], write[:, None, :])
         case TableBank():
             W_V = np.zeros((bank.heads, d_model, bank.columns))
             if transformer.grid_form == "rows":
@@ -224,7 +234,13 @@ def _sink_features(transformer: Transformer, bank: SinkBank, read: Array, W_Q: A
     columns, bits = layout(transformer), position_bits(transformer.tokens)
     data, reference = columns[DATA], columns[REFERENCE]
     W_Q[:, :, 0] = read * bank.query_scale[:, None]
+    if transformer.attention == "elu+1":
+        W_Q[:, :, 1] = -W_Q[:, :, 0]
+        W_K[:, reference, 0] = W_K[:, data, 1] = -bank.reference_gain
+        return
     W_K[:, data, 0] = bank.key_scale[:, None]
+    if transformer.attention in WITHOUT_SINK:
+        return
     W_Q[:, reference, 1] = bank.reference_gain / KEY
     W_K[:, reference, 1] = KEY
     if transformer.tokens > 1:

@@ -19,10 +19,12 @@ from headsmith.core.figures import number
 from headsmith.core.html import table
 from headsmith.core.markup import PREAMBLE, csv_text, latex_table, markdown_table
 from headsmith.heads.attend import AttendBank
+from headsmith.heads.attentions import WITHOUT_SINK
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank
+from headsmith.heads.product import ProductBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.table import TableBank
 from headsmith.transformer.bill import head_features
@@ -119,6 +121,10 @@ def _law(transformer: Transformer, bank: Bank) -> tuple[str, str]:
     several, sink, grid = transformer.tokens > 1, transformer.sink_tokens, transformer.grid_tokens
     bits, of_sink = "ceil(log2 n)", " + 1" if sink else ""
     match bank:
+        case SinkBank() if transformer.attention in WITHOUT_SINK:
+            return "1", "gate"
+        case ProductBank():
+            return "1", "product"
         case SinkBank():
             return (f"3 + {bits}" if several else "2") + (" + 1" if grid else ""), "gate"
         case TableBank():

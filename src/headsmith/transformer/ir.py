@@ -35,10 +35,12 @@ from headsmith.core.errors import CertificateError
 from headsmith.core.figures import count
 from headsmith.core.rounding import PRECISIONS, Dtype, Precision
 from headsmith.heads.attend import AttendBank
+from headsmith.heads.attentions import ATTENTIONS, WITHOUT_SINK, AttentionKind
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank
+from headsmith.heads.product import ProductBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import (
     DATA,
@@ -63,7 +65,7 @@ from headsmith.transformer.bank_checks import (
 )
 
 GridForm = Literal["one-hot", "rows", "softmax"]
-Bank = SinkBank | TableBank | GateBank | MeanBank | BoltzmannBank | MoveBank | AttendBank
+Bank = SinkBank | TableBank | GateBank | MeanBank | BoltzmannBank | MoveBank | AttendBank | ProductBank
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +84,8 @@ class Transformer:
     """A complete model. `tokens` is the largest number of data tokens in one sequence.
 
     `positional` holds the constants of data tokens, (tokens, size) for each register: a sequence of fewer tokens uses
-    the first rows.
+    the first rows. `attention` is the kind of all heads. With `alone`, the model also runs under the mask self+prefix:
+    every data token sees itself and the reference tokens alone, so that one is like any number of them.
     """
 
     inputs: int
@@ -97,6 +100,8 @@ class Transformer:
     readout_bias: Array
     positional: Mapping[str, Array] = field(default_factory=dict)
     grid_form: GridForm = "one-hot"
+    attention: AttentionKind = "softmax"
+    alone: bool = False
     sizes: Mapping[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -126,10 +131,12 @@ class Transformer:
         return int(any(self._needs_sink(bank, place > 0) for place, bank in banks))
 
     def _needs_sink(self, bank: Bank, later: bool) -> bool:
+        if self.attention in WITHOUT_SINK:
+            return False
         match bank:
             case SinkBank() | GateBank():
                 return True
-            case TableBank():
+            case TableBank() | ProductBank():
                 return False
             case MeanBank() | BoltzmannBank() | AttendBank():
                 return self.grid_tokens > 0
@@ -231,6 +238,8 @@ def arrays(transformer: Transformer) -> Iterator[tuple[str, Array]]:
                     yield f"{where}, slopes", bank.slope
                     yield f"{where}, offsets", bank.offset
                     yield f"{where}, gains", np.array([bank.position_gain, bank.keep_gain])
+                case ProductBank():
+                    pass
                 case _:
                     assert_never(bank)
     for link in transformer.readout:
@@ -266,6 +275,7 @@ def check(transformer: Transformer) -> None:
         raise CertificateError(f"the read-out bias has shape {transformer.readout_bias.shape}")
     for where, values in arrays(transformer):
         _check_numbers(transformer, where, values)
+    _check_attention(transformer)
     if transformer.grid_form != "one-hot":
         *others, last = (layer.banks for layer in transformer.layers)
         alone = len(last) == 1 and isinstance(last[0], TableBank) and last[0].heads == 1 and last[0].grid == GRID
@@ -273,6 +283,20 @@ def check(transformer: Transformer) -> None:
             raise CertificateError(f"a grid of {transformer.grid_form} is for moves and then one table head")
         if transformer.sink_tokens or transformer.grid_form not in ("rows", "softmax"):
             raise CertificateError(f"a grid of {transformer.grid_form!r} does not go with this model")
+
+
+def _check_attention(transformer: Transformer) -> None:
+    """Other attentions than softmax have gates, and linear attention products, for one token at a time."""
+    kind, banks = transformer.attention, [bank for layer in transformer.layers for bank in layer.banks]
+    if kind not in ATTENTIONS:
+        raise CertificateError(f"unknown attention {kind!r}")
+    if transformer.alone and transformer.tokens > 1:
+        raise CertificateError("under the mask self+prefix data tokens are alone: a model has one")
+    known = {"linear": {"product"}, "softmax": {bank.kind for bank in banks} - {"product"}}.get(kind, {"sink"})
+    others = [bank.kind for bank in banks if bank.kind not in known]
+    if others or (kind != "softmax" and (not transformer.alone or GRID in transformer.sizes or transformer.positional)):
+        what = f"{others[0]} heads" if others else "tables, or several tokens"
+        raise CertificateError(f"there are no {what} under {kind} attention")
 
 
 def _check_bank(transformer: Transformer, bank: Bank, where: str) -> None:
@@ -287,6 +311,8 @@ def _check_bank(transformer: Transformer, bank: Bank, where: str) -> None:
             check_scales(bank, where)
         case MeanBank():
             check_vector(bank, where)
+        case ProductBank():
+            pass
         case AttendBank():
             check_attend(bank, where)
         case MoveBank():
