@@ -14,4 +14,4 @@ def test_regions_grow_exponentially() -> None:
 def test_softmax_keeps_the_function() -> None:
     found = finite_scale()
     assert found.holds
-    assert all(row["found"] <= row["bound"] for row in found.figure["plane"])
+    assert all(row["found"] <= row["bound"] for row in found.figure["rows"] if "pieces" not in row)

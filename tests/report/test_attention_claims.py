@@ -48,8 +48,8 @@ def test_one_head_would_fail(row: dict[str, Any], compiled: dict[str, Any], monk
         figures = {"measured": 0.062, "lemma": 0.0623, "kernel": 0.0623, "hardmax": 0.5, "published": 1.0}
         return {"tokens": tokens, **{name: value * step for name, value in figures.items()}, **row}
 
-    monkeypatch.setattr(attention_claims, "_ramp", ramp)
-    monkeypatch.setattr(attention_claims, "_by_recipe", lambda *_: {**ASKED, **compiled})
+    monkeypatch.setattr(attention_claims, "_ramp", lambda tokens: (ramp(tokens), {}))
+    monkeypatch.setattr(attention_claims, "_by_recipe", lambda *_: ({**ASKED, **compiled}, {}))
     assert one_head().holds is (not row and not compiled)
 
 
@@ -59,5 +59,5 @@ def test_another_rate_would_fail(power: float, monkeypatch: pytest.MonkeyPatch) 
         size = 0.1 / ((tokens - 1) * heads**power)
         return {"tokens": tokens, "heads": heads, "measured": size, "lemma": size}
 
-    monkeypatch.setattr(attention_claims, "_shared", shared)
+    monkeypatch.setattr(attention_claims, "_shared", lambda *shape: (shared(*shape), {}))
     assert not many_heads().holds

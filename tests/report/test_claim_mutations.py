@@ -16,9 +16,10 @@ import pytest
 from headsmith.report import feedforward_claims
 from headsmith.report.claims import Finding, select
 
-JUDGED = ("R1", "R2", "R3", "R4", "R6", "R7", "R8", "R9", "M3")
-LONG = [pytest.param(each, marks=pytest.mark.campaign) for each in ("R5", "R10")]
-"""Half a minute for more cases of what R4, R6 and R7 check, and a quarter for grids of many nodes."""
+JUDGED = ("R1", "R2", "R3", "R4", "R6", "R7", "R8", "R9", "U1", "U2", "M2", "M3", "M4")
+LONG = [pytest.param(each, marks=pytest.mark.campaign) for each in ("R5", "R10", "U5", "M1")]
+"""Half a minute for more cases of what R4, R6 and R7 check, a quarter for grids of many nodes, and as much for
+maxout networks."""
 
 
 @pytest.fixture(scope="module", params=[*JUDGED, *LONG])

@@ -53,7 +53,7 @@ def test_maxout_networks_keep_their_size() -> None:
     ],
 )
 def test_waste_would_fail(waste: dict[str, Any], holds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maxout_claims, "_size", lambda *given: {**ideal(*given), **waste})
+    monkeypatch.setattr(maxout_claims, "_size", lambda *given: ({**ideal(*given), **waste}, {}))
     assert comparable_size().holds is holds
 
 
@@ -68,5 +68,10 @@ def test_piecewise_linear_functions_are_compiled_from_their_pieces() -> None:
 
 def test_an_error_above_what_was_asked_would_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = maxout_claims._compiled
-    monkeypatch.setattr(maxout_claims, "_compiled", lambda *given: {**honest(*given), "certified": 1.0})
+
+    def wrong(*given: Any) -> Any:
+        row, _ = honest(*given)
+        return {**row, "certified": 1.0}, {}
+
+    monkeypatch.setattr(maxout_claims, "_compiled", wrong)
     assert not piecewise_linear_functions().holds

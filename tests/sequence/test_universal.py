@@ -318,3 +318,11 @@ def test_an_error_that_rounding_takes_is_refused_with_one_that_can_be_met() -> N
         universal(level, 1, error=1.5e-9, **options)
     assert refused.value.part == "rounding"
     assert universal(level, 1, error=refused.value.smallest, **options).error <= refused.value.smallest
+
+
+def test_matrices_of_two_outputs_before_a_softmax_are_written_out() -> None:
+    """The stream of such a model has no columns for its outputs: W, b and V at its end make them."""
+    written = make(TARGETS[-1], 2, architecture=ONE).dense()
+    assert not written.W_U.any()
+    assert written.last is not None
+    assert written.last[2].shape[1] == 2

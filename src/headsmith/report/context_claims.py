@@ -13,6 +13,7 @@ import numpy as np
 
 from headsmith.circuits.assemble import GATE, Choice, assemble, expression_of
 from headsmith.core.arrays import Array
+from headsmith.core.certificate import PARTS
 from headsmith.core.extras import install
 from headsmith.heads.gate_fit import gate_product_fit
 from headsmith.lower.approximation import approximate
@@ -23,8 +24,9 @@ from headsmith.lower.prove import certified, drafted
 from headsmith.lower.tables import Gate
 from headsmith.model import Compiled, parts_of
 from headsmith.reading import read
-from headsmith.report.claims import Finding, claim
-from headsmith.report.recipe_claims import exponent
+from headsmith.report.audit import audit
+from headsmith.report.claims import Finding, Rows, claim, judged, need
+from headsmith.report.recipe_claims import Counted, exponent
 from headsmith.sequence import in_context
 from headsmith.sequence.descent import Descent, descent_graph, largest_rate
 from headsmith.sequence.in_context import Learner
@@ -55,36 +57,69 @@ def linear_in_steps() -> Finding:
     Errors of the steps add up, whatever their number. A gate errs in proportion to the weights, and these are bounded
     for ridge; for least squares the proven bound grows with the root of the steps, and the sum of errors with it.
     """
-    steps = [1, 2, 3, 4, 6, 8, 12, 16, 25, 36, 50]
-    rows = [_steps_row(count, decay) for decay in (DECAY, 0.0) for count in steps]
-    series = [rows[: len(steps)], rows[len(steps) :]]
-    certified = [exponent(steps[3:], [row["certified"] for row in each[3:]]) for each in series]
-    sound = all(row["found"] <= row["certified"] for row in rows)
-    holds = sound and certified[0] <= LINEAR and certified[1] <= 0.5 + LINEAR + 0.1
-    last, constant = series[0][-1], max(row["certified_per_step"] for row in series[0])
-    figures = (
-        f"with the same heads in every step the certified error of ridge is at most {constant:.3g} a step, and grows "
-        f"as steps^{certified[0]:.2f} because its steps shrink errors ({last['certified']:.3g} at {last['steps']} "
-        f"steps, found {last['found']:.3g}); that of least squares grows as steps^{certified[1]:.2f}, because the "
-        "proven range of its weights grows as steps^0.5, and a gate errs in proportion to it"
-    )
-    return Finding(
-        ran="3 features, 16 examples, 1 to 50 steps of rate 1/L, one gate for all products; ridge and least squares",
-        figure={
-            "ridge_exponent": certified[0],
-            "ridge_constant": constant,
-            "least_squares_exponent": certified[1],
-            "rows": rows,
-        },
-        holds=holds,
-        verdict=f"holds with these constants: {figures}" if holds else f"fails: {figures}",
+    found = [_steps_row(count, decay) for decay in (DECAY, 0.0) for count in STEPS]
+    return judged(
+        "3 features, 16 examples, 1 to 50 steps of rate 1/L, one gate for all products; ridge and least squares",
+        [row for row, _ in found],
+        _steps_summary,
+        _steps_faults,
+        lambda figure: (
+            f"with the same heads in every step the certified error of ridge is at most {figure['ridge_constant']:.3g} "
+            f"a step, and grows as steps^{figure['ridge_exponent']:.2f} because its steps shrink errors; that of least "
+            f"squares grows as steps^{figure['least_squares_exponent']:.2f}, because the proven range of its weights "
+            "grows as steps^0.5, and a gate errs in proportion to it"
+        ),
+        [counted for _, counted in found],
     )
 
 
-def _steps_row(steps: int, decay: float) -> dict[str, Any]:
+STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 25, 36, 50)
+
+
+def _steps_summary(rows: Rows) -> dict[str, Any]:
+    ridge, least = rows[: len(STEPS)], rows[len(STEPS) :]
+    grown = [
+        exponent([row["steps"] for row in each[3:]], [row["certified"] for row in each[3:]]) for each in (ridge, least)
+    ]
+    constant = max(row["certified_per_step"] for row in ridge)
+    return {"ridge_exponent": grown[0], "ridge_constant": constant, "least_squares_exponent": grown[1]}
+
+
+def _steps_faults(rows: Rows) -> list[str]:
+    found = _steps_summary(rows)
+    parts = [abs(sum(row[name] for name in PARTS) - row["certified"]) <= 1e-6 * row["certified"] for row in rows]
+    return [
+        *need(all(row["found"] <= row["certified"] for row in rows), "an error is larger than certified"),
+        *need(all(parts), "the parts of an error do not add up to it"),
+        *need(found["ridge_exponent"] <= LINEAR, f"the error of ridge grows as steps^{found['ridge_exponent']:.2f}"),
+        *need(
+            found["least_squares_exponent"] <= 0.5 + LINEAR + 0.1,
+            f"the error of least squares grows as steps^{found['least_squares_exponent']:.2f}",
+        ),
+    ]
+
+
+def _steps_row(steps: int, decay: float) -> Counted:
     learner = same_heads(steps, decay)
+    error, contexts = learner.certificate.error, list(_contexts(learner))
+    errors = [_error(learner, *context) for context in contexts]
+    row = {
+        "decay": decay,
+        "steps": steps,
+        "certified": error,
+        "certified_per_step": error / steps,
+        "found": max(errors),
+        "layers": learner.bill.layers,
+        "heads": learner.bill.heads,
+        **learner.certificate.parts,
+    }
+    counted = {"decay": decay, "steps": steps, "found": _error(learner, *contexts[int(np.argmax(errors))])}
+    return row, audit(learner) | counted | {"certified_per_step": sum(learner.certificate.parts.values()) / steps}
+
+
+def _contexts(learner: Learner) -> Iterator[tuple[Array, Array, Array]]:
+    """Examples X, y and queries: random ones, corners, and equal examples."""
     random = np.random.default_rng(0)
-    worst = 0.0
     for trial in range(60):
         count = int(random.integers(1, learner.examples + 1))
         tokens = random.uniform(-1.0, 1.0, (count, 2 * learner.features + 1))
@@ -92,18 +127,12 @@ def _steps_row(steps: int, decay: float) -> dict[str, Any]:
         X, y, queries = tokens[:, : learner.features], tokens[:, learner.features], tokens[:, learner.features + 1 :]
         if trial % 3 == 1:
             X, y = np.repeat(np.sign(X[:1]), count, axis=0), np.sign(y)
-        worst = max(worst, float(np.abs(learner.predict(X, y, queries) - learner.exact(X, y, queries)).max()))
-    error = learner.certificate.error
-    return {
-        "decay": decay,
-        "steps": steps,
-        "certified": error,
-        "certified_per_step": error / steps,
-        "found": worst,
-        "layers": learner.bill.layers,
-        "heads": learner.bill.heads,
-        **learner.certificate.parts,
-    }
+        yield X, y, queries
+
+
+def _error(learner: Learner, X: Array, y: Array, queries: Array) -> float:
+    """How far predictions are from exact gradient descent."""
+    return float(np.abs(learner.predict(X, y, queries) - learner.exact(X, y, queries)).max())
 
 
 def same_heads(steps: int, decay: float = 0.0, features: int = 3, examples: int = 16) -> Learner:

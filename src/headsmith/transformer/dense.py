@@ -113,7 +113,9 @@ def dense_readout(transformer: Transformer) -> Array:
     columns = layout(transformer)
     W_U = np.zeros((width(transformer), transformer.outputs))
     for link in transformer.readout:
-        _place(transformer, W_U[columns[link.register], link.reads], matrix(link).T)
+        place = columns[link.register]
+        if place.start < place.stop:  # a model that ends in a softmax holds no outputs in its stream
+            _place(transformer, W_U[place, link.reads], matrix(link).T)
     return W_U
 
 
