@@ -97,6 +97,26 @@ def test_two_variables():
     assert np.abs(model(points)[:, 0] - points.prod(axis=1)).max() <= model.certificate.error
 
 
+def sums(inputs: int, gates: int = 3) -> hs.Network:
+    """The sum of the squares of many inputs, each by a network of its own."""
+    layers = []
+    for place, (weights, bias) in enumerate(square_network(gates).layers):
+        W = np.kron(np.eye(inputs), weights)
+        layers.append((np.ones((1, inputs)) @ W, np.zeros(1)) if place == gates else (W, np.tile(bias, inputs)))
+    return hs.Network(layers, names=[f"x{i}" for i in range(inputs)], transposed=False)
+
+
+def test_many_inputs_where_the_network_is_a_sum():
+    """Of twelve inputs: cells of all of them together would be without number."""
+    formula = " + ".join(f"x{i}*x{i}" for i in range(12))
+    model = hs.compile(sums(12, 2), (0, 1), 0.5, approximates=formula)
+    assert model.certificate.parts["approximation"] == pytest.approx(12 * 4.0**-3, abs=1e-8)
+    points = np.random.default_rng(0).uniform(0, 1, (1000, 12))
+    assert np.abs(model(points)[:, 0] - (points**2).sum(axis=1)).max() <= model.certificate.error
+    assert model.proof.stored["approximation"].count(" ") == 11
+    assert model.verify().error == pytest.approx(model.certificate.error)
+
+
 def test_several_outputs_and_kinks_of_the_function():
     """|x| and a hat, each by gates of its own; the hat is off by 0.01 at its top."""
     gates = ([[1.0], [-1.0], [1.0], [1.0], [1.0]], [0.0, 0.0, 0.5, 0.0, -0.5])

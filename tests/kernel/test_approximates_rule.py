@@ -100,6 +100,25 @@ def test_a_bound_is_close_to_what_mpmath_finds():
     assert float(worst) <= found <= 1.05 * float(worst)
 
 
+def test_inputs_that_a_gate_or_a_product_reads_together_are_one_group():
+    """A sum that is none, though it looks like one: the trees do not fit."""
+    box = Interval(np.zeros(3), np.ones(3))
+    network = hs.Network([([[1, 0, 0], [0, 1, 0], [0, 0, 1]], [0, 0, 0]), ([[1, 1, 1]], [0])], names=list("xyz"))
+    _, alone = graphs(network, "x**2 + sin(y) + z")
+    _, joint = graphs(network, "x*z + sin(y)")
+    assert len(approximates.boxes_of(*alone, box)) == 3
+    assert len(approximates.boxes_of(*joint, box)) == 2
+    _, mixed = graphs(hs.Network([([[1, 1, 0], [0, 1, 1]], [-1, -1]), ([[1, 1]], [0])], names=list("xyz")), "x + y + z")
+    assert len(approximates.boxes_of(*mixed, box)) == 1
+    # x - x^2 is at most 1/4, y - sin(y) at most 1 - sin(1).
+    (found,) = check_approximation(*alone, box, " ".join([halved(6)] * 3)).value
+    assert 0.0 <= found - (0.25 + 1.0 - np.sin(1.0)) <= 1e-3
+    with pytest.raises(Refused, match="3 functions of other inputs"):
+        check_approximation(*alone, box, halved(2))
+    with pytest.raises(Refused, match="2 functions of other inputs"):
+        check_approximation(*joint, box, "0 0 0")
+
+
 def test_what_is_not_defined_has_no_bound():
     """Not even where it is multiplied by zero."""
     builder = Builder(["x"])

@@ -25,7 +25,7 @@ import numpy as np
 from .arithmetic import Array, Interval, Upper, interval, joined, rational
 from .errors import Refused
 from .functions import Program, enclose, named, run
-from .graph import Graph
+from .graph import Graph, dense
 from .table import Cell, quadratic_top, read_cells
 
 MOST_CUTS, FINE, MOST_CELLS, AT_ONCE = 4, 2.0**-30, 1 << 17, 1 << 20
@@ -35,13 +35,45 @@ VALUE, SLACK, AROUND, SLOPE = 0, 1, 2, 3  # where the parts of a node are; then 
 
 def check_approximation(network: Graph, wanted: Graph, box: Interval, cells: str) -> Upper:
     """Bounds of |N - F| on the box, one for each output. Raises Refused where there are none."""
-    batch = batch_of(network, wanted)
-    ends = ends_of(box, read_cells(cells, int(np.sum(box.high > box.low)), MOST_CELLS))
-    found = [on_cells(network, wanted, ends[:, at : at + batch]) for at in range(0, ends.low.shape[1], batch)]
-    whole = reduce(Interval.hull, [each.over(1) for each in found])
-    if not whole.finite():
+    boxes, texts = boxes_of(network, wanted, box), cells.split(" ")
+    if len(texts) != len(boxes):
+        raise Refused(f"a network is a sum of {len(boxes)} functions of other inputs each, and has {len(texts)} trees")
+    total = on_cells(network, wanted, interval(middle_of(box)[:, None]))[:, 0] * (1.0 - len(boxes))
+    for mine, text in zip(boxes, texts, strict=True):
+        wide = int(np.sum(mine.high > mine.low))
+        ends, batch = ends_of(mine, read_cells(text, wide, MOST_CELLS)), batch_of(network, wanted, wide)
+        found = [on_cells(network, wanted, ends[:, at : at + batch]) for at in range(0, ends.low.shape[1], batch)]
+        total = total + reduce(Interval.hull, [each.over(1) for each in found])
+    if not total.finite():
         raise Refused("no finite bound of the network against what it approximates, on the cells of the proof")
-    return whole.magnitude
+    return total.magnitude
+
+
+def boxes_of(network: Graph, wanted: Graph, box: Interval) -> list[Interval]:
+    """The boxes on which N - F is compared. If no gate and no expression of either reads inputs of two groups, then
+    N - F is a sum of functions of one group each: with p the middle of the box,
+
+        (N - F)(x) = sum over groups of (N - F)(x in the group, p elsewhere)  -  (groups - 1) (N - F)(p).
+    """
+    refuse_others(network, wanted)
+    together = np.eye(network.nodes[0].size)
+    for graph in (network, wanted):
+        reads = [np.eye(len(together))]
+        for node in graph.nodes[1:]:
+            weights = [dense(each) for each in node.weights] or [np.eye(node.size)] * len(node.arguments)
+            found = np.zeros((node.size, len(together)))
+            for matrix, argument in zip(weights, node.arguments, strict=True):
+                found = found + (matrix != 0.0) @ reads[argument]
+            reads.append(np.minimum(found, 1.0))
+            if node.kind != "affine":
+                together = np.minimum(together + reads[-1].T @ reads[-1], 1.0)
+    for _ in range(len(together).bit_length()):
+        together = np.minimum(together @ together, 1.0)
+    middle = middle_of(box)
+    groups = [group > 0.0 for group in np.unique(together, axis=0) if np.any((box.high > box.low)[group > 0.0])]
+    if len(groups) < 2:
+        return [box]
+    return [Interval(np.where(each, box.low, middle), np.where(each, box.high, middle)) for each in groups]
 
 
 def ends_of(box: Interval, cells: Sequence[Cell]) -> Interval:
@@ -57,16 +89,25 @@ def ends_of(box: Interval, cells: Sequence[Cell]) -> Interval:
     return Interval(lows, highs)
 
 
-def batch_of(network: Graph, wanted: Graph) -> int:
-    """How many cells are looked at at once."""
-    inputs, names = network.nodes[0].size, [graph.nodes[0].names for graph in (network, wanted)]
+def middle_of(box: Interval) -> Array:
+    """A point of the box."""
+    return np.clip(box.low + (box.high - box.low) / 2.0, box.low, box.high)
+
+
+def refuse_others(network: Graph, wanted: Graph) -> None:
+    """Raise Refused unless both are functions of the same inputs, token by token."""
+    names = [graph.nodes[0].names for graph in (network, wanted)]
     sizes = [graph.nodes[graph.output].size for graph in (network, wanted)]
     if not {node.kind for graph in (network, wanted) for node in graph.nodes} <= KINDS:
         raise Refused("a network and what it approximates are functions of one token, of sums, gates and expressions")
     if names[0] != names[1] or sizes[0] != sizes[1]:
         raise Refused("a network does not have the inputs and outputs of what it approximates")
+
+
+def batch_of(network: Graph, wanted: Graph, wide: int) -> int:
+    """How many cells are looked at at once."""
     largest = max(node.size for graph in (network, wanted) for node in graph.nodes)
-    return max(AT_ONCE // (largest * (2 + inputs) ** 2), 1)
+    return max(AT_ONCE // (largest * (2 + wide) ** 2), 1)
 
 
 def on_cells(network: Graph, wanted: Graph, ends: Interval) -> Interval:
@@ -93,7 +134,7 @@ class _Cells:
     are the parts of what is not negative on that side, and `owner` is the cell."""
 
     def __init__(self, ends: Interval) -> None:
-        middle = np.clip(ends.low + (ends.high - ends.low) / 2.0, ends.low, ends.high)
+        middle = middle_of(ends)
         radius = (interval(ends.high) - middle).hull(interval(middle) - ends.low).high
         wide = np.flatnonzero((radius > 0.0).any(axis=1))
         self.radius, self.wide, (size, count) = radius[wide], len(wide), middle.shape

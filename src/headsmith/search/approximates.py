@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headsmith.kernel.approximates import batch_of, ends_of, on_cells
+from headsmith.kernel.approximates import batch_of, boxes_of, check_approximation, ends_of, middle_of, on_cells
 from headsmith.kernel.arithmetic import Interval
 from headsmith.kernel.graph import Graph
 from headsmith.kernel.table import MARKS
@@ -24,7 +24,7 @@ Difference = Callable[[Array], Array]
 
 CLOSER = ((1e-2, 1 << 15), (1e-3, 1 << 12), (1e-5, 1 << 11), (1e-9, 1 << 11), (1e-12, 1 << 11))
 """How close to the largest difference found, and with how many cells at most."""
-ROUNDING = 1e-14
+ROUNDING = 5e-13
 """What rounding may add, of numbers of size 1."""
 FREE = 1e-3
 """The share of the asked error that is not worth a search."""
@@ -44,27 +44,45 @@ class Found:
 def search_cells(network: Graph, wanted: Graph, low: Array, high: Array, difference: Difference, error: float) -> Found:
     """Cells that show how close a network is. `difference` is that of both at points (n, inputs), in floating point;
     what is small beside `error` is not looked at more closely."""
-    search = _Search(network, wanted, low, high, difference)
+    box = Interval(low, high)
+    found = [_searched(network, wanted, each, difference, error) for each in boxes_of(network, wanted, box)]
+    text, places = " ".join(each.text() for each in found), [each.place for each in found]
+    for side in (0, 1):
+        # Of a sum, the worst points of its terms together: each differs from the middle in inputs of its own.
+        moved = sum(each.ends[side] - middle_of(box) for each in found) if len(found) > 1 else 0.0
+        places.append(np.clip(middle_of(box) + moved, low, high))
+    with np.errstate(all="ignore"):
+        sizes = np.nan_to_num(np.abs(difference(np.array(places))).max(axis=1), nan=0.0, posinf=0.0)
+    worst = int(np.argmax(sizes))
+    bound = max(each.bound for each in found)
+    if len(found) > 1 and np.isfinite(bound):
+        bound = float(np.max(check_approximation(network, wanted, box, text).value))
+    return Found(text, bound, float(sizes[worst]), places[worst])
+
+
+def _searched(network: Graph, wanted: Graph, box: Interval, difference: Difference, error: float) -> _Search:
+    search = _Search(network, wanted, box.low, box.high, difference)
     search.enter([((0, 0),) * len(search.wide)])
     for tolerance, cells in CLOSER:
         most = cells if len(search.wide) == 1 or tolerance == CLOSER[0][0] else cells >> 3
-        while search.refine(max(search.largest * (1.0 + tolerance) + ROUNDING, FREE * error), most):
+        while search.refine(tolerance, error, most):
             pass
         if search.largest > error or len(search.leaves) >= most:
             break
-    return Found(search.text(), search.bound, search.largest, search.place)
+    return search
 
 
 class _Search:
     def __init__(self, network: Graph, wanted: Graph, low: Array, high: Array, difference: Difference) -> None:
         self.graphs, self.difference, self.low, self.high = (network, wanted), difference, low, high
-        self.wide = np.flatnonzero(high > low)[: len(MARKS)]
-        self.batch = batch_of(network, wanted)
+        self.wide = np.flatnonzero(high > low)
+        self.batch = batch_of(network, wanted, len(self.wide))
         self.cells: list[tuple[tuple[int, int], ...]] = []
         self.bounds: Array = np.zeros(0)
         self.axes: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self.halves: dict[int, int] = {}
         self.largest, self.place = 0.0, low
+        self.extreme, self.ends = [-np.inf, -np.inf], [middle_of(Interval(low, high))] * 2
 
     @property
     def leaves(self) -> npt.NDArray[np.int64]:
@@ -89,16 +107,17 @@ class _Search:
 
     def _try(self, low: Array, high: Array) -> Any:
         """Try the middle of each cell and of its faces; the axis along which the difference bends most."""
-        middle, bends = low + (high - low) / 2.0, np.zeros((len(low), len(self.wide)))
+        wide = self.wide[: len(MARKS)]
+        middle, bends = low + (high - low) / 2.0, np.zeros((len(low), len(wide)))
         centre = self._at(middle)
-        for column, variable in enumerate(self.wide):
+        for column, variable in enumerate(wide):
             sides = []
             for end in (low, high):
                 point = middle.copy()
                 point[:, variable] = end[:, variable]
                 sides.append(self._at(point))
             bends[:, column] = np.nan_to_num(np.abs(sides[0] + sides[1] - 2.0 * centre).max(axis=1), posinf=0.0)
-        relative = ((high - low) / (self.high - self.low))[:, self.wide]
+        relative = (high - low)[:, wide] / (self.high - self.low)[wide]
         return np.argmax(bends + (1e-300 + 0.1 * bends.max(axis=1, keepdims=True)) * relative, axis=1)
 
     def _at(self, points: Array) -> Array:
@@ -107,11 +126,18 @@ class _Search:
         worst = int(np.argmax(sizes))
         if sizes[worst] > self.largest:
             self.largest, self.place = float(sizes[worst]), points[worst]
+        for side, sign in enumerate((-1.0, 1.0)):
+            values = np.nan_to_num(sign * found[:, 0], nan=-np.inf)
+            best = int(np.argmax(values))
+            if values[best] > self.extreme[side]:
+                self.extreme[side], self.ends[side] = float(values[best]), points[best]
         return found
 
-    def refine(self, goal: float, most: int) -> bool:
-        """Cut the cells with bounds above the goal, the worst first if they are too many; whether there were any."""
-        leaves = self.leaves
+    def refine(self, tolerance: float, error: float, most: int) -> bool:
+        """Cut the cells with bounds above the largest difference found, the worst first if they are too many; whether
+        there were any. A network that is too far from the function is not looked at closely."""
+        near = 1.0 + (tolerance if self.largest <= error else max(tolerance, 0.1))
+        goal, leaves = max(self.largest * near + ROUNDING, FREE * error), self.leaves
         above = leaves[~(self.bounds[leaves] <= goal)]
         above = above[np.argsort(-np.nan_to_num(self.bounds[above], nan=np.inf), kind="stable")]
         above = above[: max(most - len(leaves), 0)][: max(len(leaves), 64)]
