@@ -3,6 +3,7 @@ proven of them, and forged files that are refused."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,15 @@ import numpy as np
 import pytest
 from networks import random_network
 from saved import read as read_parts
+from test_heads import model, reads, sink
+from test_heads_in_few_bits import TOY, rounded
 
 import headsmith as hs
 from headsmith.heads.attentions import ATTENTIONS, GATES, weights_of
 from headsmith.kernel.attentions import GATES as PROVEN
 from headsmith.kernel.check import checked, proved
 from headsmith.kernel.errors import Refused
+from headsmith.kernel.heads import local_errors
 from headsmith.report.rounding_oracle import plain_run
 
 KINDS = [kind for kind in ATTENTIONS if kind not in ("softmax", "linear")]
@@ -54,6 +58,56 @@ def test_the_constant_of_elu_1_by_its_quadratic() -> None:
     assert np.all(0.16 * (1 + (1 + y) * np.exp(y)) - y >= quadratic - 1e-12)
     assert float(mpmath.exp(0.8)) >= 2.2255
     assert 0.572704**2 < 4 * 0.35608 * 0.231216
+
+
+def pushed_gate(kind: str, z: Any, way: float, scale: float = 8.0, gain: float = 12.0) -> Any:
+    """A gate in few bits, every rounding pushed so that its output is larger (or smaller, for a negative `way`): its
+    weight up where z > 0, down where z < 0."""
+    up = way * np.sign(z)
+
+    def power(x: Any, to: Any) -> Any:
+        return rounded(np.exp(x) * (1.0 + 7.9 * to * TOY.unit_roundoff))
+
+    def phi(x: Any, to: Any) -> Any:
+        return np.where(x > 0.0, rounded(1.0 + x, to), power(np.minimum(x, 0.0), to))
+
+    t = rounded(scale * z, up)
+    match kind:
+        case "hardmax":
+            weight = (t > 0.0) + 0.5 * (t == 0.0)
+        case "relu":
+            return np.maximum(z, 0.0)
+        case "sigmoid":
+            weight = rounded(1.0 / rounded(1.0 + power(-t, -up), -up), up)
+        case "sparsemax":
+            low = -np.abs(t)
+            both = rounded(1.0 + 2.0 * low, up) > low
+            lost = np.where(both, rounded(low - 1.0, -up) / 2.0, -1.0)
+            weight = np.maximum(rounded(np.where(t > 0.0, -lost, low - lost), up), 0.0)
+        case _:
+            own, other, small = phi(t, up), phi(-t, -up), power(np.full_like(t, -gain), up)
+            itself = rounded(own + rounded(other * small, up), up)
+            sink = rounded(other + rounded(own * small, -up), -up)
+            weight = rounded(itself / rounded(itself + sink, -up), up)
+    return rounded(weight * z, way)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gates_in_few_bits(kind: str, rng: np.random.Generator) -> None:
+    """With every rounding pushed the worst way a gate stays within its lemma, and what rounding adds within its own."""
+    z = rounded(
+        np.concatenate([rng.uniform(-1, 1, 20_000), rng.normal(size=20_000) / 12, [0.0, 1.0, -1.0]]).clip(-1, 1)
+    )
+    only = sink(1.0 if kind == "relu" else 8.0, 12.0)
+    found = local_errors(replace(model(only, precision=TOY), attention=kind, alone=True), only, reads(-1.0, 1.0))
+    smooth = gate(kind, 8.0 * z) / 8.0
+    more, below = (found.leak + found.rounding).value[0], found.below.value[0]
+    for way in (1.0, -1.0):
+        out = pushed_gate(kind, z, way)
+        assert np.all(out - np.maximum(z, 0.0) <= more)
+        assert np.all(np.maximum(z, 0.0) - out <= below + more)
+        assert np.abs(out - smooth).max() <= more
+        assert np.all(np.abs(out) <= found.reach.value[0])
 
 
 def corners_and_kinks(network: hs.Network, rng: np.random.Generator) -> Any:

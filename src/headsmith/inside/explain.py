@@ -232,7 +232,7 @@ def _looks(attention: str, scale: float) -> str:
         case "sparsemax":
             return f"looks at itself with weight (1 + {score})/2, clipped to [0, 1], else at r0"
         case "elu+1":
-            return f"looks at itself with weight f/(f + g), f = phi({score}), g = phi(-{score}), else at r0"
+            return f"looks at itself with weight f/(f + g), f = elu({score}) + 1, g = elu(-{score}) + 1, else at r0"
     return f"looks at itself with weight 1/(1 + exp(-{score})), else at r0"
 
 
