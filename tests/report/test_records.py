@@ -101,6 +101,9 @@ def test_a_file_of_another_target_or_domain_is_told_so(tmp_path: Path) -> None:
     hs.compile("relu(x)", {"x": (-0.5, 0.5)}, 1e-2).save(path)
     with pytest.raises(HeadsmithError, match="the file is about x in"):
         submitted(path, records())
+    hs.compile("relu(x)", {"x": (-1, 1)}, 1e-2, attention="relu").save(path)
+    with pytest.raises(HeadsmithError, match="records are those of softmax attention"):
+        submitted(path, records())
 
 
 def test_the_kernel_decides(product: Path, tmp_path: Path) -> None:

@@ -164,6 +164,9 @@ def submitted(path: str | os.PathLike[str], table: Sequence[Record], by: str = "
     proved = verified_file(path)
     entry = _target_of(proved)
     model = load(path)
+    kind = model.transformer.attention
+    if kind != "softmax":
+        raise HeadsmithError(f"records are those of softmax attention; this model has {kind} attention")
     _refuse_smaller(entry, proved)
     known = {(each.entry, each.error): each for each in table}
     compared = []
