@@ -214,9 +214,13 @@ def test_every_part_of_a_gpt2_is_compared(tmp_path: Path, rng: np.random.Generat
 
 
 def test_what_a_gpt2_cannot_hold() -> None:
-    with pytest.raises(hs.TargetError, match="no rule for several data tokens: take a Llama"):
+    with pytest.raises(
+        hs.TargetError, match="no rule for several data tokens in a GPT-2: norms move scores that must be equal"
+    ):
         MODELS["shift"]().to_stock("gpt2")
-    with pytest.raises(hs.TargetError, match="no rule for several data tokens: take a Llama"):
+    with pytest.raises(
+        hs.TargetError, match="no rule for several data tokens in a GPT-2: norms move scores that must be equal"
+    ):
         MODELS["product"]().to_stock("gpt2", vocabulary=16)
 
 

@@ -61,7 +61,7 @@ def gpt2(
     numbers = numbers_of(model, target.nodes[0].names, box, words)
     kinds = {bank.kind for layer in model.layers for bank in layer}
     if model.tokens > 1 or numbers or kinds - {"sink", "table", "gate"}:
-        raise Refused("the norms of a GPT-2 are not exact, and there is no rule for several data tokens: take a Llama")
+        raise Refused("no rule for several data tokens in a GPT-2: norms move scores that must be equal; take a Llama")
     layers = [[heads_of(model, bank) for bank in layer] for layer in model.layers]
     config, readout = config_of(model, layers), readout_of(model)
     for unit in COARSE:
