@@ -2,7 +2,8 @@
 
 The arithmetic is a parameter. `Floating` is ordinary floating point, summed in any order; `Rounded` is the standard
 model of rounding itself: every operation returns its result times (1 + d), |d| <= u, with signs of d chosen to hurt,
-and exp off by several units in the last place. The certificate must hold for all of them.
+and exp off by several units in the last place. Of rounding to nearest it knows that a product with a power of two is
+exact, and that a sum is no further off than its smaller term. The certificate must hold for all of them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class Arithmetic(Protocol):
     def weight(self, value: float) -> Any: ...
     def total(self, terms: list[Any]) -> Any: ...
     def product(self, left: Any, right: Any) -> Any: ...
-    def exp(self, value: Any) -> Any: ...
+    def exp(self, value: Any, way: float) -> Any: ...
     def quotient(self, left: Any, right: Any) -> Any: ...
 
 
@@ -47,7 +48,7 @@ class Floating:
     def product(self, left: Any, right: Any) -> Any:
         return left * right
 
-    def exp(self, value: Any) -> Any:
+    def exp(self, value: Any, way: float) -> Any:
         return np.exp(value)
 
     def quotient(self, left: Any, right: Any) -> Any:
@@ -85,14 +86,19 @@ class Rounded:
         terms = [float(term) for term in terms if term]
         result = terms[0] if terms else 0.0
         for term in terms[1:]:
-            result = self._pushed(result + term)
+            exact, least = result + term, min(abs(result), abs(term))
+            result = exact + min(max(self._pushed(exact) - exact, -least), least)
         return result
 
     def product(self, left: float, right: float) -> float:
-        return self._pushed(left * right)
+        exact = 0.5 in (abs(math.frexp(left)[0]), abs(math.frexp(right)[0]))
+        return left * right if exact else self._pushed(left * right)
 
-    def exp(self, value: float) -> float:
-        return self._pushed(math.exp(value), self.exp_ulps)
+    def exp(self, value: float, way: float) -> float:
+        """Upwards means that the mean rises: `way` is the sign of what a token holds, less the mean."""
+        way = {"up": way, "down": -way}.get(self.push, 0.0)
+        power = math.exp(value)
+        return power * (1.0 + way * self.exp_ulps * self.unit) if way else self._pushed(power, self.exp_ulps)
 
     def quotient(self, left: float, right: float) -> float:
         return self._pushed(left / right)
@@ -146,7 +152,11 @@ def _attend(layer: DenseLayer, stream: list[list[Any]], arithmetic: Arithmetic, 
             seen = range(place + 1) if causal else range(len(stream))
             scores = [_dot(query, keys[other], arithmetic) for other in seen]
             highest = max(scores)
-            powers = [arithmetic.exp(arithmetic.total([score, -highest])) for score in scores]
+            shares = np.exp(np.array(scores, dtype=np.float64) - float(highest))
+            held = np.array([values[other][0] for other in seen], dtype=np.float64)
+            ways = np.sign(held - shares @ held / shares.sum()).tolist()
+            lower = [arithmetic.total([score, -highest]) for score in scores]
+            powers = [arithmetic.exp(score, way) for score, way in zip(lower, ways, strict=True)]
             mass = arithmetic.total(powers)
             weights = [arithmetic.quotient(power, mass) for power in powers]
             mixed = [_dot(weights, [values[other][i] for other in seen], arithmetic) for i in range(W_V.shape[1])]

@@ -58,35 +58,37 @@ def added(*forms: tuple[Fraction, Form]) -> Form:
 
 @dataclass
 class Register:
-    """11: forms, magnitudes, the sum of any terms, that of all sums, and the number of terms."""
+    """11: forms, magnitudes, those of rounded products, the sum of any terms, that of all sums, the number of terms."""
 
     forms: list[Form]
     magnitude: Vector
+    products: Vector
     most: Vector
     sums: Vector
-    count: int
+    count: list[int]
 
     def write(self, weights: Matrix, forms: list[Form], below: Vector, above: Vector) -> None:
         """Add weights times forms that lie within [-below, above]."""
-        terms = max(sum(w != 0 for w in each) for each in weights)
         for row, each in enumerate(weights):
+            terms = sum(w != 0 for w in each)
             self.forms[row] = added((Fraction(1), self.forms[row]), *zip(each, forms, strict=True))
             ends = list(zip(each, below, above, strict=True))
             self.magnitude[row] += sum(abs(w) * max(a, b) for w, a, b in ends)
+            self.products[row] += sum(abs(w) * max(a, b) for w, a, b in ends if not power_of_two(w))
             rising = sum(w * b if w > 0 else -w * a for w, a, b in ends)
             falling = sum(w * a if w > 0 else -w * b for w, a, b in ends)
             most = max(rising, falling)
-            self.sums[row] += terms * self.most[row] + (terms - 1) * most + self.count * most
+            self.sums[row] += terms * self.most[row] + max(terms - 1, 0) * most + self.count[row] * most
             self.most[row] += most
-        self.count += terms
+            self.count[row] += terms
 
     @property
     def rounding(self) -> Vector:
         """What the sum is off by."""
-        second = gamma(self.count + 2) ** 2
+        rows = zip(self.sums, self.products, self.magnitude, self.count, strict=True)
         return [
-            ROUNDOFF * (sums + 3 * size) + second * size + (self.count + 1) * TINY
-            for sums, size in zip(self.sums, self.magnitude, strict=True)
+            ROUNDOFF * (sums + 2 * products) + gamma(count + 2) ** 2 * size + (count + 1) * TINY
+            for sums, products, size, count in rows
         ]
 
 
@@ -96,8 +98,20 @@ class Read:
 
     form: Form
     stored: Fraction
-    rounded: Fraction
+    size: Fraction
+    share: Fraction
+    single: bool
     columns: int
+
+    def rounded(self, known: Fraction) -> Fraction:
+        """What is rounded, of something that is at most `known` but for what registers are off by."""
+        size = min(self.size, known + self.stored) if self.single else self.size
+        return self.share * size + self.columns * TINY
+
+
+def power_of_two(weight: Fraction) -> bool:
+    """Whether a product with it is exact."""
+    return abs(np.frexp(float(weight))[0]) in (0.0, 0.5)
 
 
 def read_rows(links: Any, tensors: Any, stream: dict[str, Register], rows: int) -> list[Read]:
@@ -116,9 +130,9 @@ def read_rows(links: Any, tensors: Any, stream: dict[str, Register], rows: int) 
                 stored += abs(weight) * off
                 size += abs(weight) * (magnitude + off)
             weights_read += [weight for weight in each if weight]
-        plain = len(weights_read) <= 1 and all(abs(np.frexp(float(w))[0]) == 0.5 for w in weights_read)
-        rounded = (0 if plain else gamma(4 + len(weights_read)) * size) + columns * TINY
-        found.append(Read(form, stored, rounded, columns))
+        single = len(weights_read) <= 1
+        share = Fraction(0) if single and all(map(power_of_two, weights_read)) else gamma(2 + len(weights_read))
+        found.append(Read(form, stored, size, share, single, columns))
     return found
 
 
@@ -186,7 +200,8 @@ def certified(path: Path) -> tuple[list[Fraction], dict[str, Fraction], Fraction
         )
         values = [Fraction(1)] if each["name"] == "data" else values
         sizes, sums = [abs(v) for v in values], [Fraction(0) for _ in values]
-        stream[each["name"]] = Register([{(-1, 0): v} for v in values], sizes, [*sizes], sums, 1)
+        count, forms_held = [int(size > 0) for size in sizes], [{(-1, 0): v} for v in values]
+        stream[each["name"]] = Register(forms_held, sizes, [*sums], [*sizes], sums, count)
     for link in model["embedding"]:
         weights, first = matrix(tensors[link["weights"]]), link["first"]
         part = slice(first, first + len(weights[0]))
@@ -201,15 +216,19 @@ def certified(path: Path) -> tuple[list[Fraction], dict[str, Fraction], Fraction
         argument = nodes[number]["argument"]
         a, b = ranges[argument][component]
         deviation = difference(read.form, forms[argument][component], magnitudes)
-        size = max(abs(a), abs(b)) + deviation + read.stored + read.rounded
+        read_off = read.rounded(max(abs(a), abs(b)) + deviation)
+        off = deviation + read.stored + read_off
+        size = max(abs(a), abs(b)) + off
         steep, relative, absolute = query * key, gamma(2 + 3), 2 * EXP + Fraction(1, 2**60)
         near = size * (relative * steep * size + absolute) / 4
         far = (Fraction("0.448") * relative + Fraction("0.229") * absolute) / steep
         below.append(min(LAMBERT / steep, size / 2))
-        sums = gamma(2 * 2 + 4) * size + (size + 1) * 4 * (2 + 2) * TINY
-        rounding.append(deviation + read.stored + 2 * read.rounded + min(near, far) + sums)
-        outputs.append(min(max(b, Fraction(0)) + below[-1] + rounding[-1], size + sums))
-        under.append(min(below[-1] + rounding[-1], size + sums))
+        held, lost = max(max(b, Fraction(0)) + off, below[-1]), (size + 1) * 4 * (2 + 2) * TINY
+        sums = gamma(2 + 1 + 2) * held + lost
+        rounding.append(off + read_off + min(near, far) + sums)
+        reach = min(size + gamma(2 * 2 + 4) * size + lost, held + sums)
+        outputs.append(min(max(b, Fraction(0)) + below[-1] + rounding[-1], reach))
+        under.append(min(below[-1] + rounding[-1], reach))
         scores.append(size * steep)
         magnitudes.setdefault(number, [Fraction(0)] * len(forms[number]))[component] = outputs[-1]
     for link in bank["write"]:
@@ -227,7 +246,9 @@ def certified(path: Path) -> tuple[list[Fraction], dict[str, Fraction], Fraction
         sides = [sum(max(sign * g, Fraction(0)) * e for g, e in zip(gains, below, strict=True)) for sign in (1, -1)]
         off = difference(added((Fraction(1), read.form), (bias[row], {(-1, 0): Fraction(1)})), form, magnitudes)
         rounded = sum((abs(g) * e for g, e in zip(gains, rounding, strict=True)), Fraction(0))
-        rounded += off + read.stored + read.rounded + gamma(4 + read.columns) * abs(bias[row])
+        known = max(map(abs, ranges[header["proof"]["circuit"]["output"]][row])) + sum(sides) + rounded + off
+        biased = gamma(4 + read.columns) * (read.size + abs(bias[row])) + read.columns * TINY
+        rounded += off + read.stored + (biased if bias[row] else read.rounded(known))
         parts.append({"approximation": Fraction(0), "softmax": max(sides), "leak": Fraction(0), "rounding": rounded})
         totals.append(sum(parts[-1].values()))
     return totals, parts[totals.index(max(totals))], max(scores)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import headsmith.kernel
-from headsmith.kernel import functions, heads, model, proof, table
+from headsmith.kernel import functions, heads, model, proof, table, weighed
 from headsmith.kernel.check import PARTS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -43,7 +43,7 @@ def test_numbers_of_the_document_are_those_of_the_code() -> None:
     text = CERTIFICATE.read_text()
     assert f"{table.ORDERS[1]} for one variable, {table.ORDERS[2]} for two" in text
     assert f"balls of {table.BITS} + min(4 S, {table.MOST_BITS - table.BITS}) bits" in text
-    cells, grid = heads.TOP_CELLS[1], heads.TOP_CELLS[2]
+    cells, grid = weighed.CELLS[1], weighed.CELLS[2]
     assert f"cut each argument into {cells} cells ({grid} x {grid} for two)" in text
     assert f"with Arb at {functions.BITS} bits" in text
     assert f"min({heads.RAMP_CELLS} G," in text

@@ -13,8 +13,8 @@ TOY = Precision("toy", 2.0**-12, 1e-300, 1e300)
 
 def register(values: Array) -> Register:
     """One that holds constants."""
-    zero = Upper(np.zeros(len(values)))
-    return Register(constant(values), Upper(np.abs(values)), Upper(np.abs(values)), zero, 1, zero, zero)
+    zero, sizes = Upper(np.zeros(len(values))), Upper(np.abs(values))
+    return Register(constant(values), sizes, zero, sizes, zero, np.sign(sizes.value), zero, zero)
 
 
 def summed(terms: list[float], tree: str, push: float, random: np.random.Generator) -> float:
@@ -47,7 +47,7 @@ def test_sums_in_any_order(fine: bool) -> None:
                     np.where(weights[0] > 0.0, high, low),
                     np.where(random.random(inputs) < 0.5, low, high),
                 ):
-                    terms = [float(bias[0]), *(weights[0] * values).tolist()]
+                    terms = [each for each in (float(bias[0]), *(weights[0] * values).tolist()) if each] or [0.0]
                     terms.sort(key=lambda each: -each)
                     products = [terms[0], *(each * (1.0 + push * TOY.unit_roundoff) for each in terms[1:])]
                     off = abs(summed(products, tree, push, random) - sum(terms))

@@ -15,9 +15,9 @@ Coarse. So the stock model is a run of the proven one in a coarser format of u' 
         not even with a power of two, and in which a product may lose `tiny`: what forms that values and outputs read
         are off by. What queries and keys are off by besides moves scores by at most D, which must be below 8 (u' - u):
         as a change of its argument, exp is within 8.08 u' in that format, and within 8.08 u here. Values of tables are
-        stored: they are off by 15.2 u and by what the mean leaves, at most 64 u of the largest if |M| (tokens of the
-        grid) <= 6, and sums round 96 u at least. The rules of sinks, tables and gates count every score, value and sum
-        so, if there is one data token alone. The bound is proved again in that format.
+        stored: they are off by 15.2 u and by what the mean leaves, at most 42 u of the largest if |M| (tokens of the
+        grid) <= 4, and sums, which need 4 u, count 64 u at least. The rules of sinks, tables and gates count every
+        score, value and sum so, if there is one data token alone. The bound is proved again in that format.
 
 Scale.  Scores are divided by the root of d_head = 16^k, as in a Llama. MLPs and positions are zero.
 """
@@ -70,7 +70,7 @@ def gpt2(
         own, mean = _norms(model, sizes, config["n_embd"], root)
         lost = max(float(_noise(each, mean).max().value) for each in (readout.T[None], *_values(model, layers)))
         moved = max(_moved(model, bank, sizes, mean) for layer in layers for bank in layer)
-        if lost <= LARGEST_LOSS and moved <= 8.0 * (unit - UNIT) and mean * max(model.grid_tokens, 1) <= 6.0:
+        if lost <= LARGEST_LOSS and moved <= 8.0 * (unit - UNIT) and mean * max(model.grid_tokens, 1) <= 4.0:
             facts = facts_of(target, replace(model, precision=_format(unit, lost)), proof, box)
             found = certificate(target, facts, box)
             weights = weights_of(model, layers, readout, config, own)

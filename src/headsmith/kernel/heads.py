@@ -22,13 +22,11 @@ from .arithmetic import FLOAT64, Array, Interval, Upper, interval, largest, smal
 from .attentions import other_errors
 from .errors import Refused, spend
 from .model import Bank, Model
-from .softmax import Local, Reads, committed, exp_error, moved_mean, refuse_large, scales_of, softmax_maximum
+from .softmax import SPARE, Local, Reads, committed, exp_error, moved_mean, refuse_large, scales_of, softmax_maximum
+from .weighed import HELD, lowest_top, weighed_move
 
-TOP_CELLS = {1: 64, 2: 12}  # cells for the lower bound of a table's largest score, by the number of arguments
-MOST_CUT = 1 << 13  # tokens of a grid for which there are several cells
 RAMP_CELLS = 512  # cells for each token of a ramp head, on either side of zero,
 RAMP_POWERS = 1 << 29  # but no more powers of e than that for all heads of a bank
-HELD = 1 << 22  # numbers to hold at once
 
 
 def local_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper | None = None) -> Local:
@@ -87,7 +85,8 @@ def sink_errors(model: Model, bank: Bank, reads: Reads) -> Local:
     margin = min(reference_gain, position_gain) if bits else reference_gain
     disturbance, scores, pulled = relative * score + absolute, (score + code,), reads.drift * steep.high
     moved, keep = reads.wrong + reads.read, reference_gain
-    return committed(model, size, reads.drift, moved, 2, margin, disturbance, scores, keep, pulled, below=below)
+    held = largest(Upper(np.maximum(reads.exact.high, 0.0)) + reads.off, below + reads.read + reads.read)
+    return committed(model, size, reads.drift, moved, 2, margin, disturbance, scores, keep, pulled, 0, below, held)
 
 
 # Table: any function of one or two forms ----------------------------------------------------------------------------
@@ -118,40 +117,20 @@ def table_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper) -> Local
     refuse_large(model, size, "a value of a table")
     pulled = (Upper(np.abs(slope)) * reads.drift.reshape(heads, 1, arguments)).sum().max(axis=1)[head]
     score = (Upper(np.abs(slope)) * reads.size.reshape(heads, 1, arguments)).sum() + np.abs(offset)
-    score = score.max(axis=1)[head]
+    score = score.max(axis=1)
     lost = exp_error(precision) + (arguments + 4) * precision.smallest_normal
-    disturbance = precision.gamma(arguments + 6) * score + lost
+    relative, unit = precision.gamma(arguments + 6), precision.unit_roundoff
+    disturbance = (relative * score + lost)[head]
     domain = reads.exact.widened(reads.off)
     shaped = Interval(domain.low.reshape(heads, arguments), domain.high.reshape(heads, arguments))
     margin = (interval(lowest_top(slope, offset, shaped)) + gain).low[head]
     off = (reads.wrong + precision.smallest_normal).reshape(heads, arguments)[head]
     spread = (Upper(values.max(axis=1)) - values.min(axis=1)).reshape(-1)
-    moved = moved_mean(spread, disturbance) + (slopes * off).sum()
+    absolute = lost + precision.gamma(SPARE + model.bits) * unit * (score + gain)
+    weighed, _ = weighed_move(slope, offset, values, shaped, relative, unit, absolute)
+    moved = smallest(moved_mean(spread, disturbance), weighed.reshape(-1)) + (slopes * off).sum()
     drift, active, keep = Upper(np.zeros_like(size.value)), model.grid_tokens, bank.gains["keep_gain"]
     return committed(model, size, drift, moved, active, margin, disturbance, (score, gain), keep, pulled)
-
-
-def lowest_top(slope: Array, offset: Array, domain: Interval) -> Array:
-    """For each head a lower bound of its largest score, max_k slope[k] . s + offset[k], for s in `domain` (heads,
-    arguments): on each of a few cells that cover it, the largest over k of the least score of token k there.
-    More than two arguments, and very large grids, have one cell.
-
-    The edges of cells need not be exact: they begin and end with the domain, so every s lies between two in a row.
-    """
-    heads, tokens, arguments = slope.shape
-    steps = np.linspace(0.0, 1.0, (TOP_CELLS.get(arguments, 1) if tokens < MOST_CUT else 1) + 1)
-    edges = domain.low[..., None] + (domain.high - domain.low)[..., None] * steps
-    edges[..., -1] = domain.high
-    cells, top = Interval(edges[..., :-1], edges[..., 1:]), np.zeros(heads)
-    parts = min(heads, 1 + slope.size * len(steps) ** arguments // HELD)
-    for rows in np.array_split(np.arange(heads), parts):
-        least = cells[rows, None, 0] * slope[rows, :, 0, None] + offset[rows, :, None]
-        for place in range(1, arguments):
-            other = cells[rows, None, place] * slope[rows, :, place, None]
-            both = least[..., None] + other[..., None, :]
-            least = Interval(*(end.reshape(len(rows), tokens, -1) for end in (both.low, both.high)))
-        top[rows] = least.low.reshape(len(rows), tokens, -1).max(axis=1).min(axis=1)
-    return top
 
 
 # Ramp: the ReLU by interpolation ------------------------------------------------------------------------------------
@@ -233,7 +212,10 @@ def gate_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper) -> Local:
     A score on the grid is a sum of two products. That on itself is the position code alone: terms that are multiples of
     position_gain/2 and add up to zero; exactly so, in any order, where that is a whole number of at most 2^11, for then
     every partial sum is a whole number below 2^24. Otherwise they count as bits . position_gain. We allow as many
-    roundings as a query has features, and six.
+    roundings as a query has features, and six; and, weighed (weighed.py), seven on the grid: of both weights, a
+    product, the sum, a division by the root of d_head, and the subtraction of the largest.
+
+    Only the token itself holds anything, and the mean of the values is y g(x), smaller than y.
 
     On a reference token the grid scores what drifted into x times slopes, the sink keep_gain, data tokens zero.
     """
@@ -242,13 +224,20 @@ def gate_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper) -> Local:
     x, y, steep = reads[0::2], reads[1::2], Upper(np.abs(slope).max(axis=1))
     score = (Upper(np.abs(slope)) * x.size[:, None] + np.abs(offset)).max(axis=1)
     code = Upper(bits) * position_gain
-    summed = score if (position_gain / 2.0).is_integer() and position_gain <= 2.0**12 else score + code
+    mine = code * 0.0 if (position_gain / 2.0).is_integer() and position_gain <= 2.0**12 else code
     lost = exp_error(precision) + (steep + 1.0) * (4.0 * precision.smallest_normal)
-    disturbance = precision.gamma(bits + 9) * summed + lost
+    disturbance = precision.gamma(bits + 9) * (score + mine) + lost
     off = (reads.wrong + precision.smallest_normal).reshape(bank.heads, 2)
-    moved = moved_mean(y.size, disturbance) + (slopes * off).sum()
-    margin, active, scores = min(position_gain, keep) if bits else keep, model.grid_tokens + 1, (score + code + keep,)
-    return committed(model, y.size, y.drift, moved, active, margin, disturbance, scores, keep, steep * x.drift)
+    every, unit, own = score + code + keep, precision.unit_roundoff, np.zeros((bank.heads, 1))
+    absolute = lost + precision.gamma(bits + 7) * mine + precision.gamma(SPARE + bits) * unit * every
+    slopes_all, offsets = np.hstack([own, slope])[..., None], np.hstack([own, offset])
+    weights = np.hstack([own + 1.0, np.zeros_like(slope)])[..., None]
+    domain = x.exact.widened(x.off)[:, None]
+    weighed, mean = weighed_move(slopes_all, offsets, weights, domain, precision.gamma(7), unit, absolute)
+    moved = smallest(moved_mean(y.size, disturbance), weighed[:, 0] * y.size) + (slopes * off).sum()
+    margin, active, pulled = min(position_gain, keep) if bits else keep, model.grid_tokens + 1, steep * x.drift
+    held = mean[:, 0] * y.size * (disturbance + disturbance).exp()
+    return committed(model, y.size, y.drift, moved, active, margin, disturbance, (every,), keep, pulled, held=held)
 
 
 # Mean, maximum, move, attention --------------------------------------------------------------------------------------

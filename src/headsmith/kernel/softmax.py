@@ -115,6 +115,7 @@ def committed(
     pulled: Upper | float = 0.0,
     width: int = 0,
     below: Upper | None = None,
+    held: Upper | None = None,
 ) -> Local:
     """What a bank commits whose values lie within +-size on data tokens and +-drift on reference tokens. `moved` is all
     rounding but that of sums. The `active` tokens have scores off by `disturbance`; all others score less by `margin`,
@@ -126,7 +127,7 @@ def committed(
     Sums.  T powers of e are summed, divided by their sum, multiplied with values and summed; in any order, with fused
         products or without, rounding to nearest. The sum of powers is off by a factor of T - 1 roundings, the quotient
         by one, products and sum by T. Weights add up to one, so the mean is off by at most gamma_(2T) V. We count 2 T +
-        4: a runtime may also multiply by the reciprocal of the sum, or divide the sum of products instead.
+        2: a runtime may also multiply by the reciprocal of the sum, or divide the sum of products instead.
 
     Few sums.  A sum of A terms of sizes that add up to S and of silent terms that add up to t, T terms in all with
         gamma_T <= 1/8, is off by at most gamma_A S + 1.6 t. For an order of summation is a binary tree. A largest
@@ -136,7 +137,11 @@ def committed(
         A - 1 nodes where both sides hold active terms is anything rounded relatively, and each term passes at most
         these. So silent terms cost t (1/8 + 9/8 + gamma_A (9/8 + 9/8)) <= 1.6 t.
         Of powers, t <= w times the sum; of products, t <= w V. With w <= 1/16 both together, the quotients in between,
-        are within gamma_(2A) V + 6 w V. We count gamma_(2A + 4) and 8 w.
+        are within gamma_(2A) V + 6 w V. We count gamma_(2A + 2) and 8 w.
+
+    Held.  Where all active tokens but one should hold zero, one product alone counts, and it is at most `held` (for the
+        weights as they are computed): gamma_(A + 1) of that, and the others add up to at most w V + drift. We count
+        gamma_(A + 3), 8 w V and 2 drift. And what is returned is at most that product, leaks and roundings.
 
     Powers, quotients and products that underflow lose at most a smallest normal number each, which a value within +-V
     multiplies or not; the largest power is one up to exp's error, so that their sum is no small number.
@@ -153,18 +158,21 @@ def committed(
     values = largest(size, drift)
     silent = outside_weight(everyone - active, margin, disturbance + rounded)
     underflow = (values + 1.0) * (4.0 * (everyone + 2) * precision.smallest_normal)
-    every, few = precision.gamma(2 * everyone + 4), precision.gamma(2 * active + 4) + silent * 8.0
+    every, few = precision.gamma(2 * everyone + 2), precision.gamma(2 * active + 2) * values
+    means = values if held is None else smallest(values, held)
+    few = few if held is None else precision.gamma(active + 3) * means + drift * 2.0
+    few = few + silent * 8.0 * values
     allowed = (precision.gamma(everyone).value <= 0.125) & (silent.value <= 0.0625)
-    share = smallest(every, np.where(allowed, few.value, np.inf))
+    sums = smallest(every * values, np.where(allowed, few.value, np.inf))
     drawn = outside_weight(everyone, keep, rounded + exp_error(precision) + pulled * 0.5)
     kept = smallest(drawn if model.sink_tokens else 1.0, 1.0) * size + drift
-    nothing = Upper(np.zeros_like(size.value))
+    nothing, leak = Upper(np.zeros_like(size.value)), silent * 2.0 * values + drift
     return Local(
         below=nothing if below is None else below,
         above=nothing,
-        leak=silent * 2.0 * values + drift,
-        rounding=moved + share * values + underflow,
-        reach=values + every * values + underflow,
+        leak=leak,
+        rounding=moved + sums + underflow,
+        reach=smallest(values + every * values, means + leak + sums) + underflow,
         spilled=kept + every * kept + underflow if model.references else nothing,
         max_score=float(score.value),
     )

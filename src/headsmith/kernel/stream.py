@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import FLOAT64, Array, Interval, Precision, Upper, interval, largest
+from .arithmetic import FLOAT64, Array, Interval, Precision, Upper, interval, largest, smallest
 from .errors import Refused
 from .graph import Graph, dense
 from .model import RESERVED, Bank, Link, Model
@@ -47,38 +47,42 @@ Form = Mapping[int, Interval]
 
 @dataclass(frozen=True, eq=False)
 class Register:
-    """The form of a register; a bound of the sum of absolute values of its terms, of the sum of any of them, and of all
-    sums that additions return; how many terms there are, a bound of its value on reference tokens, and of what is left
-    of what it held before."""
+    """The form of a register; a bound of the sum of absolute values of its terms, of those among them that are rounded
+    products, of the sum of any of them, and of all sums that additions return; how many terms there are, a bound of its
+    value on reference tokens, and of what is left of what it held before."""
 
     form: Form
     magnitude: Upper
+    products: Upper
     most: Upper
     sums: Upper
-    count: int
+    count: Array
     drift: Upper
     left: Upper
 
     def off(self, precision: Precision) -> Upper:
         """How far the register is from its form."""
         gamma, tiny = precision.gamma(self.count + 2), precision.smallest_normal
-        rounded = (self.magnitude * 3.0 + self.sums) * precision.unit_roundoff + gamma * gamma * self.magnitude
-        return rounded + (self.count + 1) * tiny + self.left
+        rounded = (self.products * 2.0 + self.sums) * precision.unit_roundoff + gamma * gamma * self.magnitude
+        return rounded + (self.count + 1.0) * tiny + self.left
 
     def plus(self, form: Form, weights: Array, outputs: Interval, fine: bool) -> Register:
         """With more terms: weights times outputs, which are added to the form already. M_s is taken to be the largest
         of all unless `fine`; of old and new terms together, to be no more than both."""
-        count, above, below = int(_terms(weights).max(initial=0)), Upper(outputs.high), Upper(-outputs.low)
+        count, above, below = _terms(weights), Upper(outputs.high), Upper(-outputs.low)
         rising, falling = np.maximum(weights, 0.0), np.maximum(-weights, 0.0)
         sides = rising @ above + falling @ below, rising @ below + falling @ above
-        most, sums = largest(*sides), largest(*sides) * float(max(count - 1, 0))
+        most, sums = largest(*sides), largest(*sides) * np.maximum(count - 1.0, 0.0)
         if fine and weights.ndim == 2:
             each = Upper(rising) * above + Upper(falling) * below, Upper(rising) * below + Upper(falling) * above
             ordered = [Upper(-np.sort(-side.value, axis=1)).running() for side in each]
-            sums = largest(*ordered)[:, 1:].sum()
-        sums = self.sums + self.most * float(count) + sums + most * float(self.count)
+            added = np.arange(1, weights.shape[1]) < count[:, None]
+            sums = (largest(*ordered)[:, 1:] * added).sum()
+        sums = self.sums + self.most * count + sums + most * self.count
         size = self.magnitude + weights @ outputs.magnitude
-        return replace(self, form=form, magnitude=size, most=self.most + most, sums=sums, count=self.count + count)
+        products = self.products + np.where(_fine(weights), 0.0, weights) @ outputs.magnitude
+        most, count = self.most + most, self.count + count
+        return replace(self, form=form, magnitude=size, products=products, most=most, sums=sums, count=count)
 
 
 Stream = Mapping[str, Register]
@@ -165,8 +169,8 @@ def start(model: Model, circuit: Graph, inputs: Interval) -> dict[str, Register]
             form, sizes = constant(np.ones(size)), np.ones(size)
         if name in model.positional:
             form, sizes = _positional(circuit, model.positional[name]), np.abs(model.positional[name]).max(axis=0)
-        zero = Upper(np.zeros(size))
-        stream[name] = Register(form, Upper(sizes), Upper(sizes), zero, 1, zero, zero)
+        zero, held = Upper(np.zeros(size)), Upper(sizes)
+        stream[name] = Register(form, held, zero, held, zero, np.sign(sizes), zero, zero)
     node, fine = np.zeros(model.inputs, dtype=np.int64), model.precision is not FLOAT64
     for link in model.embedding:
         register, components = stream[link.register], np.arange(model.inputs)
@@ -210,11 +214,12 @@ def copy(stream: Stream, layer: Sequence[Bank], bank: Bank, local: Local, model:
             left = off[mine] + model.precision.gamma(terms) * gone + terms * model.precision.smallest_normal
             drift = spilled - register.drift.value if alone else register.drift + spilled
             drift = drift + model.precision.gamma(terms) * (register.drift + spilled)
-            after[link.register] = Register(constant(np.zeros(len(link.weights))), left, left, left, 2, drift, left)
+            form, two = constant(np.zeros(len(link.weights))), np.full(len(link.weights), 2.0)
+            after[link.register] = Register(form, left, left, left, left, two, drift, left)
             continue
         links = [each for each in bank.read if _meets(each.rows, mine)]
         form = image(link.weights, read(stream, links, np.arange(mine.start, mine.stop)))
-        stored, _, _, _ = read_bounds(stream, links, bank.forms, model.precision)
+        stored = read_bounds(stream, links, bank.forms, model.precision).stored
         outputs = Interval(-local.reach[mine].value, local.reach[mine].value)
         after[link.register] = replace(
             register.plus(plus(register.form, form), link.weights, outputs, False),
@@ -265,14 +270,31 @@ def read(stream: Stream, links: Sequence[Link], rows: Any) -> Form:
     return total
 
 
-def read_bounds(
-    stream: Stream, links: Sequence[Link], rows: int, precision: Precision
-) -> tuple[Upper, Upper, Upper, Upper]:
-    """For each form that is read: the rounding of the registers, of the read itself, the sum of the absolute values
-    that are added, and what is read on reference tokens."""
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What is known of forms that are read: how far registers are off, the sum of the absolute values that are added,
+    what is read on reference tokens, which share of a sum is rounded, where it is a single product, and what underflow
+    costs."""
+
+    stored: Upper
+    sizes: Upper
+    drift: Upper
+    share: Upper
+    single: Any
+    lost: float
+
+    def rounded(self, known: Upper) -> Upper:
+        """The rounding of the read itself. `known` bounds what is read, but for what registers are off by: a product is
+        rounded relatively to what it is, and not to the terms of its register."""
+        alone = np.where(self.single, (known + self.stored).value, np.inf)
+        return self.share * smallest(self.sizes, alone) + self.lost
+
+
+def read_bounds(stream: Stream, links: Sequence[Link], rows: int, precision: Precision) -> Sums:
+    """What is known of the forms that links read."""
     tiny = precision.smallest_normal
     stored, sizes, drift = (Upper(np.zeros(rows)) for _ in range(3))
-    terms, copied, columns = np.full(rows, 4), np.ones(rows, dtype=bool), 0
+    terms, copied, columns = np.zeros(rows), np.ones(rows, dtype=bool), 0
     for link in links:
         register, place = stream[link.register], partial(_tall, link.first, rows)
         each = register.off(precision)
@@ -281,22 +303,20 @@ def read_bounds(
         away = register.drift + precision.gamma(register.count + 2) * register.drift + tiny * register.count
         drift = drift + place((link.weights @ Upper(np.where(register.drift.value > 0.0, away.value, 0.0))).value)
         terms[link.rows] += _terms(link.weights)
-        copied[link.rows] &= _copies(link.weights)
+        copied[link.rows] &= _fine(link.weights).reshape(len(link.weights), -1).all(axis=1)
         columns += link.weights.shape[-1]
-    drift = drift + precision.gamma(terms) * drift
-    rounded = precision.gamma(terms) * sizes + columns * tiny
+    share, single = precision.gamma(terms + 2), terms <= 1
     # One number times a power of two is read as it is.
-    rounded = Upper(np.where(precision.exact & copied & (terms <= 5), columns * tiny, rounded.value))
-    return stored, rounded, sizes, drift
+    rounded = Upper(np.where(precision.exact & copied & single, 0.0, share.value))
+    return Sums(stored, sizes, drift + share * drift, rounded, single, columns * tiny)
 
 
 def _terms(weights: Array) -> Any:
     """How many weights of each row are not zero."""
-    return (weights != 0.0).sum(axis=1) if weights.ndim == 2 else (weights != 0.0).astype(np.int64)
+    return (weights != 0.0).reshape(len(weights), -1).sum(axis=1)
 
 
-def _copies(weights: Array) -> Any:
-    """Which rows have no weights but powers of two, of an ordinary size."""
+def _fine(weights: Array) -> Any:
+    """Which weights are zero or powers of two, of an ordinary size: products with them are exact."""
     sizes = np.abs(weights)
-    fine = (sizes == 0.0) | ((np.frexp(sizes)[0] == 0.5) & (sizes >= 2.0**-20) & (sizes <= 2.0**20))
-    return fine.all(axis=1) if fine.ndim == 2 else fine
+    return (sizes == 0.0) | ((np.frexp(sizes)[0] == 0.5) & (sizes >= 2.0**-20) & (sizes <= 2.0**20))

@@ -224,7 +224,8 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
     """Rule Head: what one bank commits."""
     model, circuit = facts.model, facts.circuit
     nodes, components = arguments_of(bank, circuit)
-    stored, rounded, sizes, drift = streams.read_bounds(walk.stream, bank.read, bank.forms, model.precision)
+    sums = streams.read_bounds(walk.stream, bank.read, bank.forms, model.precision)
+    stored = sums.stored
     low, high, arriving, deviation = np.zeros((4, bank.forms))
     margins = facts.proof.margins_of_reads
     for number in np.unique(nodes).tolist():
@@ -245,7 +246,9 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
             arriving[mine], stored.value[mine] = walk.final[number][rows].value, 0.0
         pair = streams.read(walk.stream, bank.read, mine), streams.rows_of(walk.forms[number], rows)
         deviation[mine] = streams.difference(*pair, len(mine), walk.magnitudes).value
-    reads = Reads(Interval(low, high), Upper(deviation), Upper(arriving), stored, rounded, sizes, drift)
+    exact = Interval(low, high)
+    rounded = sums.rounded(exact.magnitude + arriving + deviation)
+    reads = Reads(exact, Upper(deviation), Upper(arriving), stored, rounded, sums.sizes, sums.drift)
     claimed = bank.node.tolist()
     for targets in {circuit.nodes[number].targets for number in claimed if bank.kind == "move"}:
         rows = model.positional[bank.address] if isinstance(bank.address, str) else np.full(len(targets), bank.address)
@@ -265,9 +268,9 @@ def _copied(model: Model, walk: Walk, bank: Bank) -> Local:
         own = np.array_equal(model.positional[bank.address], addresses(tuple(range(model.tokens)), model.bits))
     if not own:
         raise Refused(f"a {bank.kind} head stands for what it reads, but looks at other tokens")
-    _, rounded, sizes, drift = streams.read_bounds(walk.stream, bank.read, bank.forms, model.precision)
-    zero, size = Upper(np.zeros(bank.forms)), (sizes + drift).value
-    return local_errors(model, bank, Reads(Interval(size, size), zero, zero, zero, rounded, sizes, drift))
+    sums = streams.read_bounds(walk.stream, bank.read, bank.forms, model.precision)
+    zero, size, rounded = Upper(np.zeros(bank.forms)), (sums.sizes + sums.drift).value, sums.rounded(sums.sizes)
+    return local_errors(model, bank, Reads(Interval(size, size), zero, zero, zero, rounded, sums.sizes, sums.drift))
 
 
 def _read_alike(facts: Facts, bank: Bank, nodes: Any, components: Any, number: int) -> bool:
@@ -353,9 +356,11 @@ def _readout(facts: Facts, walk: Walk) -> Upper:
     if output not in walk.forms:
         raise Refused("the output of the circuit is not computed")
     off = streams.difference(form, walk.forms[output], model.outputs, walk.magnitudes)
-    stored, rounded, _, _ = streams.read_bounds(walk.stream, model.readout, model.outputs, model.precision)
-    terms = 4 + sum(link.weights.shape[-1] for link in model.readout)
-    return off + stored + rounded + model.precision.gamma(terms) * np.abs(model.readout_bias)
+    sums = streams.read_bounds(walk.stream, model.readout, model.outputs, model.precision)
+    known = facts.ranges[output].magnitude + _arriving(facts, walk, {output})[output] + off
+    terms, bias = 4 + sum(link.weights.shape[-1] for link in model.readout), np.abs(model.readout_bias)
+    added = model.precision.gamma(terms) * (sums.sizes + bias) + sums.lost
+    return off + sums.stored + Upper(np.where(bias > 0.0, added.value, sums.rounded(known).value))
 
 
 def refuse_overflow(model: Model, walk: Walk) -> None:
@@ -364,7 +369,7 @@ def refuse_overflow(model: Model, walk: Walk) -> None:
     links += [link for bank, _ in walk.locals_ for link in (*bank.read, *bank.write)]
     sizes = [float(np.max(np.abs(link.weights), initial=0.0)) for link in links]
     registers = [float(largest(each.magnitude, each.drift).max().value) for each in walk.stream.values()]
-    _, _, outputs, _ = streams.read_bounds(walk.stream, model.readout, model.outputs, model.precision)
+    outputs = streams.read_bounds(walk.stream, model.readout, model.outputs, model.precision).sizes
     scores = [local.max_score for _, local in walk.locals_]
     most = max([*sizes, *registers, *scores, float((outputs + np.abs(model.readout_bias)).max().value)])
     if not most * max(1, len(links)) < model.precision.largest / 16.0:
