@@ -94,7 +94,7 @@ class Rounded:
         exact = 0.5 in (abs(math.frexp(left)[0]), abs(math.frexp(right)[0]))
         return left * right if exact else self._pushed(left * right)
 
-    def exp(self, value: float, way: float) -> float:
+    def exp(self, value: float, way: float = 0.0) -> float:
         """Upwards means that the mean rises: `way` is the sign of what a token holds, less the mean."""
         way = {"up": way, "down": -way}.get(self.push, 0.0)
         power = math.exp(value)
