@@ -246,7 +246,7 @@ def certified(path: Path) -> tuple[list[Fraction], dict[str, Fraction], Fraction
         sides = [sum(max(sign * g, Fraction(0)) * e for g, e in zip(gains, below, strict=True)) for sign in (1, -1)]
         off = difference(added((Fraction(1), read.form), (bias[row], {(-1, 0): Fraction(1)})), form, magnitudes)
         rounded = sum((abs(g) * e for g, e in zip(gains, rounding, strict=True)), Fraction(0))
-        known = max(map(abs, ranges[header["proof"]["circuit"]["output"]][row])) + sum(sides) + rounded + off
+        known = max(map(abs, ranges[header["proof"]["circuit"]["output"]][row])) + max(sides) + rounded + off
         biased = gamma(4 + read.columns) * (read.size + abs(bias[row])) + read.columns * TINY
         rounded += off + read.stored + (biased if bias[row] else read.rounded(known))
         parts.append({"approximation": Fraction(0), "softmax": max(sides), "leak": Fraction(0), "rounding": rounded})

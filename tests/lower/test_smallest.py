@@ -19,7 +19,7 @@ SECONDS = 10.0
 REFUSED: dict[str, tuple[Any, Any, float, dict[str, Any]]] = {
     "sine in float32": ("sin(x)", {"x": (-3, 3)}, 1e-5, {"dtype": "float32"}),
     "product in float32": ("x*y", SQUARE, 1e-6, {"dtype": "float32"}),
-    "product": ("x*y", SQUARE, 1e-12, {}),
+    "product": ("x*y", SQUARE, 1e-14, {}),
     "product, native": ("x*y", SQUARE, 1e-14, {"recipe": "native"}),
     "product of circuits in float32": ("x*y", SQUARE, 1e-6, {"dtype": "float32", "recipe": "relu"}),
     "exponential": ("exp(x)", {"x": (-1, 1)}, 1e-15, {}),

@@ -324,7 +324,7 @@ def carried(facts: Facts, walk: Walk) -> dict[str, Upper]:
     every = gains(circuit, facts.edges, circuit.output, facts.slopes.steps, facts.slopes.norms)
     zero = Upper(np.zeros(circuit.nodes[circuit.output].size))
     sides = {"approximation": [zero, zero], "softmax": [zero, zero]}
-    sums = {"leak": zero, "rounding": _readout(facts, walk)}
+    sums = {"leak": zero, "rounding": zero}
 
     def push(part: str, number: int, error: Interval) -> None:
         sides[part] = [total + more for total, more in zip(sides[part], every[number].pushes(error), strict=True)]
@@ -345,10 +345,12 @@ def carried(facts: Facts, walk: Walk) -> dict[str, Upper]:
             sums["rounding"] = sums["rounding"] + every[number].carried(error)
     if 0 in every:
         sums["rounding"] = sums["rounding"] + every[0].carried(walk.own[0])
-    return {name: largest(*both) for name, both in sides.items()} | sums
+    parts = {name: largest(*both) for name, both in sides.items()} | sums
+    arriving = parts["approximation"] + parts["softmax"] + parts["leak"] + parts["rounding"]
+    return parts | {"rounding": parts["rounding"] + _readout(facts, walk, arriving)}
 
 
-def _readout(facts: Facts, walk: Walk) -> Upper:
+def _readout(facts: Facts, walk: Walk, arriving: Upper) -> Upper:
     """What the read-out is off by, and rounds; its bias is one more term of that sum."""
     model, output = facts.model, facts.circuit.output
     form = streams.read(walk.stream, model.readout, np.arange(model.outputs))
@@ -357,7 +359,7 @@ def _readout(facts: Facts, walk: Walk) -> Upper:
         raise Refused("the output of the circuit is not computed")
     off = streams.difference(form, walk.forms[output], model.outputs, walk.magnitudes)
     sums = streams.read_bounds(walk.stream, model.readout, model.outputs, model.precision)
-    known = facts.ranges[output].magnitude + _arriving(facts, walk, {output})[output] + off
+    known = facts.ranges[output].magnitude + arriving + off
     terms, bias = 4 + sum(link.weights.shape[-1] for link in model.readout), np.abs(model.readout_bias)
     added = model.precision.gamma(terms) * (sums.sizes + bias) + sums.lost
     return off + sums.stored + Upper(np.where(bias > 0.0, added.value, sums.rounded(known).value))

@@ -54,12 +54,13 @@ from headsmith.source.node_programs import is_given, program_of
 
 ROUNDS = 6
 MOST_GATE_TOKENS = 4
-RISES = (0.1, 0.05, 0.025, 0.0125)
+RISES = (0.125, 0.1, 0.05, 0.025, 0.0125)
 """How much of a gate's weight follows its argument: less is more accurate, and rounds more. These are for products of
 products, where both are to be small; other gates take what the error asks for."""
 OCTAVES = 4
 """How many powers of two are tried for a gate's incline, from a little above what its law says."""
-GATE_ROUNDING = 60.0
+GATE_ROUNDING = 12.0
+"""What a gate rounds, in units of the unit roundoff and of its other argument: an estimate."""
 EASY = 0.01
 """What part of its share a head takes that has tokens to spare."""
 MOST_TOKENS = 160
@@ -579,8 +580,9 @@ def _size(fit: Fit) -> tuple[int, float]:
 
 
 def _half_octave(radius: float) -> float:
-    """The next power of the root of two, so that few different gates are fitted; a little less will do."""
-    return float(2.0 ** (math.ceil(2.0 * math.log2(radius) - 1e-6) / 2.0))
+    """The next power of the root of two, so that few different gates are fitted; a little less will do, such as the room
+    for what arguments are off by in float32."""
+    return float(2.0 ** (math.ceil(2.0 * math.log2(radius) - 2e-3) / 2.0))
 
 
 @lru_cache(maxsize=256)
