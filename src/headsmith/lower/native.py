@@ -580,8 +580,8 @@ def _size(fit: Fit) -> tuple[int, float]:
 
 
 def _half_octave(radius: float) -> float:
-    """The next power of the root of two, so that few different gates are fitted; a little less will do, such as the room
-    for what arguments are off by in float32."""
+    """The next power of the root of two, so that few different gates are fitted; a little less will do: the room for
+    what arguments are off by, in float32, is less."""
     return float(2.0 ** (math.ceil(2.0 * math.log2(radius) - 2e-3) / 2.0))
 
 
