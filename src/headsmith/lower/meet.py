@@ -310,7 +310,8 @@ def _scaled(request: Request, fusion: Arrangement, planned: Planned, skeleton: T
         request.seen.add(met)
         return met
 
-    budget = error - planned.approximation
+    # An accurate search may ask for less than its heads can do: no reason for gains without end.
+    budget = max(error - planned.approximation, 0.01 * planned.approximation)
     unit = softmax_part(skeleton, planned.gains)
     for turn in range(6):
         try:
