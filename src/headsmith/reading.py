@@ -16,6 +16,7 @@ from headsmith.core.intervals import Box, Interval, as_box
 from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.kernel.functions import FUNCTIONS as KNOWN
 from headsmith.lower.meet import Request
+from headsmith.lower.relaxed import linear_ranges
 from headsmith.progress import Report
 from headsmith.rewrite.fixed import without_fixed
 from headsmith.rewrite.layers import in_layers
@@ -60,7 +61,7 @@ def read(
         found = ranges(graph, box)
         _refuse_overflow(graph, found)
         graph = in_layers(without_fixed(graph, found))
-        found = ranges(graph, box)
+        found = linear_ranges(graph, box, ranges(graph, box))
     return Request(graph, box, found, float(error), int(tokens), dtype, max_layers, progress=progress)
 
 

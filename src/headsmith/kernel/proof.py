@@ -30,7 +30,8 @@ and a **power** one of Newton's iteration (powers.py). For layers of gates a pro
 
 A **view** says that a node equals a reference node, by normal forms, whose range is easier to see; `alike` says the
 same of a node of the target and one of the circuit. A **bend** says that a node is a piecewise linear function of
-another one, with the places where its slope may change.
+another one, with the places where its slope may change. For the **linear** bounds of a node (linear.py) a proof carries
+slopes of the gates before it.
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ class Proof:
     norms: dict[int, Carried]
     alike: dict[int, int]
     bends: dict[int, tuple[int, Array]]
+    linear: dict[int, Array]
     halvings: int
     blocks: int
     beyond: Upper | None = None
@@ -137,6 +139,10 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
     for each in items(mapping(stored).get("bends", []), 4 * MOST_REGIONS):
         number = whole(field(each, "node"), 1, last)
         bends[number] = whole(field(each, "argument"), 0, number - 1), numbers(tensors, field(each, "kinks"), 1)
+    linear = {
+        whole(field(each, "node"), 1, last): numbers(tensors, field(each, "slopes"), 2)
+        for each in items(mapping(stored).get("linear", []), 4 * MOST_REGIONS)
+    }
     compared = sum(len(region.ends) for region in regions.values() if region.ends is not None)
     compared += sum(len(kinks) for _, kinks in bends.values())
     if compared + sum(len(table.cells) for table in tables.values()) > MOST_ENDS:
@@ -156,7 +162,7 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
     for each in items(mapping(stored).get("norms", []), 4 * MOST_REGIONS):
         diagonal, flat = numbers(tensors, field(each, "diagonal"), 1), flag(field(each, "flat"))
         norms[whole(field(each, "node"), 0, last)] = Carried(diagonal, flat)
-    return Proof(circuit, regions, tables, views, steps, powers, norms, alike, bends, halvings, blocks)
+    return Proof(circuit, regions, tables, views, steps, powers, norms, alike, bends, linear, halvings, blocks)
 
 
 def _margin(value: Any) -> float:

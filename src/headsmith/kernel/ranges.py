@@ -18,6 +18,7 @@ from .arithmetic import Array, Interval, Upper, interval, rational, smallest
 from .errors import Refused
 from .functions import Program, enclose, named, run
 from .graph import Graph, Node, needed
+from .linear import linear_range
 from .powers import entries
 from .proof import Proof, Region
 from .sampled import sampled_range
@@ -194,6 +195,7 @@ def ranges(proof: Proof, box: Interval, compare: Comparison) -> tuple[list[Inter
     if sum(node.size for node in proof.circuit.nodes) << proof.halvings > MOST_ENTRIES:
         raise Refused("the ranges of all nodes on all cells of the domain are more than this kernel looks at")
     errors, lengths = dict[int, Interval](), dict[int, Upper]()
+    cut = proof.margins_of_reads
     tokens = proof.blocks or (box.low.shape[1] if box.low.ndim > 1 else 0)
     found = [box if box.low.ndim > 1 else cells_of(box.low, box.high, proof.halvings)]
     if proof.blocks:
@@ -210,7 +212,7 @@ def ranges(proof: Proof, box: Interval, compare: Comparison) -> tuple[list[Inter
                 for inner in inside.keys() - {number}:
                     found[inner] = inside[inner][:, None]
             continue
-        margins = [proof.margins_of_reads.get((number, argument), 0.0) for argument in node.arguments]
+        margins = [cut.get((number, argument), 0.0) for argument in node.arguments]
         seen = [found[argument].widened(margin) for argument, margin in zip(node.arguments, margins, strict=True)]
         found.append(node_range(node, seen, tokens))
         if not any(margins) and _is_gap(proof.circuit, node):
@@ -225,6 +227,9 @@ def ranges(proof: Proof, box: Interval, compare: Comparison) -> tuple[list[Inter
             lengths[number] = smallest(length(step, proof.circuit, hulls, before), norm(hulls[-1].magnitude))
             most = lengths[number].value
             found[-1] = found[-1].meet(Interval(-most, most))
+        if number in proof.linear:
+            hulls, whole = [each.over(1) for each in found], proof.regions.keys() | {reader for reader, _ in cut}
+            found[-1] = found[-1].meet(linear_range(proof.circuit, number, proof.linear[number], hulls, whole)[:, None])
         if number in proof.bends:
             found[-1] = found[-1].meet(_bent(proof, number, found[proof.bends[number][0]].over(1)))
     for number, each in enumerate(found):

@@ -46,6 +46,7 @@ from headsmith.kernel.walk import Facts
 from headsmith.lower.views import Views
 from headsmith.rewrite.fuse import Fusion, fuse
 from headsmith.search.cells import chord_ends, table_cells
+from headsmith.search.linear import find_linear
 from headsmith.search.norms import find_norms
 from headsmith.search.steps import find_powers, find_steps
 from headsmith.source.graph import (
@@ -196,6 +197,7 @@ def prove(
         "views": writer.viewed,
         "steps": [],
         "norms": [],
+        "linear": [],
         "bends": [*writer.views.bends, *writer.bends],
         "alike": writer.alike,
         "halvings": _halvings(header) if assembly.regions else 0,
@@ -416,7 +418,7 @@ def _halvings(header: Header) -> int:
 def _plainly_defined(header: Header, tensors: Tensors) -> bool:
     """Whether intervals alone show that every function of the target is defined on the whole domain."""
     target = read_graph(_plain(header["source"]), tensors)
-    bare = KernelProof(target, {}, {}, {}, {}, {}, {}, {}, {}, _halvings(header), 0)
+    bare = KernelProof(target, {}, {}, {}, {}, {}, {}, {}, {}, {}, _halvings(header), 0)
     try:
         refuse_undefined(target, Interval(header["domain"]["low"], header["domain"]["high"]), bare, ())
     except Refused:
@@ -450,6 +452,10 @@ def _search(stored: Header, header: Header, tensors: Tensors, error: float) -> N
     proof = replace(proof, steps=find_steps(proof), powers=find_powers(proof))
     stored["steps"], stored["powers"] = list(proof.steps), list(proof.powers)
     box = box_of(_plain(header["domain"]), target)
+    proof = replace(proof, linear=find_linear(proof.circuit, box).slopes)
+    for number, slopes in proof.linear.items():
+        tensors[f"proof.linear.{number}"] = slopes
+        stored["linear"].append({"node": number, "slopes": f"proof.linear.{number}"})
     regions = {region["output"]: region for region in stored["regions"]}
 
     def compare(proof_: KernelProof, region: Region, around: list[Interval]) -> Any:
