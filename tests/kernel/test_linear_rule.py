@@ -85,9 +85,7 @@ def test_no_exact_value_leaves_a_linear_range(kind: str, skips: bool) -> None:
     """Theorem: by any slopes, exact values of all nodes at random inputs, corners and centres lie in their ranges."""
     for seed in range(3):
         random = np.random.default_rng(seed)
-        graph = circuit_of(
-            hostile(kind, [3, 4, 4, 4, 2], random), [*random.normal(size=(3, 4)), np.zeros(2)], skips
-        )
+        graph = circuit_of(hostile(kind, [3, 4, 4, 4, 2], random), [*random.normal(size=(3, 4)), np.zeros(2)], skips)
         low = random.uniform(-2.0, 1.0, size=3)
         box = Interval(low, low + random.choice([0.0, 1e-12, 1.0], size=3))
         ways = [ranges_of(graph, box, random), list(find_linear(graph, box).ranges or ())]

@@ -17,7 +17,7 @@ def cleared(model: Any) -> int:
 
 
 def test_the_width_does_not_grow_with_the_depth() -> None:
-    models = [hs.compile(random_network([16, *[16] * depth, 1]), (-1, 1), 1e-3) for depth in (2, 4, 8)]
+    models = [hs.compile(random_network([16, *[16] * depth, 1]), (-9, 9), 1e-3) for depth in (2, 4, 8)]
     shallow, deeper, deep = (model.bill for model in models)
     assert deep.d_model == deeper.d_model <= shallow.d_model
     assert deep.parameters <= 1.05 * 2 * deeper.parameters
