@@ -169,9 +169,11 @@ def _underflow(rows: Array) -> Upper:
 def congruent(rows: Array, matrix: Array) -> Array:
     """rows Y rows^T, or a little more."""
     spend(0.2 * rows.size * len(matrix))
-    product = (rows * matrix if matrix.ndim == 1 else rows @ matrix) @ rows.T
+    # A product with its own transpose takes half the time.
+    half = rows * np.sqrt(matrix) if matrix.ndim == 1 else rows
+    product = half @ half.T if matrix.ndim == 1 else (rows @ matrix) @ rows.T
     slack = FLOAT64.gamma(2 * rows.shape[1] + 8) * (size(rows) * size(rows) * size(matrix))
-    return raised(product, slack + _underflow(rows))
+    return raised(product, slack + _underflow(half))
 
 
 def refuse_indefinite(matrix: Array, sizes: Array) -> None:

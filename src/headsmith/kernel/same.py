@@ -107,6 +107,7 @@ class Forms:
 
     def __init__(self) -> None:
         self._atoms: dict[Any, int] = {}
+        self._known: dict[Any, tuple[Row, Node, list[Row]]] = {}
 
     def atom(self, *key: Any) -> Polynomial:
         """The atom with this key, as a polynomial."""
@@ -144,6 +145,16 @@ class Forms:
         raise Refused(f"there is no rule for {node.kind} in blocks")
 
     def _row(self, node: Node, arguments: list[Row]) -> Row:
+        """The forms of a node, found once for all nodes that do the same with the very same numbers and arguments."""
+        arrays = [array for array in (*node.weights, node.constants) if array.size]
+        operation = node.kind, node.size, node.name, node.causal, node.targets, node.program
+        key = operation, *map(id, (*arrays, *arguments))
+        if key not in self._known:
+            # What is kept with the forms has its id for itself.
+            self._known[key] = self._found(node, arguments), node, arguments
+        return self._known[key][0]
+
+    def _found(self, node: Node, arguments: list[Row]) -> Row:
         """The forms of a node; if they are too large to be written out, atoms of all that the node does and reads."""
         try:
             return self._written(node, arguments)
@@ -234,6 +245,8 @@ class Forms:
         if not first:
             return number(max(x.terms.get((), 0), 0))
         scale = x.terms[first]
+        if scale == 1:
+            return self.atom("relu", x)
         gate = self.atom("relu", x * number(1 / scale)) * number(abs(scale))
         return gate if scale > 0 else gate + x
 
