@@ -42,7 +42,7 @@ def polygon(directions: int = DIRECTIONS, bias: float = 0.0, tilt: float = 0.0) 
     )
     circuit = Graph(nodes, 6)
     region = Region(6, 3, (1, 2), frozenset({4, 5, 6}), 0.0, None)
-    return Proof(circuit, {6: region}, {}, {}, {}, {}, {}, {}, {}, 0, 0), region
+    return Proof(circuit, {6: region}, {}, {}, {}, {}, {}, {}, {}, {}, 0, 0), region
 
 
 def box(low: float, high: float) -> Interval:

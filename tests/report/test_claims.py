@@ -29,8 +29,8 @@ def test_a_wrong_count_would_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recipe_claims, "WIDTHS", (4, 8))
     assert linear_cost().figure["layers_per_relu_layer"] == 1.0
 
-    def wasteful(widths: list[int]) -> Any:
-        row, counted = honest(widths)
+    def wasteful(*network: Any) -> Any:
+        row, counted = honest(*network)
         return {**row, "nonzeros": 1000 * row["nonzeros"]}, counted
 
     monkeypatch.setattr(recipe_claims, "_cost", wasteful)

@@ -51,8 +51,10 @@ def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
 @claim("R1", "the recipe keeps depth, width and parameters linear in the ReLU network's", tag="review")
 def linear_cost() -> Finding:
     """Grow depth at fixed width, then all widths at fixed depth; count, count again from the matrices, and fit
-    exponents of both."""
+    exponents of both. Without biases every gate needs a head. With small ones, deep gates do not cross zero: heads and
+    layers are saved, and what active gates pass on is kept in registers for longer, which makes the stream wider."""
     found = [_cost([16] * (depth + 2)) for depth in DEPTHS] + [_cost([width] * 4) for width in WIDTHS]
+    found += [_cost([16] * (depth + 2), SMALL_BIAS) for depth in DEPTHS]
     return judged(
         f"{len(DEPTHS)} depths up to {DEPTHS[-1]} ReLU layers, {len(WIDTHS)} widths up to {WIDTHS[-1]}, error 1e-3 on "
         "[-1, 1]; every bill counted again from the written-out matrices",
@@ -67,6 +69,9 @@ def linear_cost() -> Finding:
             + ", ".join(f"{name} {figure[f'{name}_exponent_in_depth']:.3f}" for name in COUNTED)
             + "; in the network's parameters: "
             + ", ".join(f"{name} {figure[f'{name}_exponent_in_parameters']:.3f}" for name in COUNTED[2:])
+            + f"; with biases of {SMALL_BIAS}, at most {figure['largest_exponent_in_depth_with_biases']:.3f} in depth, "
+            f"and d_model at depth {DEPTHS[-1]} is {figure['d_model_growth_with_biases']:.3g} times that at depth "
+            f"{DEPTHS[1]}"
         ),
         [counted for _, counted in found],
     )
@@ -74,11 +79,14 @@ def linear_cost() -> Finding:
 
 DEPTHS = (1, 2, 4, 8, 16, 32)
 WIDTHS = (8, 16, 32, 64, 128)
+SMALL_BIAS = 0.01
+WIDER = 3.0
+"""How many times wider the stream of a deep network may be where gates that need no head make it wider."""
 COUNTED = ("layers", "heads", "d_model", "parameters", "nonzeros")
 
 
-def _cost(widths: list[int]) -> Counted:
-    network = random_network(widths, bias=0.0)
+def _cost(widths: list[int], bias: float = 0.0) -> Counted:
+    network = random_network(widths, bias=bias)
     model = compile(network, (-1.0, 1.0), 1e-3)
     bill = model.bill
     row = {
@@ -98,13 +106,18 @@ def _cost(widths: list[int]) -> Counted:
 
 
 def _cost_summary(rows: Rows) -> dict[str, Any]:
-    deep, wide = rows[: len(DEPTHS)], rows[len(DEPTHS) :]
+    count = len(DEPTHS)
+    rows, biased = rows[:-count], rows[-count:]
+    deep, wide = rows[:count], rows[count:]
     depths = [row["relu_layers"] for row in deep]
     found = {f"{name}_exponent_in_depth": exponent(depths, [row[name] for row in deep]) for name in COUNTED}
     for name, mine in (("d_model", wide), ("parameters", rows), ("nonzeros", rows)):
         sizes = [row["network_parameters"] for row in mine]
         found[f"{name}_exponent_in_parameters"] = exponent(sizes, [row[name] for row in mine])
+    with_biases = [exponent(depths, [row[name] for row in biased]) for name in COUNTED]
     return found | {
+        "largest_exponent_in_depth_with_biases": max(with_biases),
+        "d_model_growth_with_biases": biased[-1]["d_model"] / biased[1]["d_model"],
         "heads_per_gate": max(row["heads"] / row["gates"] for row in rows),
         "layers_per_relu_layer": max(row["layers"] / row["relu_layers"] for row in rows),
         "d_model_per_widest_layer": max(row["d_model"] / row["widest"] for row in deep),
@@ -120,6 +133,7 @@ def _cost_faults(rows: Rows) -> list[str]:
     return [
         *need(most <= 1.05, f"an exponent is {most:.3f}: more than linear"),
         *need(deeper <= 1.05, "the stream grows with the depth"),
+        *need(found["d_model_growth_with_biases"] <= WIDER, "gates without heads make the stream much wider"),
         *need(found["heads_per_gate"] <= 1.0 + MORE_HEADS, "more heads than gates and what clears registers"),
         *need(found["layers_per_relu_layer"] <= 1.0, "more layers than ReLU layers"),
     ]
