@@ -44,18 +44,21 @@ def find_linear(circuit: Graph, box: Interval) -> Found:
     gates = [number for number, node in enumerate(nodes) if node.kind == "relu"]
     if len(gates) < 2 or any(node.kind not in ("input", "affine", "relu") for node in nodes):
         return Found({}, None)
-    read = {nodes[number].arguments[0] for number in gates}
+    read = {nodes[number].arguments[0] for number in gates} - {nodes[gates[0]].arguments[0]}
+    before = {number: needed(circuit, [number]) for number in read if nodes[number].kind == "affine"}
+    works = {number: _work(circuit, number, places) for number, places in before.items()}
+    works = {number: work for number, work in works.items() if work <= WORK}
+    if not works:
+        return Found({}, None)
     slopes, found, left = dict[int, Array](), [box], ASCENT
     for number, node in enumerate(nodes[1:], start=1):
-        arguments = [found[argument][:, None] for argument in node.arguments]
-        found.append(node_range(node, arguments)[:, 0])
-        before = needed(circuit, [number])
-        work = _work(circuit, number, before)
-        if number not in read or node.kind != "affine" or not {*before} & {*gates} or work > WORK:
+        found.append(node_range(node, [found[argument][:, None] for argument in node.arguments])[:, 0])
+        if number not in works or {*before[number]}.isdisjoint(gates):
             continue
+        work = works[number]
         steps = int(min(STEPS, left / (2.0 * work)))
         left -= 2.0 * work * steps
-        chosen = _chosen(circuit, number, found, before, steps)
+        chosen = _chosen(circuit, number, found, before[number], steps)
         better = found[number].meet(linear_range(circuit, number, chosen, found, ()))
         if float((better.high - better.low).sum()) <= GAIN * float((found[number].high - found[number].low).sum()):
             slopes[number], found[number] = chosen, better

@@ -57,6 +57,8 @@ def find_norms(circuit: Graph, edges: Edges, gates: Sequence[int]) -> dict[int, 
     if circuit.output not in known.heights or len(found) < 2:
         return {}
     better = _improved(circuit, edges, found)
+    if better is found:
+        return found
     try:
         norms_of(circuit, edges, better.keys(), lambda number, _: better[number])
     except Refused:
