@@ -26,7 +26,7 @@ from .proof import Proof
 from .slopes import Edges
 from .softmax import Local, Reads
 
-CLOSE = 1.0 / 16.0  # what is off by more, of what it may be, is worth a closer look
+CLOSE = 2.0**-10  # what is off by more, of what it may be, is worth a closer look
 
 
 @dataclass(frozen=True, eq=False)
