@@ -95,9 +95,9 @@ def digits_network() -> Network:
 
 
 PIECES: dict[str, Piece] = {
-    "product": Piece("x*y", "llama", _formula("x*y", 1e-4)),
+    "product": Piece("x*y", "llama", _formula("x*y", 1e-5)),
     "product-prompts": Piece('x*y, asked in words: "x=0.25 y=-0.5"', "llama", _formula("x*y", 1e-3), vocabulary=256),
-    "product-gpt2": Piece("x*y", "gpt2", _formula("x*y", 2e-4)),
+    "product-gpt2": Piece("x*y", "gpt2", _formula("x*y", 1e-5)),
     "three-factors": Piece("x*y*z", "llama", _formula("x*y*z", 1e-3)),
     "three-factors-gpt2": Piece("x*y*z", "gpt2", _formula("x*y*z", 1e-2)),
     "maximum": Piece("max(x, y)*z", "llama", _formula("max(x, y)*z", 1e-3)),
