@@ -55,7 +55,7 @@ def same(left, right) -> bool:
     return type(left) is type(right) and left == right
 
 
-OPTIONAL = ("steps", "bends", "alike", "powers", "norms")
+OPTIONAL = ("steps", "bends", "alike", "powers", "norms", "linear")
 """Lists of a proof that may be left out where they are empty."""
 
 
@@ -221,14 +221,14 @@ class TestRefusals:
 
     def test_any_missing_entry(self, model, tmp_path) -> None:
         """Drop every key of the header in turn: refused, or (an entry of a list) refused by the checkers with a
-        Headsmith error. A proof may do without one of its views, or without lists that it has no use for, and then
-        proves the same or is refused."""
+        Headsmith error. A proof may do without one of its views or bounds, or without lists that it has no use for, and
+        then proves the same or is refused."""
         path = tmp_path / "model"
         model.save(path)
         header, tensors = saved.read(path)
         for place in [place for place in saved.containers(header) if place]:
             saved.write(path, saved.drop(header, place), tensors)
-            view = place[:2] in (("proof", "views"), ("proof", "norms")) and len(place) == 3
+            view = place[:2] in {("proof", name) for name in ("views", "norms", "linear")} and len(place) == 3
             if view or (place[0] == "proof" and len(place) == 2 and place[1] in OPTIONAL):
                 with contextlib.suppress(hs.CertificateError):
                     assert hs.verify(path).error == model.certificate.error

@@ -115,7 +115,7 @@ def test_registers_that_are_cleared_count_while_they_are_large(
 ) -> None:
     """A deep network clears its registers: what a norm sees in the middle is larger than what is there at the end."""
     random = np.random.default_rng(1)
-    layers = [(0.8 * random.normal(size=(b, a)), random.normal(size=b)) for a, b in pairwise([3, *[8] * 8])]
+    layers = [(0.8 * random.normal(size=(b, a)), np.zeros(b)) for a, b in pairwise([3, *[8] * 8])]
     layers[-1] = layers[-1][0] * 0.05, layers[-1][1] * 0.05
     layers += [(0.1 * random.normal(size=(1, 8)), np.zeros(1))]
     model = hs.compile(hs.Network(layers), (-1, 1), 1.0, dtype="float32")
