@@ -1,4 +1,4 @@
-"""For one non-linear node of the target: the circuits that could stand in for it at an asked error, cheapest first."""
+"""What could stand in for one non-linear node of the target: circuits at an asked error, cheapest first, or a table."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ import numpy as np
 from headsmith.circuits.assemble import Choice
 from headsmith.circuits.options import options
 from headsmith.circuits.radix import cells_of, radices
+from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Interval
+from headsmith.core.program import Call
 from headsmith.source.graph import Approximated, Expression, Function, Graph, Hypotenuse, Product, Quotient
+from headsmith.source.node_programs import program_of
 
 MARGIN = 0.994
 """The proof of a fragment is a little looser than its estimate: ask the catalogue for that much less."""
@@ -32,6 +35,23 @@ class Option:
     gates: int
     depth: int
     error: float
+
+
+def analytic(target: Graph, found: Sequence[Interval], number: int) -> bool:
+    """Whether a table could stand for the node: no singular end of a domain within the range of its argument."""
+    node = target.nodes[number]
+    if not isinstance(node, Approximated):
+        return False
+    program, variables = program_of(node)
+    low, high = ([float(np.min(found[v].low)) for v in variables], [float(np.max(found[v].high)) for v in variables])
+    match program.steps:
+        case (Call(name=name, parameter=parameter),):
+            function = FUNCTIONS[name]
+            return function.domain(parameter).contains_neighbourhood(low[0], high[0])
+    if len(variables) == 2 and not isinstance(node, Expression):
+        touches = all(a <= 0.0 <= b for a, b in zip(low, high, strict=True))
+        return not (isinstance(node, Hypotenuse) and touches)
+    return True
 
 
 def candidates(

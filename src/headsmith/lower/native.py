@@ -13,25 +13,23 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 import numpy as np
 
 from headsmith.analysis.doubling_gains import doublings_on, size_of
 from headsmith.circuits.assemble import GATE, TABLE, Choice, assemble, expressions_of
 from headsmith.core.arrays import Array
-from headsmith.core.errors import CertificateError, DomainError, HeadsmithError, UnreachableError
-from headsmith.core.functions import FUNCTIONS
+from headsmith.core.errors import CertificateError, HeadsmithError, UnreachableError
 from headsmith.core.intervals import Interval
-from headsmith.core.program import Call, Program
+from headsmith.core.program import Program
 from headsmith.core.rounding import Precision
-from headsmith.heads.gate_fit import LARGEST_RISE, GateFit, gate_product_fit, rise_for
 from headsmith.lower.approximation import approximate
-from headsmith.lower.candidates import Option, candidates
+from headsmith.lower.candidates import Option, analytic, candidates
 from headsmith.lower.choose import argument_slopes, cheapest, possible_margin, softmax_share, steps_on, target_gains
 from headsmith.lower.fit import Fit, fit_program
 from headsmith.lower.fit_accurate import attained, fit_accurate
 from headsmith.lower.fit_curve import value_room
+from headsmith.lower.gate_plan import MOST_GATE_TOKENS, Factors, Gating, best_gate, factors_of, fewest_tokens, gate_of
 from headsmith.lower.plan import Planned, gained
 from headsmith.lower.tables import Gate, Progress, Table
 from headsmith.source.describe import describe
@@ -53,14 +51,6 @@ from headsmith.source.graph import (
 from headsmith.source.node_programs import is_given, program_of
 
 ROUNDS = 6
-MOST_GATE_TOKENS = 4
-RISES = (0.125, 0.1, 0.05, 0.025, 0.0125)
-"""How much of a gate's weight follows its argument: less is more accurate, and rounds more. These are for products of
-products, where both are to be small; other gates take what the error asks for."""
-OCTAVES = 4
-"""How many powers of two are tried for a gate's incline, from a little above what its law says."""
-GATE_ROUNDING = 12.0
-"""What a gate rounds, in units of the unit roundoff and of its other argument: an estimate."""
 EASY = 0.01
 """What part of its share a head takes that has tokens to spare."""
 MOST_TOKENS = 160
@@ -102,20 +92,6 @@ class Group:
 
     nodes: tuple[int, ...]
     variables: tuple[int, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Gating:
-    """A gate head for a product: which of the two arguments its weight follows, and its constants."""
-
-    follows: int
-    fit: GateFit
-    mirrored: bool = False
-
-    @property
-    def tokens(self) -> int:
-        """Reference tokens, the sink included."""
-        return len(self.fit.offset) + 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,7 +238,7 @@ class _Planner:
         for number, gate in fitted.gates.items():
             box = [self._wide(variable, fitted.margin) for variable in self.group_of[number].variables]
             for grid in range(gate.tokens, min(tokens - 1, MOST_GATE_TOKENS) + 1):
-                other = self._gate_of(grid, number, box, allowed[number])
+                other = gate_of(grid, self._factors(number, box), allowed[number], self.precision, self.caution)
                 if other is not None and other.fit.incline > gates[number].fit.incline:
                     gates[number] = other
         return replace(fitted, gates=gates)
@@ -386,7 +362,7 @@ class _Planner:
         """A gate or a table for all nodes, whatever its number of tokens."""
         if self._gated(nodes, box):
             (number,) = nodes
-            found = self._best_gate(number, box, 0.0)
+            found = best_gate(self._factors(number, box), 0.0, self.precision)
             if found is not None:
                 return Fitted((), circuits, margin, {number: found[1]}, {number: found[0]})
         table = fit_accurate([program_of(self._node(n))[0] for n in nodes], box, self.precision, self.max_tokens)
@@ -408,54 +384,17 @@ class _Planner:
         if not self._gated(nodes, box):
             return None
         (number,) = nodes
+        factors = self._factors(number, box)
         if self.doublings:
-            found = self._best_gate(number, box, allowed[number])
+            found = best_gate(factors, allowed[number], self.precision)
             return None if found is None else found[1]
-        gates = (self._gate_of(tokens, number, box, allowed[number]) for tokens in range(1, MOST_GATE_TOKENS + 1))
-        return next((gate for gate in gates if gate is not None), None)
+        return fewest_tokens(factors, allowed[number], self.precision, self.caution)
 
-    def _gate_of(self, tokens: int, number: int, box: list[tuple[float, float]], allowed: float) -> Gating | None:
-        """The gate of so many tokens with the largest incline, and so with the smallest weights, that is good
-        enough."""
-        follows, centre, radius, size = self._gate_shape(number, box)
-        rise = rise_for(tokens, allowed / (size * radius)) if size > 0.0 else LARGEST_RISE
-        # Dividing by the incline is exact where it is a power of two; it multiplies all rounding.
-        first = math.floor(math.log2(min(2.0 * rise, LARGEST_RISE) / radius))
-        for exponent in range(first, first - OCTAVES, -1):
-            incline = 2.0**exponent
-            caution = self.caution if incline * radius < RISES[-1] / 2.0 else 1.0
-            if size * GATE_ROUNDING * self.precision.unit_roundoff * caution > 0.3 * allowed * incline:
-                return None
-            fit = _gate_within(centre, radius, tokens, incline)
-            if fit is not None and size * fit.error / incline <= 0.97 * allowed:
-                return Gating(follows, fit)
-        return None
-
-    def _gate_shape(self, number: int, box: list[tuple[float, float]]) -> tuple[int, float, float, float]:
-        """Which argument the weight follows, the middle and the radius of its range, and the size of the other."""
+    def _factors(self, number: int, box: list[tuple[float, float]]) -> Factors:
         node = self._node(number)
         assert isinstance(node, Product)
         follows = int(not is_given(self.target, node.left) and is_given(self.target, node.right))
-        (low, high), size = box[follows], max(abs(end) for end in box[1 - follows])
-        if number in self.mirrored:
-            low, high = -max(-low, high), max(-low, high)
-        return follows, (low + high) / 2.0, _half_octave((high - low) / 2.0), size
-
-    def _best_gate(self, number: int, box: list[tuple[float, float]], allowed: float) -> tuple[float, Gating] | None:
-        """The gate with the fewest tokens that is good enough, rounding included; else the best there is."""
-        follows, centre, radius, size = self._gate_shape(number, box)
-        best: tuple[float, Gating] | None = None
-        for tokens in range(1, MOST_GATE_TOKENS + 1):
-            for rise in RISES:
-                incline = 2.0 ** math.floor(math.log2(rise / radius))
-                found = _gate_within(centre, radius, tokens, incline)
-                if found is not None:
-                    total = size * (found.error + GATE_ROUNDING * self.precision.unit_roundoff) / incline
-                    if best is None or total < best[0]:
-                        best = total, Gating(follows, found, number in self.mirrored)
-            if best is not None and best[0] <= allowed:
-                break
-        return best
+        return factors_of(box, follows, number in self.mirrored)
 
     def _rounds_away(self, number: int, allowed: float) -> bool:
         """Whether rounding rules tables out. It then rules out circuits, whose gates round one after the other; and
@@ -556,39 +495,7 @@ class _Planner:
         return gained(self.target, choices, assembly.circuit, approximation, tables)
 
 
-def analytic(target: Graph, found: Sequence[Interval], number: int) -> bool:
-    """Whether a table could stand for the node: no singular end of a domain within the range of its argument."""
-    node = target.nodes[number]
-    if not isinstance(node, Approximated):
-        return False
-    program, variables = program_of(node)
-    low, high = ([float(np.min(found[v].low)) for v in variables], [float(np.max(found[v].high)) for v in variables])
-    match program.steps:
-        case (Call(name=name, parameter=parameter),):
-            function = FUNCTIONS[name]
-            return function.domain(parameter).contains_neighbourhood(low[0], high[0])
-    if len(variables) == 2 and isinstance(node, Approximated) and not isinstance(node, Expression):
-        touches = all(a <= 0.0 <= b for a, b in zip(low, high, strict=True))
-        return not (type(node).__name__ == "Hypotenuse" and touches)
-    return True
-
-
 def _size(fit: Fit) -> tuple[int, float]:
     """What a table costs: tokens, then the largest of its numbers."""
     keys = max(float(np.max(np.abs(array))) for array in (fit.alpha, fit.offset))
     return fit.tokens, max(fit.largest_value, keys)
-
-
-def _half_octave(radius: float) -> float:
-    """The next power of the root of two, so that few different gates are fitted; a little less will do: the room for
-    what arguments are off by, in float32, is less."""
-    return float(2.0 ** (math.ceil(2.0 * math.log2(radius) - 2e-3) / 2.0))
-
-
-@lru_cache(maxsize=256)
-def _gate_within(centre: float, radius: float, tokens: int, incline: float) -> GateFit | None:
-    try:
-        found = gate_product_fit(centre - radius, centre + radius, tokens, rise=incline * radius)
-    except DomainError:
-        return None
-    return replace(found, incline=incline, intercept=found.intercept + (found.incline - incline) * centre)

@@ -18,7 +18,7 @@ from headsmith.analysis.contraction import contractions
 from headsmith.analysis.doubling import iterates
 from headsmith.core.errors import HeadsmithError, TargetError, UnreachableError
 from headsmith.core.intervals import Interval
-from headsmith.lower.candidates import candidates
+from headsmith.lower.candidates import analytic, candidates
 from headsmith.lower.choose import target_gains
 from headsmith.lower.meet import (
     Met,
@@ -29,7 +29,7 @@ from headsmith.lower.meet import (
     meet_with_ramps,
     meet_with_tables,
 )
-from headsmith.lower.native import FINEST, UnfittableError, analytic
+from headsmith.lower.native import FINEST, UnfittableError
 from headsmith.lower.smallest import REFUSALS, Way, refused, size_of_outputs, smallest_met
 from headsmith.rewrite.fuse import Fusion, fuse, fused_nodes
 from headsmith.source.graph import (
