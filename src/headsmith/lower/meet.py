@@ -272,6 +272,8 @@ def _sizes(planned: Planned) -> dict[int, float]:
 
 def _enlarge(sizes: dict[int, float], facts: Facts, skeleton: Transformer) -> None:
     """Make room for what the kernel knows of the same values, which may be less: its ranges may be wider."""
+    if not sizes:
+        return
     for stored, layer in zip(facts.model.layers, skeleton.layers, strict=True):
         for known, bank in zip(stored, layer.banks, strict=True):
             for number, name in () if known.copies else zip(known.node.tolist(), bank.node.tolist(), strict=True):
