@@ -17,6 +17,7 @@ is -L M' L / 4, by L_k the diagonal of M' - N L M' / 2, and by Y_(k-1) W^T N' W.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,12 +39,26 @@ WORK = 2e9
 Edges = Mapping[int, Sequence[Any]]
 
 
-def find_norms(circuit: Graph, edges: Edges, gates: Sequence[int], careful: bool = False) -> dict[int, Carried]:
+@dataclass(frozen=True)
+class Effort:
+    """How much norms are worth. Beyond `widest` gates in a layer there are none: to check them takes a product of
+    matrices, more than all the rest. Those of wide layers are `checked` before they are handed out: else the kernel may
+    refuse them, as a rule it does not."""
+
+    widest: int = 1536
+    checked: bool = False
+
+
+USUAL, ANY_WIDTH = Effort(), Effort(widest=MOST_LIVE)
+
+
+def find_norms(circuit: Graph, edges: Edges, gates: Sequence[int], effort: Effort = USUAL) -> dict[int, Carried]:
     """Diagonals for nodes whose gates have heads, and for the input if its errors count; {} where there are no two
-    layers, or where norms do not follow the circuit. Those of wide layers are checked before if `careful`: else the
-    kernel may refuse them, as a rule it does not."""
+    layers, where they are too wide, or where norms do not follow the circuit."""
     found: dict[int, Carried] = {}
-    wide = None if careful else _wide(circuit, edges, sorted(gates))
+    if max((circuit.nodes[number].size for number in gates), default=0) > effort.widest:
+        return {}
+    wide = None if effort.checked else _wide(circuit, edges, sorted(gates))
     if wide is not None:
         return wide
 
@@ -76,9 +91,7 @@ def find_norms(circuit: Graph, edges: Edges, gates: Sequence[int], careful: bool
 def _wide(circuit: Graph, edges: Edges, gates: list[int]) -> dict[int, Carried] | None:
     """The diagonals of a plain network whose layers are all wide; None for others."""
     sizes = [circuit.nodes[number].size for number in gates]
-    weights = (
-        _layers(circuit, edges, gates) if len(gates) > 1 and WIDE < min(sizes[1:]) <= max(sizes) <= MOST_LIVE else None
-    )
+    weights = _layers(circuit, edges, gates) if len(gates) > 1 and min(sizes[1:]) > WIDE else None
     if weights is None:
         return None
     found = {gates[0]: Carried(np.ones(sizes[0]), False)}
