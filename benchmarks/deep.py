@@ -24,7 +24,6 @@ import headsmith as hs
 from headsmith.export.file import Contents, header_of
 from headsmith.kernel.arithmetic import Upper
 from headsmith.kernel.check import box_of, facts_of
-from headsmith.kernel.flow import gains
 from headsmith.kernel.graph import read_graph
 from headsmith.kernel.model import read_model
 from headsmith.kernel.proof import read_proof
@@ -60,8 +59,7 @@ def certified_gain(model: hs.Compiled) -> tuple[float, list[Any]]:
     with np.errstate(all="ignore"):
         proof = read_proof(header["proof"], tensors, target)
         facts = facts_of(target, stored, proof, box_of(header["domain"], target))
-        circuit = facts.circuit
-        found = gains(circuit, facts.edges, circuit.output, facts.slopes.steps, facts.slopes.norms)
+        found = facts.gains
         first, slopes = min(facts.slopes.gates), [each for _, each in sorted(facts.slopes.gates.items())]
         heads = (slopes[0].low < slopes[0].high).astype(float)
         return float(found[first].carried(Upper(heads)).max().value), slopes

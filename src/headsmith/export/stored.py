@@ -17,9 +17,12 @@ Header = dict[str, Any]
 Tensors = dict[str, Any]
 
 
-PROOF, APPROXIMATES = "proof.", "approximates"
-"""How the names of a proof's own tensors begin; the field of a file, and the beginning of the names of tensors, of what
-a network approximates."""
+SOURCE, PROOF, APPROXIMATES = "source.", "proof.", "approximates"
+"""How the names of the target's tensors begin, and those of a proof's own; the field of a file, and the beginning of
+the names of tensors, of what a network approximates."""
+
+SMALL = 64
+"""Arrays of at most so many numbers are stored wherever they are used."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +59,21 @@ def approximated_data(graph: Graph | None, tensors: Tensors) -> Header:
     return {} if graph is None else {APPROXIMATES: graph_data(graph, tensors, APPROXIMATES)}
 
 
+def _place(array: Any) -> tuple[Any, ...]:
+    """Where an array without gaps lies, and how: others of the same place are the same."""
+    return array.ctypes.data, array.shape, array.dtype
+
+
 def transformer_data(transformer: Transformer, tensors: Tensors) -> Header:
-    """A model as JSON; its weights are added to the tensors, in its own format."""
+    """A model as JSON; its weights are added to the tensors, in its own format. Large weights of the target, in the
+    same memory, are stored once."""
     dtype = np.dtype(transformer.dtype)
+    known = {_place(each): name for name, each in tensors.items() if name.startswith(SOURCE) and each.size > SMALL}
 
     def keep(name: str, values: Any, kind: Any = dtype) -> str:
-        tensors[name] = np.ascontiguousarray(values, dtype=kind)
+        array = np.ascontiguousarray(values, dtype=kind)
+        name = known.get(_place(array), name)
+        tensors[name] = array
         return name
 
     # Models without positional constants look as they did before there were any.

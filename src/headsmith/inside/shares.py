@@ -14,7 +14,6 @@ import numpy as np
 
 from headsmith.kernel.check import box_of, facts_of
 from headsmith.kernel.errors import Refused
-from headsmith.kernel.flow import gains
 from headsmith.kernel.graph import read_graph
 from headsmith.kernel.model import read_model
 from headsmith.kernel.proof import read_proof
@@ -40,7 +39,6 @@ def head_shares(path: str | os.PathLike[str]) -> list[list[Share]] | None:
         except Refused:
             return None
         worst = int(np.argmax(sum(part.value for part in carried(facts, walk).values())))
-        every = gains(facts.circuit, facts.edges, facts.circuit.output, facts.slopes.steps, facts.slopes.norms)
     found: list[list[Share]] = []
     committed = iter(walk.locals_)
     for layer in model.layers:
@@ -52,8 +50,8 @@ def head_shares(path: str | os.PathLike[str]) -> list[list[Share]] | None:
             parts["approximation"] = np.zeros(bank.outputs)
             gain = np.zeros(bank.outputs)
             for output, (node, component) in enumerate(zip(bank.node.tolist(), bank.component.tolist(), strict=True)):
-                if node in every:
-                    gain[output] = every[node].anywhere.size.value[component, worst]
+                if node in facts.gains:
+                    gain[output] = facts.gains[node].anywhere.size.value[component, worst]
                 if node in facts.approximations:
                     parts["approximation"][output] = facts.approximations[node].magnitude.value[component]
             columns = bank.outputs // bank.heads

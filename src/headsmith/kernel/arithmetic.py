@@ -236,14 +236,12 @@ class Interval:
     def __rmatmul__(self, matrix: Array) -> Interval:
         """matrix @ x; a vector stands for a diagonal matrix.
 
-        With W = P + N, P its positive and N its negative entries, the least value of W x is P low + N high. Few terms
-        are added one by one. Of many, |W| |x| bounds what the sums round; and a sum of products that are not negative
-        is not negative either.
+        Few terms are added one by one. Of many: if x is within r of m, W x is within |W| r of W m, and |W| |x| bounds
+        what the sums round; and a sum of products that are not negative is not negative either.
         """
         if matrix.ndim == 1:
             return self * (matrix if self.low.ndim == 1 else matrix[:, None])
         spend(4.0 * matrix.size * max(self.low.size // max(len(self.low), 1), 1))
-        columns = np.flatnonzero((matrix != 0.0).any(axis=0))
         terms = int(np.count_nonzero(matrix, axis=1).max(initial=0))
         if terms <= FEW:
             total = Interval(*np.zeros((2, len(matrix), *self.low.shape[1:])))
@@ -251,12 +249,11 @@ class Interval:
                 weights = matrix[np.arange(len(matrix)), column]
                 total = total + self[column] * (weights if self.low.ndim == 1 else weights[:, None])
             return total
-        positive, negative = np.maximum(matrix, 0.0), np.minimum(matrix, 0.0)
-        low = positive @ self.low + negative @ self.high
-        high = positive @ self.high + negative @ self.low
-        sums = matrix @ self.magnitude
-        slack = (FLOAT64.gamma(2 * len(columns) + 2) * sums + len(columns) * TINY).value
-        return _signed(positive, negative, self, Interval(low, high) + Interval(-slack, slack), slack)
+        middle = 0.5 * self.low + 0.5 * self.high
+        radius = np.maximum(rounded_sum(self.high, -middle, np.inf), rounded_sum(middle, -self.low, np.inf))
+        slack = FLOAT64.gamma(terms + 2) * (matrix @ self.magnitude) + terms * TINY
+        found = interval(matrix @ middle).widened(matrix @ Upper(radius) + slack)
+        return _signed(matrix, self, found, slack.value)
 
     def mapped(self, change: Callable[[Array], Array]) -> Interval:
         """Both ends changed alike, by what keeps their order; a point stays one."""
@@ -313,11 +310,12 @@ def rational(value: Fraction) -> Interval:
     return Interval(low, nearest if Fraction(nearest) >= value else np.nextafter(nearest, np.inf))
 
 
-def _signed(positive: Array, negative: Array, x: Interval, found: Interval, slack: Array) -> Interval:
+def _signed(matrix: Array, x: Interval, found: Interval, slack: Array) -> Interval:
     """Undo the rounding of sums that have no term of the other sign: they cannot cross zero."""
-    close = ((found.low < 0.0) & (found.low >= -4.0 * slack)) | ((found.high > 0.0) & (found.high <= 4.0 * slack))
+    close = ((found.low < 0.0) & (found.low >= -8.0 * slack)) | ((found.high > 0.0) & (found.high <= 8.0 * slack))
     if not close.any():
         return found
+    positive, negative = np.maximum(matrix, 0.0), np.minimum(matrix, 0.0)
     falls = (positive != 0.0) @ (x.low < 0.0).astype(np.float64) + (negative != 0.0) @ (x.high > 0.0).astype(np.float64)
     rises = (positive != 0.0) @ (x.high > 0.0).astype(np.float64) + (negative != 0.0) @ (x.low < 0.0).astype(np.float64)
     low = np.where(falls == 0.0, np.maximum(found.low, 0.0), found.low)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -26,7 +26,8 @@ from .arithmetic import EXP_ULPS, Interval
 from .chord import check_region
 from .errors import WORK, WORK_A_NUMBER, Refused, limited
 from .expressions import computed, headed
-from .graph import Graph, read_graph
+from .flow import gains
+from .graph import Graph, identical, read_graph
 from .model import Model, largest_weight, read_model
 from .proof import Proof, read_proof, refuse_open
 from .ranges import ranges, refuse_undefined
@@ -79,8 +80,7 @@ def checked(header: Any, tensors: Tensors) -> Certificate:
     if "proof" not in header:
         raise Refused("the file carries no proof that this kernel can check")
     found = proved(header, tensors)
-    stated = asdict(found)
-    del stated["domain"]  # that of the file
+    stated = {name: value for name, value in vars(found).items() if name != "domain"}  # that is the file's
     _refuse_less("claim:", field(header, "claim"), stated)
     return found
 
@@ -156,7 +156,9 @@ def facts_of(target: Graph, model: Model, proof: Proof, box: Interval) -> Facts:
     refuse_undefined(target, box, proof, found)
     tables = computed(proof, model, found)
     approximations = {**chords, **{number: each.error for number, each in tables.items()}}
-    return Facts(model, proof, found, places, tables, approximations, edges_of(proof, found, places, tables))
+    edges, output = edges_of(proof, found, places, tables), proof.circuit.output
+    every = gains(proof.circuit, edges.of, output, edges.steps, edges.norms)
+    return Facts(model, proof, found, places, tables, approximations, edges, every)
 
 
 def certificate(target: Graph, facts: Facts, box: Interval) -> Certificate:
@@ -220,6 +222,8 @@ def _masks(target: Graph, model: Model, proof: Proof) -> tuple[str, ...]:
 def _refuse_other_function(target: Graph, proof: Proof) -> None:
     """Rule Same: the circuit, with what its regions stand for, is the target; regions and views are what they say."""
     forms, meant = Forms(), proof.meant()
+    if identical(target, meant) and not (proof.blocks or proof.regions or proof.views or proof.alike):
+        return
     viewed = [(number, view) for number, views in proof.views.items() for view in views]
     ((wanted,),) = forms.of(target, [target.output])
     found, *others = forms.of(meant, [meant.output, *chain(*viewed)], blocks=proof.blocks)

@@ -66,6 +66,11 @@ class Node:
     program: Program = NOTHING
     names: tuple[str, ...] = ()
 
+    @property
+    def operation(self) -> tuple[Any, ...]:
+        """What a node does, up to the numbers in its arrays."""
+        return self.kind, self.size, self.name, self.causal, self.targets, self.program
+
 
 @dataclass(frozen=True, eq=False)
 class Graph:
@@ -169,6 +174,13 @@ def _refuse_misfit(node: Node, sizes: list[int]) -> None:
             fits &= bool(sizes) and set(sizes) == {node.size}
     if not fits:
         raise Refused(f"{node.kind} of width {node.size} on {sizes}: the shapes do not fit")
+
+
+def identical(left: Graph, right: Graph) -> bool:
+    """Whether two graphs do the same with the same numbers, node by node."""
+    first, second = ([(node.operation, node.arguments) for node in graph.nodes] for graph in (left, right))
+    arrays = ([each for node in graph.nodes for each in (*node.weights, node.constants)] for graph in (left, right))
+    return (left.output, first) == (right.output, second) and all(map(np.array_equal, *arrays))
 
 
 def needed(graph: Graph, numbers: Iterable[int], stops: Container[int] = ()) -> list[int]:

@@ -92,12 +92,10 @@ def norms_of(
 
 def _rows(size: int, edges: Sequence[Any], kept: Any, places: Mapping[int, Any]) -> Array:
     """What takes the live nodes to those that stay, and to the node: of gates, what passes for certain."""
-    rows = np.zeros((len(kept) + size, sum(map(len, places.values()))))
-    rows[np.arange(len(kept)), kept] = 1.0
-    for argument, slope, _ in edges:
-        if argument in places:
-            rows[len(kept) :, places[argument]] = dense(slope.low if isinstance(slope, Interval) else slope)
-    return rows
+    read = {argument: slope.low if isinstance(slope, Interval) else slope for argument, slope, _ in edges}
+    found = [dense(read[each]) if each in read else np.zeros((size, len(at))) for each, at in places.items()]
+    staying = np.eye(sum(map(len, places.values())))[kept]
+    return np.vstack([staying, np.hstack(found)]) if found else np.zeros((size, 0))
 
 
 def _simple(edges: Sequence[Any], carried: bool) -> bool:
@@ -155,9 +153,9 @@ def size(values: Any) -> Upper:
     return Upper(np.linalg.norm(values)) * (1.0 + 2.0 * float(slack.value)) + 2.0**-500
 
 
-def raised(matrix: Any, slack: Upper) -> Array:
+def raised(matrix: Any, slack: Upper, symmetric: bool = False) -> Array:
     """A symmetric matrix that is larger than all that differ from this one by at most `slack` in the 2-norm."""
-    both: Array = 0.5 * matrix + 0.5 * matrix.T
+    both: Array = matrix if symmetric else 0.5 * matrix + 0.5 * matrix.T
     np.fill_diagonal(both, (Upper(np.diag(both)) + slack + size(matrix) * (4.0 * FLOAT64.unit_roundoff)).value)
     return both
 
@@ -169,11 +167,11 @@ def _underflow(rows: Array) -> Upper:
 def congruent(rows: Array, matrix: Array) -> Array:
     """rows Y rows^T, or a little more."""
     spend(0.2 * rows.size * len(matrix))
-    # A product with its own transpose takes half the time.
+    # A product with its own transpose takes half the time, and is symmetric.
     half = rows * np.sqrt(matrix) if matrix.ndim == 1 else rows
     product = half @ half.T if matrix.ndim == 1 else (rows @ matrix) @ rows.T
     slack = FLOAT64.gamma(2 * rows.shape[1] + 8) * (size(rows) * size(rows) * size(matrix))
-    return raised(product, slack + _underflow(half))
+    return raised(product, slack + _underflow(half), symmetric=matrix.ndim == 1)
 
 
 def refuse_indefinite(matrix: Array, sizes: Array) -> None:

@@ -107,7 +107,6 @@ class Forms:
 
     def __init__(self) -> None:
         self._atoms: dict[Any, int] = {}
-        self._known: dict[Any, tuple[Row, Node, list[Row]]] = {}
 
     def atom(self, *key: Any) -> Polynomial:
         """The atom with this key, as a polynomial."""
@@ -126,7 +125,7 @@ class Forms:
                 found[place] = self._across(node, arguments, blocks)
             else:
                 tokens = range(max(blocks, 1))
-                found[place] = [self._row(node, [argument[token] for argument in arguments]) for token in tokens]
+                found[place] = [self._found(node, [argument[token] for argument in arguments]) for token in tokens]
         return [found[place] for place in numbers]
 
     def _across(self, node: Node, arguments: list[list[Row]], blocks: int) -> list[Row]:
@@ -144,16 +143,6 @@ class Forms:
                 return [arguments[0][j] if j >= 0 else [number(0)] * node.size for j in node.targets]
         raise Refused(f"there is no rule for {node.kind} in blocks")
 
-    def _row(self, node: Node, arguments: list[Row]) -> Row:
-        """The forms of a node, found once for all nodes that do the same with the very same numbers and arguments."""
-        arrays = [array for array in (*node.weights, node.constants) if array.size]
-        operation = node.kind, node.size, node.name, node.causal, node.targets, node.program
-        key = operation, *map(id, (*arrays, *arguments))
-        if key not in self._known:
-            # What is kept with the forms has its id for itself.
-            self._known[key] = self._found(node, arguments), node, arguments
-        return self._known[key][0]
-
     def _found(self, node: Node, arguments: list[Row]) -> Row:
         """The forms of a node; if they are too large to be written out, atoms of all that the node does and reads."""
         try:
@@ -161,8 +150,7 @@ class Forms:
         except TooLarge:
             arrays = tuple((array.shape, sha256(array.tobytes()).digest()) for array in (*node.weights, node.constants))
             spend(sum(10.0 * array.size for array in (*node.weights, node.constants)))
-            operation = node.kind, node.size, node.name, node.causal, node.targets, node.program, arrays
-            whole = self.atom(operation, tuple(map(tuple, arguments)))
+            whole = self.atom(node.operation, arrays, tuple(map(tuple, arguments)))
             return [self.atom("component", whole, component) for component in range(node.size)]
 
     def _affine(self, node: Node, arguments: list[Row]) -> Row:

@@ -69,11 +69,11 @@ class Register:
     def plus(self, form: Form, weights: Array, outputs: Interval, fine: bool) -> Register:
         """With more terms: weights times outputs, which are added to the form already. M_s is taken to be the largest
         of all unless `fine`; of old and new terms together, to be no more than both."""
-        count, above, below = _terms(weights), Upper(outputs.high), Upper(-outputs.low)
-        rising, falling = np.maximum(weights, 0.0), np.maximum(-weights, 0.0)
-        sides = rising @ above + falling @ below, rising @ below + falling @ above
-        most, sums = largest(*sides), largest(*sides) * np.maximum(count - 1.0, 0.0)
+        count, most = _terms(weights), (weights @ outputs).magnitude
+        sums = most * np.maximum(count - 1.0, 0.0)
         if fine and weights.ndim == 2:
+            above, below = Upper(outputs.high), Upper(-outputs.low)
+            rising, falling = np.maximum(weights, 0.0), np.maximum(-weights, 0.0)
             each = Upper(rising) * above + Upper(falling) * below, Upper(rising) * below + Upper(falling) * above
             ordered = [Upper(-np.sort(-side.value, axis=1)).running() for side in each]
             added = np.arange(1, weights.shape[1]) < count[:, None]

@@ -18,7 +18,7 @@ from . import stream as streams
 from .arithmetic import FLOAT64, Interval, Upper, largest, smallest
 from .errors import Refused, ThinMargin
 from .expressions import Computed, arguments_of
-from .flow import Edge, arrive, gains
+from .flow import Edge, Gain, arrive, gains
 from .graph import Graph, dense, needed
 from .heads import addresses, local_errors
 from .model import Bank, Model
@@ -32,7 +32,7 @@ CLOSE = 2.0**-10  # what is off by more, of what it may be, is worth a closer lo
 @dataclass(frozen=True, eq=False)
 class Facts:
     """What is known before the walk: ranges of all nodes, the components that have heads, how close tables and circuits
-    are to what they stand for, and through which edges errors arrive."""
+    are to what they stand for, through which edges errors arrive, and how they move the output."""
 
     model: Model
     proof: Proof
@@ -41,6 +41,7 @@ class Facts:
     tables: Mapping[int, Computed]
     approximations: Mapping[int, Interval]
     slopes: Edges
+    gains: Mapping[int, Gain]
 
     @property
     def edges(self) -> dict[int, list[Edge]]:
@@ -320,8 +321,7 @@ def _refuse_beyond(number: int, off: float, margin: float) -> None:
 
 def carried(facts: Facts, walk: Walk) -> dict[str, Upper]:
     """Rule Sum: all errors, carried to the outputs, part by part."""
-    circuit = facts.circuit
-    every = gains(circuit, facts.edges, circuit.output, facts.slopes.steps, facts.slopes.norms)
+    circuit, every = facts.circuit, facts.gains
     zero = Upper(np.zeros(circuit.nodes[circuit.output].size))
     sides = {"approximation": [zero, zero], "softmax": [zero, zero]}
     sums = {"leak": zero, "rounding": zero}

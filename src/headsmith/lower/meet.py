@@ -46,6 +46,7 @@ from headsmith.lower.ramp_plan import FEW_TOKENS, MOST_TOKENS, with_ramps
 from headsmith.lower.relief import NONE, relief_of
 from headsmith.lower.tables import Gate, Progress
 from headsmith.rewrite.fuse import Fusion, fuse
+from headsmith.search.norms import ANY_WIDTH, USUAL, Effort
 from headsmith.source.graph import Attend, Graph, Pool, Relu
 from headsmith.transformer.ir import Transformer
 
@@ -272,6 +273,8 @@ def _sizes(planned: Planned) -> dict[int, float]:
 
 def _enlarge(sizes: dict[int, float], facts: Facts, skeleton: Transformer) -> None:
     """Make room for what the kernel knows of the same values, which may be less: its ranges may be wider."""
+    if not sizes:
+        return
     for stored, layer in zip(facts.model.layers, skeleton.layers, strict=True):
         for known, bank in zip(stored, layer.banks, strict=True):
             for number, name in () if known.copies else zip(known.node.tolist(), bank.node.tolist(), strict=True):
@@ -281,10 +284,13 @@ def _enlarge(sizes: dict[int, float], facts: Facts, skeleton: Transformer) -> No
                     sizes[name] = max(sizes[name], 1.05 * read[0])
 
 
-def _scaled(request: Request, fusion: Arrangement, planned: Planned, skeleton: Transformer) -> Met:
+def _scaled(
+    request: Request, fusion: Arrangement, planned: Planned, skeleton: Transformer, effort: Effort = USUAL
+) -> Met:
     """Spend on softmax what the other parts leave over: measure them once, then choose the scales.
 
-    An accurate search also looks for the scales that leave the smallest error of all.
+    An accurate search also looks for the scales that leave the smallest error of all. Very wide layers do without norms
+    (search/norms.py) unless the error cannot be met so.
     """
     error = request.error
     sizes = _sizes(planned)
@@ -296,7 +302,7 @@ def _scaled(request: Request, fusion: Arrangement, planned: Planned, skeleton: T
         try:
             transformer = with_softmax_budget(skeleton, planned.gains, budget, 1e-6 * budget, sizes, reliefs[-1])
             if not drafts:
-                drafts.append(drafted(request.graph, request.box, planned.choices, fusion, transformer, error))
+                drafts.append(drafted(request.graph, request.box, planned.choices, fusion, transformer, error, effort))
                 reliefs.append(relief_of(drafts[0].facts, skeleton))
                 _enlarge(sizes, drafts[0].facts, skeleton)
                 transformer = with_softmax_budget(skeleton, planned.gains, budget, 1e-6 * budget, sizes, reliefs[-1])
@@ -338,6 +344,8 @@ def _scaled(request: Request, fusion: Arrangement, planned: Planned, skeleton: T
     best = min(tries, key=lambda met: met.certificate.error, default=None)
     if best is not None and best.certificate.error <= error:
         return best
+    if any(layer.heads > effort.widest for layer in skeleton.layers) and effort != ANY_WIDTH:
+        return _scaled(request, fusion, planned, skeleton, ANY_WIDTH)
     why = refusals[-1] if refusals else f"the other parts leave nothing of {error:.3g}"
     raise UnreachableError(f"error {error:.3g} cannot be certified: {why}", part="rounding", smallest=math.inf)
 

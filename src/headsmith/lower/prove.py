@@ -47,7 +47,7 @@ from headsmith.lower.views import Views
 from headsmith.rewrite.fuse import Fusion, fuse
 from headsmith.search.cells import chord_ends, table_cells
 from headsmith.search.linear import find_linear
-from headsmith.search.norms import find_norms
+from headsmith.search.norms import USUAL, Effort, find_norms
 from headsmith.search.steps import find_powers, find_steps
 from headsmith.source.graph import (
     Affine,
@@ -91,19 +91,31 @@ def drafted(
     fusion: Fusion | Pieces | None,
     transformer: Transformer,
     error: float = 0.0,
+    effort: Effort = USUAL,
 ) -> Draft:
     """The proof of a model that may be off by `error`, written down and checked up to what depends on scales. Raises
     CertificateError where there is none."""
     tensors: Tensors = {}
     header = _header(target, box, transformer, tensors)
     with refusals(), np.errstate(all="ignore"):
-        header["proof"] = prove(header, tensors, target, choices, fusion, error)
-        plain = _plain(header)
-        read = read_graph(plain["source"], tensors)
-        domain = box_of(plain["domain"], read)
-        model = _model(plain["transformer"], plain["proof"], tensors)
-        facts = facts_of(read, model, read_proof(plain["proof"], tensors, read), domain)
-    return Draft(proof_of(plain, tensors), tensors, read, domain, facts, digest(plain["source"], tensors))
+        read = read_graph(_plain(header["source"]), tensors)
+        domain = box_of(_plain(header["domain"]), read)
+
+        def facts(effort: Effort) -> Facts:
+            header["proof"] = _plain(prove(header, tensors, target, choices, fusion, error, effort))
+            model = _model(header["transformer"], header["proof"], tensors)
+            return facts_of(read, model, read_proof(header["proof"], tensors, read), domain)
+
+        try:
+            found = facts(effort)
+        except (NoHead, ThinMargin):
+            raise
+        except Refused:
+            # The norms of wide layers may be a little too small.
+            if not any(each["flat"] for each in header["proof"]["norms"]):
+                raise
+            found = facts(replace(effort, checked=True))
+    return Draft(proof_of(header, tensors), tensors, read, domain, found, digest(_plain(header["source"]), tensors))
 
 
 def certified(draft: Draft, transformer: Transformer) -> Certificate:
@@ -175,9 +187,11 @@ def prove(
     choices: Mapping[int, Choice],
     fusion: Fusion | Pieces | None,
     error: float = 0.0,
+    effort: Effort = USUAL,
 ) -> Header:
     """The proof of the model in a file whose header has the target, the model and the domain; adds tensors of its
-    own. `error` is how far the model may be off: what exchanges and attention read may be off by as much."""
+    own. `error` is how far the model may be off: what exchanges and attention read may be off by as much.
+    `effort` is what norms are worth."""
     blocks = 0
     if isinstance(fusion, Pieces):
         laid = lay_out(target)
@@ -204,7 +218,7 @@ def prove(
         "blocks": blocks,
         "roles": _roles(header["transformer"], tensors, writer.places),
     }
-    _search(stored, header, tensors, error)
+    _search(stored, header, tensors, error, effort)
     return stored
 
 
@@ -434,7 +448,7 @@ def _same_weights(left: Affine, right: Affine) -> bool:
     )
 
 
-def _search(stored: Header, header: Header, tensors: Tensors, error: float) -> None:
+def _search(stored: Header, header: Header, tensors: Tensors, error: float, effort: Effort) -> None:
     """Find the ends of cells for regions that are compared with functions, and the cells of tables."""
     target = read_graph(_plain(header["source"]), tensors)
     model, proof = _parsed(stored, header, tensors, target)
@@ -472,7 +486,7 @@ def _search(stored: Header, header: Header, tensors: Tensors, error: float) -> N
             numbers = [number for members in each.columns.values() for number, _ in members]
             margin = max(proof.tables[number].margin for number in numbers)
             cells.update(dict.fromkeys(numbers, table_cells(each.table, margin=margin).text))
-        stored["norms"] = _norms(proof, model, found, tensors)
+        stored["norms"] = _norms(proof, model, found, tensors, effort)
     nodes = proof.circuit.nodes
     for region in stored["regions"]:
         if nodes[region["stands_for"]].kind == "exchange":
@@ -494,7 +508,7 @@ def _inside(proof: KernelProof) -> set[int]:
     return deep | owners.keys()
 
 
-def _norms(proof: KernelProof, model: Model, found: list[Interval], tensors: Tensors) -> list[Header]:
+def _norms(proof: KernelProof, model: Model, found: list[Interval], tensors: Tensors, effort: Effort) -> list[Header]:
     """Diagonals for networks of several layers of gates."""
     places = headed(proof.circuit, model)
     gates = [number for number in places if proof.circuit.nodes[number].kind == "relu"]
@@ -502,9 +516,8 @@ def _norms(proof: KernelProof, model: Model, found: list[Interval], tensors: Ten
         return []
     edges = edges_of(proof, found, places, {}).of
     stored = []
-    for number, carried in find_norms(
-        proof.circuit, edges, [*gates, 0] if model.precision is FLOAT32 else gates
-    ).items():
+    counted = [*gates, 0] if model.precision is FLOAT32 else gates
+    for number, carried in find_norms(proof.circuit, edges, counted, effort).items():
         tensors[f"proof.norms.{number}"] = carried.diagonal
         stored.append({"node": number, "diagonal": f"proof.norms.{number}", "flat": carried.flat})
     return stored

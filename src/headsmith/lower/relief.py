@@ -19,7 +19,7 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.heads.sink import SinkBank
 from headsmith.kernel.arithmetic import Interval
-from headsmith.kernel.flow import Gain, gains
+from headsmith.kernel.flow import Gain
 from headsmith.kernel.walk import Facts
 from headsmith.transformer.ir import Bank, Transformer
 
@@ -48,7 +48,7 @@ def relief_of(facts: Facts, transformer: Transformer) -> Relief:
     roles = [[bank.node for bank in layer if not bank.copies] for layer in facts.model.layers]
     if not facts.proof.norms or any(len(mine) != len(each) for mine, each in zip(banks, roles, strict=True)):
         return NONE
-    every = gains(facts.circuit, facts.edges, facts.circuit.output, facts.slopes.steps, facts.slopes.norms)
+    every = facts.gains
     known, plain, sizes = [], [], []
     for mine, nodes in zip(banks, roles, strict=True):
         pushes = [_pushes(bank, node, facts, every) for bank, node in zip(mine, nodes, strict=True)]

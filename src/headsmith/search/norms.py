@@ -2,7 +2,8 @@
 
 Closed forms. With N = A Y A^T, what errors before a layer make of its arguments, and |N| its largest eigenvalue:
 
-    flat     B = |N|: the errors grow by the norm of the weights, layer by layer
+    flat     B = |N|: the errors grow by the norm of the weights, layer by layer. In a plain network Y is diagonal, and
+             |N| is found from products of W with vectors (Lanczos): nothing is formed that only the kernel needs
     dense    L = 2 / |N|: then G = (L - L N L / 4)^-1 <= |N|, so dense is never worse, and better in most directions
 
 Improved. In a plain network of dense layers, what errors of 1 at every gate do to the outputs,
@@ -16,6 +17,7 @@ is -L M' L / 4, by L_k the diagonal of M' - N L M' / 2, and by Y_(k-1) W^T N' W.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,11 +25,13 @@ import numpy as np
 from headsmith.kernel.arithmetic import Array, Interval
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.graph import Graph, dense
-from headsmith.kernel.norms import Carried, norms_of
+from headsmith.kernel.norms import MOST_LIVE, Carried, norms_of
 
 WIDE = 400
 """Layers of more gates are flat: dense ones take a few products of matrices."""
 ROOM = 1e-6
+TURNS, CLOSE = 32, 0.01
+"""The largest eigenvalue of wide layers is looked for in so many turns, until it is known that well."""
 STEPS, RATE = 200, 0.05
 WORK = 2e9
 """How many multiplications the descent may take, about."""
@@ -35,10 +39,28 @@ WORK = 2e9
 Edges = Mapping[int, Sequence[Any]]
 
 
-def find_norms(circuit: Graph, edges: Edges, gates: Sequence[int]) -> dict[int, Carried]:
+@dataclass(frozen=True)
+class Effort:
+    """How much norms are worth. Beyond `widest` gates in a layer there are none: to check them takes a product of
+    matrices, more than all the rest. Those of wide layers are `checked` before they are handed out: else the kernel may
+    refuse them, as a rule it does not."""
+
+    widest: int = 1536
+    checked: bool = False
+
+
+USUAL, ANY_WIDTH = Effort(), Effort(widest=MOST_LIVE)
+
+
+def find_norms(circuit: Graph, edges: Edges, gates: Sequence[int], effort: Effort = USUAL) -> dict[int, Carried]:
     """Diagonals for nodes whose gates have heads, and for the input if its errors count; {} where there are no two
-    layers, or where norms do not follow the circuit."""
+    layers, where they are too wide, or where norms do not follow the circuit."""
     found: dict[int, Carried] = {}
+    if max((circuit.nodes[number].size for number in gates), default=0) > effort.widest:
+        return {}
+    wide = None if effort.checked else _wide(circuit, edges, sorted(gates))
+    if wide is not None:
+        return wide
 
     def choose(number: int, arriving: Array | None) -> Carried:
         size = circuit.nodes[number].size
@@ -64,6 +86,42 @@ def find_norms(circuit: Graph, edges: Edges, gates: Sequence[int]) -> dict[int, 
     except Refused:
         return found
     return better
+
+
+def _wide(circuit: Graph, edges: Edges, gates: list[int]) -> dict[int, Carried] | None:
+    """The diagonals of a plain network whose layers are all wide; None for others."""
+    sizes = [circuit.nodes[number].size for number in gates]
+    weights = _layers(circuit, edges, gates) if len(gates) > 1 and min(sizes[1:]) > WIDE else None
+    if weights is None:
+        return None
+    found = {gates[0]: Carried(np.ones(sizes[0]), False)}
+    slope = edges[gates[0]][0][1] if edges[gates[0]] else None
+    most, passing = 1.0, np.ones(sizes[0]) if slope is None else (slope.low < slope.high).astype(np.float64)
+    for number, size, rows in zip(gates[1:], sizes[1:], weights, strict=False):
+        most = most * _largest(rows, passing) * (1.0 + ROOM) + 1e-300
+        found[number], passing = Carried(np.full(size, most), True), edges[number][0][1].high
+    return found
+
+
+def _largest(rows: Array, passing: Array) -> float:
+    """About the largest eigenvalue of rows diag(passing) rows^T, from above as a rule: the largest of a Krylov space,
+    and how far its vector is from being one of the whole matrix."""
+    basis = [np.random.default_rng(0).standard_normal(len(rows))]
+    basis[0] /= np.linalg.norm(basis[0])
+    diagonal, beside = list[float](), list[float]()
+    while True:
+        product = rows @ (passing * (basis[-1] @ rows))
+        diagonal.append(float(product @ basis[-1]))
+        for _ in range(2):
+            for each in basis:
+                product -= (each @ product) * each
+        rest = float(np.linalg.norm(product))
+        values, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1))
+        off = rest * abs(float(vectors[-1, -1]))
+        if len(basis) == min(TURNS, len(rows)) or off <= CLOSE * float(values[-1]) or not rest > 0.0:
+            return float(values[-1]) + off
+        beside.append(rest)
+        basis.append(product / rest)
 
 
 def _improved(circuit: Graph, edges: Edges, found: dict[int, Carried]) -> dict[int, Carried]:
