@@ -16,6 +16,7 @@ from headsmith.cli_options import (
     print_all,
     print_json,
 )
+from headsmith.core.errors import HeadsmithError
 
 if TYPE_CHECKING:
     from headsmith.report.claims import Checked, Claim
@@ -103,9 +104,10 @@ def signal_command(file: str | None, output: str | None, as_json: bool, **option
 @click.command("claims", short_help="Check claims of the literature by running them.")
 @click.option("--only", multiple=True, metavar="ID", help="Check this claim only; repeatable.")
 @click.option("--figures", is_flag=True, help="Show every figure, not only the outcome.")
+@output_option("Draw U3, error against heads and tokens, into a .png, .svg or .pdf file.", *PICTURES)
 @format_option("markdown", "latex", "json")
 @as_json_option
-def claims_command(only: tuple[str, ...], figures: bool, form: str, as_json: bool) -> None:
+def claims_command(only: tuple[str, ...], figures: bool, output: str | None, form: str, as_json: bool) -> None:
     """Check the claims of the literature by running them. Exit code 1 if one fails.
 
     A claim that needs a package that is not installed is listed as not checked; it does not fail.
@@ -113,7 +115,13 @@ def claims_command(only: tuple[str, ...], figures: bool, form: str, as_json: boo
     from headsmith.report.claims import check, select
 
     chosen = select([name for text in only for name in text.split(",")])
+    if output is not None and "U3" not in [row.id for row in chosen]:
+        raise HeadsmithError("-o draws claim U3, which is not among those that are checked: add --only U3")
     rows = list(_with_progress(chosen, check))
+    if output is not None:
+        from headsmith.report.universal_plot import draw_universal
+
+        draw_universal(next(row.figure for row in rows if row.id == "U3"), output)
     if as_json or form == "json":
         print_json(claims=rows)
     elif form == "table":

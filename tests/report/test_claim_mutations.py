@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from headsmith.report import feedforward_claims
+from headsmith.report import feedforward_claims, universal_claims
 from headsmith.report.claims import Finding, select
 
-JUDGED = ("R1", "R2", "R3", "R4", "R6", "R7", "R8", "R9", "U1", "U2", "M2", "M3", "M4")
+JUDGED = ("R1", "R2", "R3", "R4", "R6", "R7", "R8", "R9", "U1", "U2", "U3", "U4", "M2", "M3", "M4")
 LONG = [pytest.param(each, marks=pytest.mark.campaign) for each in ("R5", "R10", "U5", "M1")]
 """Half a minute for more cases of what R4, R6 and R7 check, a quarter for grids of many nodes, and as much for
 maxout networks."""
@@ -27,6 +27,9 @@ def finding(request: pytest.FixtureRequest) -> Iterator[Finding]:
     (row,) = select([request.param])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(feedforward_claims, "ERRORS", (1e-2,))  # of three: R8 takes half a minute
+        fewer = {"ASKED": (1e-2,), "COARSE": (3e-1,), "CELLS": (4, 8), "LENGTHS": (5, 10), "HEADS": (1, 2)}
+        for name, few in (*fewer.items(), ("TARGETS", universal_claims.TARGETS[:3])):
+            patch.setattr(universal_claims, name, few)  # the sizes of U3 and U4, which take a quarter of a minute
         yield row.check()
 
 
@@ -82,6 +85,7 @@ def test_constants_are_checked_to_a_thousandth(finding: Finding) -> None:
 def test_outputs_that_are_moved_are_noticed(finding: Finding) -> None:
     assert finding.judge is not None
     for place, row in enumerate(finding.figure["rows"]):
-        if "found" in row and "certified" in row:
-            moved = row["found"] + max(2.0 * row["certified"], 1e-9)
+        bound = row.get("certified", row.get("proven"))
+        if "found" in row and bound is not None:
+            moved = row["found"] + max(2.0 * bound, 1e-9)
             assert finding.judge(changed(finding.figure, ("rows", place, "found"), moved))

@@ -1,64 +1,47 @@
-"""Claims U3 and U4 hold with their constants, and fail with worse ones."""
+"""Claims U3 and U4 at the authors' shape: what runs is textbook attention, and the picture shows what was measured.
+That every figure of the rows is checked is the matter of test_claim_mutations.py."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from headsmith.report import universal_claims
-from headsmith.report.universal_claims import TARGETS, Target, one_layer, two_layers
-
-
-def test_one_layer_and_a_softmax() -> None:
-    found = one_layer()
-    assert found.holds
-    assert found.figure["exponent"] == pytest.approx(-1.0, abs=0.01)
-
-
-def test_two_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(universal_claims, "CELLS", (4, 8))
-    found = two_layers()
-    assert found.holds
-    assert 0.5 < found.figure["constant"] <= 0.505
-
-
-WRONG: dict[str, tuple[dict[str, Any], float]] = {
-    "nothing": ({}, 1e-9),
-    "above the proof": ({"found": 1.0}, 1e-9),
-    "another depth": ({"layers": 3}, 1e-9),
-    "another rate": ({"power": 0.5}, 1e-9),
-    "a worse constant": ({"constant": 0.6}, 1e-9),
-    "far from attained": ({"found": 1e-3}, 1e-9),
-    "no gain": ({}, 0.1),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_two_layers_would_fail(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    change, estimate = WRONG[name]
-
-    def row(target: Target, cells: int, architecture: str) -> dict[str, Any]:
-        proven = 1.0 / cells ** change.get("power", 1.0)
-        figures = {"target": target.name, "p": cells, "proven": proven, "found": 0.99 * proven, "constant": 0.504}
-        return {**figures, "layers": 2, **change}
-
-    def fit(target: Target, nodes: int) -> dict[str, Any]:
-        return {"target": target.name, "p": nodes, "found": 0.1, "estimate": estimate}
-
-    monkeypatch.setattr(universal_claims, "_row", row)
-    monkeypatch.setattr(universal_claims, "_fit", fit)
-    assert two_layers().holds is (name == "nothing")
-
-
-@pytest.mark.parametrize(
-    "change", [{}, {"found": 9.0}, {"apart": 1e-3}, {"layers": 2}, {"reference_tokens": 8}], ids=str
+from headsmith.report.universal_plot import draw_universal
+from headsmith.report.universal_shape import (
+    beside_kinks,
+    interpolating,
+    lemma,
+    shape_of,
+    textbook,
+    without_attention,
 )
-def test_one_layer_would_fail(change: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    def row(target: Target, cells: int, architecture: str) -> dict[str, Any]:
-        figures = {"p": cells, "proven": 1.0 / cells, "found": 0.5 / cells, "apart": 1e-15, "parameters_ratio": 1.5}
-        return {**figures, "layers": 1, "reference_tokens": 0, **change}
 
-    assert TARGETS
-    monkeypatch.setattr(universal_claims, "_row", row)
-    assert one_layer().holds is (not change)
+
+@pytest.mark.parametrize(("tokens", "heads"), [(5, 1), (10, 3), (20, 2)])
+def test_interpolation_over_the_tokens_is_what_its_formula_says(tokens: int, heads: int) -> None:
+    shape = shape_of(tokens)
+    points = beside_kinks(shape, 1)[:6]
+    found = textbook(interpolating(shape, heads), points)
+    formula = np.array([without_attention(shape, heads, X) for X in points])
+    assert np.abs(found - formula).max() <= 1e-11
+    assert np.abs(found - shape(points)).max() <= lemma(shape, heads)
+
+
+def test_the_shape_is_a_network_of_all_numbers() -> None:
+    shape = shape_of()
+    X = np.random.default_rng(0).uniform(-1, 1, (7, 20, 5))
+    assert np.abs(shape.network(X.reshape(7, -1)) - shape(X).reshape(7, -1)).max() <= 1e-14
+
+
+def test_the_picture(tmp_path: Path) -> None:
+    ramps = [
+        {"tokens": n, "heads_each": h, "lemma": 1.0 / n / h, "measured": 0.5 / n / h}
+        for n, h in [(5, 1), (10, 1), (20, 1), (40, 1), (20, 1), (20, 2), (20, 4), (20, 8)]
+    ]
+    shape = [{"asked": e, "certified": e, "found": e / 9, "layers": 2, "heads": 220} for e in (1e-2, 1e-3)]
+    draw_universal(
+        {"exponent_in_tokens": -1.0, "exponent_in_heads": -1.0, "rows": [*ramps, *shape]}, tmp_path / "a.png"
+    )
+    assert (tmp_path / "a.png").stat().st_size > 10_000

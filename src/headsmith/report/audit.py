@@ -37,7 +37,7 @@ def audit(model: Compiled, found: Found | None = None) -> dict[str, Any]:
         "d_head": max((layer.W_Q.shape[2] for layer in written.layers), default=0),
         "parameters": _entries(written) + flags,
         "nonzeros": sum(int(np.count_nonzero(matrix)) for matrix in matrices) + flags,
-        "max_weight": max((float(np.abs(matrix).max(initial=0.0)) for matrix in matrices), default=0.0),
+        "max_weight": max(float(np.abs(matrix).max(initial=0.0)) for matrix in (written.references, *matrices)),
         "certified": model.certificate.error,
         **model.certificate.parts,
         **({} if found is None else {"found": float(errors_at(model, found.input).max())}),
@@ -45,15 +45,16 @@ def audit(model: Compiled, found: Found | None = None) -> dict[str, Any]:
 
 
 def _matrices(written: DenseTransformer) -> Iterator[Array]:
-    yield from (written.W_E, written.b_E, written.W_U, written.b_U)
+    yield from (written.W_E, written.b_E, written.W_U, written.b_U, *(written.last or ()))
     for layer in written.layers:
         yield from (layer.W_Q, layer.W_K, layer.W_V, layer.W_O)
 
 
 def _entries(written: DenseTransformer) -> int:
     """Entries of all matrices. Heads of one layer are stored as wide as the widest: what a head does not use of that
-    is not counted."""
-    count = sum(matrix.size for matrix in (written.W_E, written.b_E, written.W_U, written.b_U))
+    is not counted. A model that ends in a softmax has that instead of W_U."""
+    ends = (written.W_U,) if written.last is None else written.last
+    count = sum(matrix.size for matrix in (written.W_E, written.b_E, written.b_U, *ends))
     for layer in written.layers:
         for head in range(len(layer.W_Q)):
             features = _used(layer.W_Q[head], layer.W_K[head])

@@ -29,6 +29,7 @@ from headsmith.inside.edits import Runner
 from headsmith.model import Compiled, parts_of, real_inputs
 from headsmith.progress import Shown
 from headsmith.reading import check_counts
+from headsmith.sequence.flattened import flattened_graph
 from headsmith.sequence.recorder import SequenceRecorder
 from headsmith.sequence.sampled import HINT, sampled
 from headsmith.sequence.tokens import over_tokens
@@ -38,6 +39,7 @@ from headsmith.source.columns import Columns
 from headsmith.source.evaluation import evaluate
 from headsmith.source.expression import Value, build, combine
 from headsmith.source.graph import Attend, Graph, Move, Pool, Positional
+from headsmith.source.network import Network
 from headsmith.source.node_programs import masks
 from headsmith.source.trace import Traced, outputs_of
 
@@ -235,7 +237,11 @@ def compile_sequence(
     given |= {"architecture": architecture != "two layers", "max_nodes": max_nodes != MAX_NODES}
     for name in (name for name, changed in given.items() if changed):
         raise TargetError(f"{name} is for a callable that is sampled: give its Lipschitz bound (lipschitz) as well")
-    graph = sequence_graph(function, tokens, features, domain, causal)
+    if isinstance(function, Network):
+        _refuse_network(tokens, features, causal)
+        graph = flattened_graph(function, int(tokens), int(features), domain)
+    else:
+        graph = sequence_graph(function, tokens, features, domain, causal)
     compiled = compile(
         graph,
         as_box(domain, graph.input.names),
@@ -280,6 +286,12 @@ def sequence_graph(function: Callable[[Any], Any], tokens: int, features: int, d
         outputs[0] = _guarded(recorder, outputs[0])
         graph = build(recorder, outputs, names)
     return graph
+
+
+def _refuse_network(tokens: Any, features: Any, causal: bool) -> None:
+    check_counts(tokens=tokens, features=features)
+    if causal:
+        raise TargetError("a network of the whole sequence looks at all tokens: it cannot be causal")
 
 
 def _refuse_sizes(function: Any, tokens: Any, features: Any) -> None:
