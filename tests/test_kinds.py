@@ -137,6 +137,9 @@ def test_every_command(name: str, saved: Any, tmp_path: Path, capsys: pytest.Cap
     assert all(escape(line) in page for line in text.splitlines())
     told = sum(len(layer.heads) for layer in loaded.layers) if model.bill.heads <= MATRICES else 0
     assert page.count("<details>") == told
+    shown = shell(capsys, "page", path, "-o", tmp_path / "page.html")
+    assert shown["bytes"] <= 300_000
+    assert "cannot" not in shown
     shell(capsys, "plot", path, "-o", tmp_path / "picture.png", "--outputs", "0")
     assert (tmp_path / "picture.png").stat().st_size > 1_000
 
