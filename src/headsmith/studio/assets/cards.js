@@ -122,13 +122,18 @@
           most = Math.max(...column),
           wide = most - least || 1,
           place = (value) => (100 * (value - least)) / wide;
-        row.forEach(({ fill, line }, t) => {
-          const at = place(outputs[t][o]),
-            zero = place(0);
+        const zero = place(0);
+        row.forEach((bar, t) => {
+          const { fill, line } = bar,
+            at = place(outputs[t][o]),
+            wanted = targets ? place(targets[t][o]) : NaN,
+            now = [at, zero, wanted].map((share) => share.toFixed(2)).join();
+          if (bar.shown === now) return;
+          bar.shown = now;
           fill.style.bottom = `${Math.min(at, zero)}%`;
           fill.style.height = `${Math.max(Math.abs(at - zero), 0.8)}%`;
           line.hidden = !targets;
-          if (targets) line.style.bottom = `calc(${place(targets[t][o])}% - 1px)`;
+          if (targets) line.style.bottom = `calc(${wanted}% - 1px)`;
         });
       });
     }

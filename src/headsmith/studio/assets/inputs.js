@@ -117,12 +117,13 @@
         values.forEach((value, token) => {
           const { cell, fill } = cells[token],
             at = Math.min(Math.max(place(value), 0), 100);
-          cells[token].value = value;
+          cell.classList.toggle("chosen", token === chosen);
+          if (cells[token].shown === value) return;
+          cells[token].value = cells[token].shown = value;
           fill.style.bottom = `${Math.min(at, zero)}%`;
           fill.style.height = `${Math.max(Math.abs(at - zero), 0.8)}%`;
           cell.setAttribute("aria-valuenow", value);
           cell.setAttribute("aria-valuetext", number(value, 4));
-          cell.classList.toggle("chosen", token === chosen);
           cell.classList.toggle("outside", !(value >= low && value <= high));
         });
       },

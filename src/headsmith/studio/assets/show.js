@@ -87,7 +87,8 @@
       frame = 0,
       stopped = false,
       saving = 0,
-      shownHead = null;
+      shownHead = null,
+      late = false; // what a learner has learned is drawn in every second frame
     const touch = () => {
       dirty = true;
       if (!frame && !stopped) frame = requestAnimationFrame(step);
@@ -163,7 +164,7 @@
       },
     });
     const fit = view.learner && known ? headsmith.fit(view, model, state) : null;
-    const extra = fit ? [card("What it learned", "wide", fit.element)] : [];
+    const extra = fit ? [card("What it learned", "second", fit.element)] : [];
     const regions = view.regions
       ? [card("Linear regions", "wide", headsmith.regions(view.regions, state, change))]
       : [];
@@ -197,10 +198,10 @@
           agreement(view, model),
           askPython ? told : null,
         ),
+        ...extra,
         headCard,
       ),
       card("Target and error over the domain", "wide", over.element),
-      ...extra,
       ...regions,
       headsmith.takeAway(view, downloads),
     );
@@ -308,6 +309,7 @@
     function step() {
       frame = 0;
       if (stopped) return;
+      const moving = dirty;
       if (dirty) {
         dirty = false;
         const started = performance.now(),
@@ -331,10 +333,15 @@
           if (view.tokens > 1) pattern.update(trace, l, h, token);
         }
         held.update(trace, state.token, model.width);
-        if (fit) fit.update();
+        if (fit) late = !late;
+        if (fit && !late) fit.update();
         place.dataset.milliseconds = (performance.now() - started).toFixed(2);
       }
-      if (over.update() || dirty) frame = requestAnimationFrame(step);
+      if (late && !moving) {
+        late = false;
+        fit.update();
+      }
+      if (over.update(moving) || dirty || late) frame = requestAnimationFrame(step);
       else place.dataset.settled = "true";
     }
     held.element.addEventListener("toggle", touch);
