@@ -11,6 +11,7 @@ html_title = "Headsmith"
 html_show_sourcelink = False
 html_show_copyright = False
 myst_heading_anchors = 3
+smartquotes = False  # formulas have primes and dashes of their own
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
 html_static_path = ["book.css"]

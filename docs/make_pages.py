@@ -7,8 +7,11 @@ With --measure the claims are run and the page has their figures, which takes mi
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
+import re
+import shlex
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +21,7 @@ from click.testing import CliRunner
 
 import headsmith as hs
 from headsmith.cli import commands
+from headsmith.core.prose import Block, blocks_of
 from headsmith.report.claims import Claim, check, claims
 from headsmith.report.markup import markdown
 from headsmith.report.papers import PAPERS
@@ -33,6 +37,22 @@ MODELS = {
     "attend": "hs.in_context.kernel_regression(0.5, features=1, examples=8, error=1e-3)",
 }
 """For each kind of head a small model that has one: the line that makes it, which is run as it stands."""
+
+PICTURES = {
+    "regions.png": 'regions "max(abs(x) - abs(y), x + y - 1, 0)" --domain -1:1',
+    "softened.png": 'regions "max(x, y, -x - y)" --domain -1:1 --soften',
+    "product.png": "plot product.safetensors",
+    "recipes.png": 'plan "1/x" --domain x=0.5:1 --error 1e-2 --error 1e-3 --error 1e-4',
+    "centred.png": 'plot centred.safetensors --head "layer 1 / mean head 0"',
+}
+"""Pictures of pages that are written by hand, and the commands that draw them; `-o` and the name come last."""
+
+SAVED = {
+    "product.safetensors": 'hs.compile("x*y", {"x": (-1, 1), "y": (-1, 1)}, error=1e-6)',
+    "centred.safetensors": "hs.compile_sequence("
+    "lambda x: x - hs.tokens.mean(x), tokens=16, domain=(-1, 1), error=1e-9)",
+}
+"""The models that those commands read, and the lines that make them."""
 
 TAGS = {
     "abstract": "stated in the paper's abstract",
@@ -50,6 +70,7 @@ def main(folder: Path, measure: bool) -> None:
     listed = "\n".join(MODELS)
     index = f"# The heads, kind by kind\n\n```{{toctree}}\n:maxdepth: 1\n\n{listed}\n```\n"
     (folder / "heads" / "index.md").write_text(index, encoding="utf-8")
+    draw_pictures(folder)
     for name, text in (
         ("claims", claims_page(measure)),
         ("records", records_page()),
@@ -58,17 +79,43 @@ def main(folder: Path, measure: bool) -> None:
         (folder / f"{name}.md").write_text(text, encoding="utf-8")
 
 
+def draw_pictures(folder: Path) -> None:
+    """Run the commands that draw, each as it is told on its page."""
+    place = folder / "pictures"
+    place.mkdir(exist_ok=True)
+    with contextlib.chdir(place):
+        for name, line in SAVED.items():
+            eval(line, {"hs": hs}).save(name)
+        for name, line in PICTURES.items():
+            CliRunner().invoke(commands, [*shlex.split(line), "-o", name], catch_exceptions=False)
+
+
 def head_page(kind: str, folder: Path) -> str:
     """What a kind of head computes and why, in the words of its module; a model that has one, in words and drawn."""
-    title, _, derivation = (importlib.import_module(f"headsmith.heads.{kind}").__doc__ or "").strip().partition("\n")
+    title, *derivation = blocks_of(importlib.import_module(f"headsmith.heads.{kind}").__doc__ or "")
     model = eval(MODELS[kind], {"hs": hs})
     shown = f">>> model = {MODELS[kind]}\n>>> print(model.explain())\n{model.explain()}"
     hs.plot(model, folder / f"{kind}.png", effort=500)
     return (
-        f"# {title.rstrip('.')}\n\n```text\n{derivation.strip()}\n```\n\n"
-        f"## A model with such a head\n\n```text\n{shown}\n```\n\n"
-        f"![target, error and attention]({kind}.png)\n"
+        f"# {escaped(title.text.rstrip('.'))}\n\n"
+        + "\n\n".join(block_text(block) for block in derivation)
+        + f"\n\n## A model with such a head\n\n```text\n{shown}\n```\n\n"
+        + f'What `hs.plot(model, "{kind}.png")` draws of it: the target and the model, their difference beside the '
+        + f"certified error, and where the head looks.\n\n![target, error and attention]({kind}.png)\n"
     )
+
+
+def block_text(block: Block) -> str:
+    """A block of a docstring in Markdown."""
+    if block.display:
+        return f"```text\n{block.text}\n```"
+    return f"**{block.name}.** {escaped(block.text)}" if block.name else escaped(block.text)
+
+
+def escaped(text: str) -> str:
+    """Plain text in Markdown: nothing in it is markup, but words between backticks stay code."""
+    parts = re.split(r"(`[^`]+`)", text)
+    return "".join(part if part.startswith("`") else re.sub(r"([\\*_{}\[\]<>|^~$#])", r"\\\1", part) for part in parts)
 
 
 def claims_page(measure: bool) -> str:

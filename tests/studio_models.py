@@ -29,6 +29,15 @@ MODELS: dict[str, Callable[[], hs.Compiled | hs.Universal]] = {
     "ridge": lambda: hs.in_context.ridge(0.5, steps=2, features=1, examples=8, error=1e-3),
     "classes": lambda: hs.in_context.logistic(steps=2, features=2, examples=6, decay=0.1, error=1e-2),
     "neighbours": lambda: hs.in_context.kernel_regression(0.5, features=1, examples=16, error=1e-4),
+    "hardmax": lambda: hs.compile("abs(x) + relu(y)", SQUARE, error=1e-3, attention="hardmax"),
+    "sparsemax": lambda: hs.compile("abs(x) + relu(y)", SQUARE, error=1e-3, attention="sparsemax"),
+    "sigmoid": lambda: hs.compile("abs(x) + relu(y)", SQUARE, error=1e-3, attention="sigmoid"),
+    "relu attention": lambda: hs.compile("x*y", SQUARE, error=1e-2, attention="relu"),
+    "linear": lambda: hs.compile("x*y + x*x*y", SQUARE, error=1e-9, attention="linear"),
+    "elu+1": lambda: hs.compile("abs(x) + relu(y)", SQUARE, error=1e-3, attention="elu+1"),
+    "a softmax at the end": lambda: hs.compile_sequence(
+        lambda x: np.sin(x), tokens=2, domain=(-1, 1), error=0.5, lipschitz=1.0, architecture="one layer and a softmax"
+    ),
     "sampled": lambda: hs.compile_sequence(
         lambda x: np.full((2, 1), np.sin(x.sum())), tokens=2, domain=(0, 1), error=0.3, lipschitz=1.5
     ),

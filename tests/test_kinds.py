@@ -137,8 +137,15 @@ def test_every_command(name: str, saved: Any, tmp_path: Path, capsys: pytest.Cap
     assert all(escape(line) in page for line in text.splitlines())
     told = sum(len(layer.heads) for layer in loaded.layers) if model.bill.heads <= MATRICES else 0
     assert page.count("<details>") == told
+    shown = shell(capsys, "page", path, "-o", tmp_path / "page.html")
+    assert shown["bytes"] <= 300_000
+    assert "cannot" not in shown
     shell(capsys, "plot", path, "-o", tmp_path / "picture.png", "--outputs", "0")
     assert (tmp_path / "picture.png").stat().st_size > 1_000
+    heads = [head for layer in loaded.layers for head in layer.heads]
+    if heads:
+        shell(capsys, "plot", path, "-o", tmp_path / "head.png", "--head", heads[0].name)
+        assert (tmp_path / "head.png").stat().st_size > 1_000
 
 
 @pytest.mark.parametrize("name", KINDS)

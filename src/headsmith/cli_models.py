@@ -185,16 +185,22 @@ def explain_command(file: str, heads: int, output: str | None, as_json: bool) ->
 @file_argument
 @output_option("A .png, .svg or .pdf file.", *PICTURES, required=True)
 @click.option("--outputs", metavar="N,N,...", help="Which outputs, counted from 0 (default: the one that errs most).")
+@click.option("--head", metavar="NAME", help='Draw where this head looks instead, as "layer 1 / move head 0".')
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed tries other random inputs.")
 @as_json_option
-def plot_command(file: str, output: str, outputs: str | None, seed: int, as_json: bool) -> None:
-    """Draw the error over the domain, and the attention pattern of one input."""
+def plot_command(file: str, output: str, outputs: str | None, head: str | None, seed: int, as_json: bool) -> None:
+    """Draw the error over the domain, and the attention pattern of one input; or the pattern of one head, at the worst
+    input that was found."""
     from headsmith.files import load
     from headsmith.report.inputs import read_numbers
+    from headsmith.report.pattern import plot_head
     from headsmith.report.plots import plot
 
     model = load(file)
-    found = plot(model, output, outputs=read_numbers(outputs), seed=seed)
+    if head is None:
+        found = plot(model, output, outputs=read_numbers(outputs), seed=seed)
+    else:
+        found = plot_head(model, head, output, seed=seed)
     if as_json:
         return print_json(file=output, found=found, certificate=model.certificate)
     print_all(f"drawn into {output}")

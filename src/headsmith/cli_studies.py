@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--slice", "slices", multiple=True, help="Two inputs (x0,x3); or origin, u and v, repeated.")
 @click.option("--at", multiple=True, metavar="NAME=VALUE", help="Where the other inputs are held (default 0).")
 @click.option("--limit", type=int, default=1_000_000, show_default=True, help="Stop after so many cells, and say so.")
+@click.option("--soften", is_flag=True, help="Draw how softmax softens them instead, at growing scales: two inputs.")
 @output_option("Draw the regions into a .png, .svg or .pdf file.", *PICTURES)
 @as_json_option
 def regions_command(
@@ -38,6 +39,7 @@ def regions_command(
     slices: tuple[str, ...],
     at: tuple[str, ...],
     limit: int,
+    soften: bool,
     output: str | None,
     as_json: bool,
 ) -> None:
@@ -48,15 +50,20 @@ def regions_command(
 
     wanted, names = read_target(target)
     box = read_domain(domain, coordinate_names(slices, names))
+    if soften and (output is None or slices or len(names) != 2):
+        raise click.UsageError("--soften draws a target of two inputs, without a slice, into the file of -o")
     summary, found = count_regions(
         wanted, names, box, slices=slices, at=at, limit=limit, output=output, show_progress=not as_json
     )
     if not as_json:
         print_all(summary_table(summary))
     if output is not None:
-        from headsmith.regions.draw import draw_regions
+        from headsmith.regions.draw import draw_regions, draw_softening
 
-        draw_regions(found, output, title=" ".join(target))
+        if soften:
+            draw_softening(found.oracle.levels, found.box, output)
+        else:
+            draw_regions(found, output, title=" ".join(target))
     if as_json:
         print_json(regions=summary)
     elif output is not None:

@@ -16,8 +16,13 @@ def page_command(file: str, output: str, as_json: bool) -> None:
     which runs in the browser. The page works from disk and loads nothing. The certificate is proven again first."""
     from headsmith.studio.page import write_page
 
-    size = write_page(file, output)
-    click.echo(json.dumps({"file": output, "bytes": size}) if as_json else f"written to {output}, {size:,} bytes")
+    size, cannot = write_page(file, output)
+    if as_json:
+        click.echo(json.dumps({"file": output, "bytes": size} | ({"cannot": cannot} if cannot else {})))
+        return
+    click.echo(f"written to {output}, {size:,} bytes")
+    if cannot:
+        click.echo(f"it has the certificate and the bill, and does not run the model: {cannot}")
 
 
 @click.command("studio", short_help="Open a page that compiles and shows models.")

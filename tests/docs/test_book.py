@@ -1,5 +1,6 @@
 """Every block of the book runs, and the book is built without a warning."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,18 @@ def test_the_first_pages_have_blocks() -> None:
 def test_a_page_of_the_book_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_document(page)
+
+
+def test_pictures_are_drawn_by_the_commands_beside_them() -> None:
+    """Every picture of a page is in the list of make_pages.py, and its command is told on the same page."""
+    pages = {page: page.read_text() for page in DOCS.glob("*.md")}
+    shown = {(page, name) for page, text in pages.items() for name in re.findall(r"\(made/pictures/(.*?)\)", text)}
+    drawn = dict(
+        re.findall(r"""^    "([\w.]+\.png)": ['"](.*)['"],$""", (DOCS / "make_pages.py").read_text(), re.MULTILINE)
+    )
+    assert {name for _, name in shown} == drawn.keys()
+    for page, name in shown:
+        assert f"$ headsmith {drawn[name]} -o {name}\n" in pages[page]
 
 
 @pytest.mark.slow

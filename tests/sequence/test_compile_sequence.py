@@ -9,7 +9,7 @@ import pytest
 import headsmith as hs
 from headsmith.files import load
 from headsmith.model import Compiled, parts_of
-from headsmith.report.pattern import plot_pattern
+from headsmith.report.pattern import plot_head, plot_pattern
 from headsmith.sequence import tokens as over
 from headsmith.sequence.compiled import CompiledSequence, compile_sequence
 
@@ -260,3 +260,5 @@ def test_patterns_are_drawn_by_name(tmp_path: Path) -> None:
     assert (tmp_path / "pattern.png").stat().st_size > 1000
     with pytest.raises(hs.DomainError, match="no head named"):
         plot_pattern(model, np.zeros(3), "layer 9 / move head 0", tmp_path / "other.png")
+    assert plot_head(model, "layer 1 / move head 0", tmp_path / "worst.png").input.shape[1] == 1
+    assert (tmp_path / "worst.png").stat().st_size > 1000

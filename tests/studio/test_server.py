@@ -112,7 +112,7 @@ def test_it_listens_on_the_loopback_address_alone(studio: Studio) -> None:
     ],
 )
 def test_other_names_and_other_pages_are_refused(headers: dict[str, str], studio: Studio) -> None:
-    for method, path in (("POST", "/api/jobs"), ("GET", "/api/gallery"), ("PUT", "/api/files/a.npz")):
+    for method, path in (("POST", "/api/jobs"), ("GET", "/api/choices"), ("PUT", "/api/files/a.npz")):
         assert studio.request(method, path, b"{}", headers)[0] == 403
 
 

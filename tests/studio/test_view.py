@@ -1,6 +1,7 @@
 """A model as JSON says the same as the model."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import headsmith as hs
 from headsmith.core.functions import FUNCTIONS
 from headsmith.kernel.functions import FUNCTIONS as KNOWN
 from headsmith.studio.page import asset, json_text
-from headsmith.studio.view import lemma, python_lines, refuse_large, sparse, view
+from headsmith.studio.view import lemma, network_lines, python_lines, refuse_unknown, sparse, view, view_or_summary
 
 
 def filled(matrix: dict[str, Any]) -> np.ndarray:
@@ -49,7 +50,19 @@ def test_a_view_tells_what_a_head_does_and_why(gallery: Any) -> None:
 def test_large_models_are_refused_with_the_number(limit: str, gallery: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"headsmith.studio.view.{limit}", 0)
     with pytest.raises(hs.HeadsmithError, match=r"the model has [\d,]+ .* at most 0"):
-        refuse_large(gallery["product"])
+        refuse_unknown(gallery["product"])
+
+
+def test_what_a_page_cannot_run_is_told_with_certificate_and_bill(
+    gallery: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kind of head that a page has not learned to run yet: the rest is shown, and the reason."""
+    monkeypatch.setattr("headsmith.studio.view.RUN", ("sink",))
+    found = view_or_summary(gallery["product"], verified=True)
+    assert found["cannot"] == "the model has gate units; a page runs heads of the kinds sink"
+    assert "layers" not in found
+    assert found["certificate"]["error"] == gallery["product"].certificate.error
+    assert "cannot" not in view_or_summary(gallery["network"])
 
 
 def test_a_matrix_of_zeros_is_no_entries() -> None:
@@ -61,6 +74,15 @@ def test_the_lines_of_python_make_the_model(gallery: Any) -> None:
     found: dict[str, Any] = {}
     exec(lines.partition("model.save")[0], found)
     assert found["model"].certificate == gallery["product"].certificate
+
+
+def test_the_lines_of_a_network_make_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("net.npz", W0=[[1.0, -1.0]], b0=[0.0], W1=[[1.0]], b1=[0.0])
+    found: dict[str, Any] = {}
+    exec(network_lines("net.npz", {"x0": (-1.0, 1.0), "x1": (-1.0, 1.0)}, error=1e-3, recipe="relu"), found)
+    assert found["model"].certificate.error <= 1e-3
+    assert Path("model.safetensors").exists()
 
 
 BUILT_IN = {*KNOWN, "power"} & FUNCTIONS.keys()

@@ -54,7 +54,8 @@ def explain(model: Model, heads: int = HEADS) -> str:
             parts.append(_passed_over(model.transformer, left_out))
         if place not in left_out:
             parts.append(_layer(meanings, place, heads))
-    return "\n\n".join([*parts, _readout(model), errors_text(model.certificate)])
+    readout = "\n".join(["Read-out", *(f"  {line}" for line in readout_lines(model))])
+    return "\n\n".join([*parts, readout, errors_text(model.certificate)])
 
 
 def domain_text(box: Box) -> str:
@@ -254,13 +255,13 @@ def _grid(transformer: Transformer) -> str:
     return f"r{first}" if first == last else f"r{first} to r{last}"
 
 
-def _readout(model: Model) -> str:
-    transformer = model.transformer
-    lines = ["Read-out"]
+def readout_lines(model: Model) -> list[str]:
+    """What each output is read from, in a line; of many outputs the first ones."""
+    transformer, lines = model.transformer, []
     for output in range(min(transformer.outputs, 8)):
         text, constant = read_text(transformer.readout, output, transformer.sizes), transformer.readout_bias[output]
         shift = "" if constant == 0.0 else f" {'-' if constant < 0.0 else '+'} {number(float(np.abs(constant)))}"
-        lines.append(f"  y{output} = {shortened(text, 100)}{shift}")
+        lines.append(f"y{output} = {shortened(text, 100)}{shift}")
     if transformer.outputs > 8:
-        lines.append(f"  and {count(transformer.outputs - 8, 'more output')}")
-    return "\n".join(lines)
+        lines.append(f"and {count(transformer.outputs - 8, 'more output')}")
+    return lines

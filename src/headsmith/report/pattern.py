@@ -11,8 +11,10 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError
 from headsmith.core.pictures import checked_picture, figure_class, save_figure
+from headsmith.files import model_of
 from headsmith.intermediates import PATTERN, without_meaning
 from headsmith.model import Compiled
+from headsmith.report.falsify import Found, falsify
 
 LABELS = 40
 """Up to this many tokens each is named."""
@@ -31,6 +33,15 @@ def plot_pattern(compiled: Compiled, array: Any, name: str, path: str | os.PathL
     weights: Array = found[f"{head} / {PATTERN}"]
     save_figure(_draw(weights, head, compiled.transformer.reference_tokens), Path(path))
     return weights
+
+
+def plot_head(model: Any, name: str, path: str | os.PathLike[str], *, effort: int = 500, seed: int = 0) -> Found:
+    """Draw where a head looks at the worst input that a search of `effort` runs finds; return that input."""
+    checked_picture(path)
+    drawn = model_of(model)
+    found = falsify(drawn, effort=effort, seed=seed)
+    plot_pattern(drawn, found.input, name, path)
+    return found
 
 
 def _draw(weights: Array, head: str, references: int) -> Any:

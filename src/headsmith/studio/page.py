@@ -12,7 +12,7 @@ from typing import Any
 from headsmith.core.errors import HeadsmithError
 from headsmith.core.folders import check_folder, write_text
 from headsmith.files import load
-from headsmith.studio.view import refuse_large, view
+from headsmith.studio.view import view_or_summary
 from headsmith.verify import verify
 
 SCRIPTS = (
@@ -52,16 +52,16 @@ def json_text(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 
 
-def write_page(model_path: str, output: str) -> int:
-    """Verify the model in a file and write its page; returns how many bytes that has."""
+def write_page(model_path: str, output: str) -> tuple[int, str]:
+    """Verify the model in a file and write its page; returns how many bytes that has, and what it cannot show."""
     if not output.lower().endswith((".html", ".htm")):
         raise HeadsmithError(f"{output}: a page is an .html file")
     check_folder(output)
     model = load(model_path)
-    refuse_large(model)
     verify(model_path)
     name = os.path.basename(model_path)
     lines = f"import headsmith as hs\n\nmodel = hs.load({name!r})\n"
-    text = page_html(view(model, python=lines, verified=True, file=model_path))
+    found = view_or_summary(model, python=lines, verified=True, file=model_path)
+    text = page_html(found)
     write_text(output, text)
-    return len(text.encode())
+    return len(text.encode()), found.get("cannot", "")

@@ -37,7 +37,6 @@ LARGEST_REQUEST, LARGEST_FILE = 256 << 10, 32 << 20
 MOST_MODELS, MOST_FILES = 64, 16
 """How many models and dropped files are kept; the oldest go."""
 
-ENDINGS = (*NETWORKS, ".safetensors")
 
 ASSETS = {
     "style.css": "text/css",
@@ -114,7 +113,7 @@ class Studio:
         routes = [
             Route("/", self.page),
             Route("/assets/{name}", self.asset),
-            Route("/api/gallery", self.gallery),
+            Route("/api/choices", self.choices),
             Route("/api/jobs", self.submit, methods=["POST"]),
             Route("/api/jobs/{name}", self.job, methods=["GET", "DELETE"]),
             Route("/api/files/{name}", self.upload, methods=["PUT"]),
@@ -129,10 +128,13 @@ class Studio:
         name = request.path_params["name"]
         return Response(asset(name), media_type=ASSETS[name]) if name in ASSETS else failed("no such file", 404)
 
-    async def gallery(self, _: Request) -> Response:
+    async def choices(self, _: Request) -> Response:
+        """What the page lets people choose from."""
+        from headsmith.compile import RECIPES
+        from headsmith.core.rounding import PRECISIONS
         from headsmith.studio.gallery import listed
 
-        return JSONResponse(listed())
+        return JSONResponse({"recipes": list(RECIPES), "formats": list(PRECISIONS), "examples": listed()})
 
     async def submit(self, request: Request) -> Response:
         """Start a job. A model that is there already is done at once."""
@@ -197,8 +199,8 @@ class Studio:
     async def upload(self, request: Request) -> Response:
         """Keep a file that was dropped, under its own name and that of its content."""
         name = os.path.basename(request.path_params["name"])
-        if not re.fullmatch(r"[\w. -]{1,80}", name) or not name.lower().endswith(ENDINGS):
-            return failed(f"drop a file that ends in {' or '.join(ENDINGS)}, with a plain name")
+        if not re.fullmatch(r"[\w. -]{1,80}", name) or not name.lower().endswith(NETWORKS):
+            return failed(f"drop a file that ends in {' or '.join(NETWORKS)}, with a plain name")
         body = await limited(request, LARGEST_FILE)
         if body is None:
             return failed(f"a file has at most {LARGEST_FILE >> 20} MiB here", 413)
@@ -207,7 +209,7 @@ class Studio:
         old = sorted(self._uploads.iterdir(), key=lambda path: path.stat().st_mtime)
         for path in old[:-MOST_FILES]:
             path.unlink()
-        return JSONResponse({"file": kept, "name": name})
+        return JSONResponse({"file": kept, "name": name, "kind": kind_of_file(name, body)})
 
     async def model(self, request: Request) -> Response:
         """A file of a model: its view as JSON, the model itself, its page, or an export."""
@@ -217,6 +219,13 @@ class Studio:
         if folder is None or what not in kinds or not (folder / what).is_file():
             return failed("there is no such model any more: compile it again", 404)
         return FileResponse(folder / what, media_type=kinds[what], filename=None if what == VIEW else what)
+
+
+def kind_of_file(name: str, body: bytes) -> str:
+    """Whether a dropped file is a model of ours, or the weights of a network. A .safetensors file may be either, and
+    its header says which; the first eight bytes are its length. Only what the page asks for next depends on this."""
+    header = body[8 : 8 + int.from_bytes(body[:8], "little")]
+    return "model" if name.lower().endswith(".safetensors") and b'"headsmith"' in header else "network"
 
 
 async def limited(request: Request, most: int) -> bytes | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,12 @@ from headsmith.core.certificate import MEANING
 from headsmith.core.errors import HeadsmithError
 from headsmith.core.figures import bound, count, shortened
 from headsmith.core.program import Call, Linear, Over, Program
+from headsmith.core.prose import blocks_of
 from headsmith.export.nodes import node_data
 from headsmith.files import Model
 from headsmith.heads.gate import GateBank
 from headsmith.heads.table import TableBank
-from headsmith.inside.explain import bank_sentences, domain_text
+from headsmith.inside.explain import bank_sentences, domain_text, readout_lines
 from headsmith.inside.meanings import Meanings, without_kind
 from headsmith.inside.shares import head_shares
 from headsmith.iprm.model import Reasoner
@@ -50,6 +51,9 @@ EVALUATED = (
 )
 """The kinds of nodes that pages evaluate: see assets/target.js."""
 
+RUN = ("sink", "table", "gate", "boltzmann", "mean", "move", "attend", "product")
+"""The kinds of heads that pages run, as the matrices of `model.dense()`: see assets/model.js."""
+
 MOST_WORDS = 400
 """So many heads of a bank are told in words."""
 
@@ -60,10 +64,11 @@ def view(
     """The model as JSON. `title` is the target as it was typed, `python` are the lines that make the model; `verified`
     tells that its proof was just checked. From the `file` that holds it comes each head's share of the proven error."""
     found = summary(model, title=title, python=python, verified=verified)
-    refuse_large(model)
+    refuse_unknown(model)
     found |= _compiled(model)
     shares = head_shares(file) if file else None
-    for heads, proven in zip(found["layers"], shares or (), strict=bool(shares)):
+    # A model that ends in a softmax without tokens has no heads there: it has a layer less than its proof.
+    for heads, proven in zip(found["layers"], shares or (), strict=False):
         for head, share in zip(heads, proven, strict=True):
             head["share"] = dict(share)
     return found | {"checks": checks(model), "regions": regions_data(model)}
@@ -90,11 +95,21 @@ def summary(model: Model, *, title: str = "", python: str = "", verified: bool =
     }
 
 
-def refuse_large(model: Model) -> None:
-    """Raise HeadsmithError where a model is too large for a page, or one that pages do not run."""
-    cost, kind = model.bill, model.transformer.attention
-    if kind != "softmax":
-        raise HeadsmithError(f"the model has {kind} attention; a page shows and runs softmax attention")
+def view_or_summary(model: Model, **told: Any) -> dict[str, Any]:
+    """The view, or, of a model that a page cannot run, its summary: `cannot` says why."""
+    try:
+        return view(model, **told)
+    except HeadsmithError as problem:
+        told.pop("file", None)
+        return summary(model, **told) | {"cannot": str(problem)}
+
+
+def refuse_unknown(model: Model) -> None:
+    """Raise HeadsmithError where a model is too large for a page, or has something that pages do not run."""
+    cost = model.bill
+    kinds = {bank.kind for layer in model.transformer.layers for bank in layer.banks}
+    for kind in sorted(kinds - set(RUN)):
+        raise HeadsmithError(f"the model has {kind} units; a page runs heads of the kinds {', '.join(RUN)}")
     for what, size, most in (
         ("weights that are not zero", cost.nonzeros, MOST_NONZEROS),
         ("entries in its matrices", cost.parameters, MOST_PARAMETERS),
@@ -160,7 +175,8 @@ def _compiled(model: Compiled) -> dict[str, Any]:
     transformer, meanings, blocks = model.transformer, Meanings(model), isinstance(model.fusion, Pieces)
     found = _matrices(model)
     kinds: dict[str, None] = {}
-    for place, layer in enumerate(transformer.layers):
+    # A last layer that stands as a softmax without tokens is no attention, and has no heads to show.
+    for place, layer in enumerate(transformer.layers[: len(found["layers"])]):
         heads, names = iter(found["layers"][place]), iter(meanings.heads[place])
         counts: dict[str, int] = {}
         for bank in layer.banks:
@@ -189,15 +205,19 @@ def _compiled(model: Compiled) -> dict[str, Any]:
         "blocks": blocks,
         "causal": isinstance(model, CompiledSequence) and model.causal,
         "held": [{name: shortened(text, 120) for name, text in each.items()} for each in meanings.registers],
-        "lemmas": {kind: lemma(kind) for kind in kinds},
+        "attention": transformer.attention,
+        "readout": readout_lines(model),
+        "lemmas": {kind: [as_data(block) for block in blocks_of(lemma(kind, transformer.attention))] for kind in kinds},
         "target": target_data(model.graph),
         "learner": _learner(model) if isinstance(model, Learner) else None,
     }
 
 
-def lemma(kind: str) -> str:
-    """What a kind of head computes, and why that is true: the text that opens its module."""
-    return (importlib.import_module(f"headsmith.heads.{kind}").__doc__ or "").strip()
+def lemma(kind: str, attention: str = "softmax") -> str:
+    """What a kind of head computes, and why that is true: the text that opens its module. Gates of other attentions
+    have their lemmas in one place."""
+    module = "attentions" if kind == "sink" and attention != "softmax" else kind
+    return (importlib.import_module(f"headsmith.heads.{module}").__doc__ or "").strip()
 
 
 def _exact(meanings: Meanings, bank: Bank) -> list[Any] | None:
@@ -258,6 +278,17 @@ def _plain(values: Array) -> Any:
 
 def _learner(model: Learner) -> dict[str, Any]:
     return {"features": model.features, "rule": as_data(model.rule), "preconditioned": model.preconditioner is not None}
+
+
+def network_lines(name: str, domain: Mapping[str, tuple[float, float]], **options: Any) -> str:
+    """The lines that compile the network in a file again."""
+    intervals = set(domain.values())
+    where = intervals.pop() if len(intervals) == 1 else dict(domain)
+    given = "".join(f", {name}={value!r}" for name, value in options.items())
+    return (
+        "import headsmith as hs\nfrom headsmith.source.weight_files import read_network\n\n"
+        f"model = hs.compile(read_network({name!r}), {where!r}{given})\nmodel.save('model.safetensors')\n"
+    )
 
 
 def python_lines(target: Sequence[str] | str, domain: Any, **options: Any) -> str:

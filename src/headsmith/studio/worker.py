@@ -24,7 +24,7 @@ PAUSE = 0.05
 MODEL, VIEW, PAGE = "model.safetensors", "view.json", "page.html"
 """The files of a model, in its folder."""
 
-NETWORKS = (".npz", ".onnx")
+NETWORKS = (".npz", ".onnx", ".safetensors")
 """Files with networks that may be dropped."""
 
 EXPORTS = ("onnx", "huggingface", "torch", "transformerlens", "circuit")
@@ -90,22 +90,21 @@ def compile_target(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
     from headsmith.compile import compile
     from headsmith.source.weight_files import read_network
     from headsmith.studio.asked import asked_of
-    from headsmith.studio.view import python_lines
+    from headsmith.studio.view import network_lines, python_lines
 
     asked = asked_of(request.get("asked"))
     options = {"error": asked.error, "recipe": asked.recipe, "dtype": asked.dtype, "tokens": asked.tokens}
+    plain = {"error": None, "recipe": "auto", "dtype": "float64", "tokens": 1}
+    changed = {name: value for name, value in options.items() if value != plain[name]}
     if asked.file:
         network = read_network(str(upload(request, asked.file, *NETWORKS)))
         domain = asked.domain_of(network.names)
         model = compile(network, domain, progress=tell, **options)  # type: ignore[arg-type]
         name, notes = asked.file.partition("-")[2], getattr(network, "notes", ())
-        line = f'# headsmith compile {name} --domain "{asked.domain}" --error {asked.error:g} -o model.safetensors'
-        lines = f"# on the command line:\n{line}\n"
+        lines = network_lines(name, domain, **changed)
         return keep(model, request, lines, title=f"the network in {name}", notes=notes)
     domain = asked.domain_of(asked.names())
     model = compile(asked.formula, domain, progress=tell, **options)  # type: ignore[arg-type]
-    plain = {"error": 1e-6, "recipe": "auto", "dtype": "float64", "tokens": 1}
-    changed = {name: value for name, value in options.items() if value != plain[name] or name == "error"}
     return keep(model, request, python_lines(asked.formula, domain, **changed), title=asked.formula)
 
 
@@ -150,17 +149,13 @@ def keep(
     notes: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Write the model and its view into the job's folder. `notes` tell what reading a network left out or changed."""
-    from headsmith.core.errors import HeadsmithError
     from headsmith.studio.page import json_text
-    from headsmith.studio.view import summary, view
+    from headsmith.studio.view import view_or_summary
 
     folder = Path(request["folder"])
     folder.mkdir(exist_ok=True)
     model.save(folder / MODEL)
-    try:
-        found = view(model, title=title, python=python, verified=verified, file=folder / MODEL)
-    except HeadsmithError as problem:
-        found = summary(model, title=title, python=python, verified=verified) | {"too_large": str(problem)}
+    found = view_or_summary(model, title=title, python=python, verified=verified, file=folder / MODEL)
     (folder / VIEW).write_text(json_text(found | {"notes": list(notes)}), encoding="utf-8")
     return {}
 

@@ -14,23 +14,15 @@
     const { certificate } = view,
       names = Object.keys(certificate.parts),
       all = certificate.error;
-    const rows = names.map((name, i) =>
-      make(
-        "tr",
-        {},
-        make("th", { scope: "row", text: name }),
-        make("td", { class: "number", text: bound(certificate.parts[name], 4) }),
-        make(
-          "td",
-          { style: { width: "28%" } },
-          make("span", {
-            class: `bar part${i}`,
-            style: { width: `${all ? (100 * certificate.parts[name]) / all : 0}%` },
-          }),
-        ),
-        make("td", { class: "quiet hide-narrow", text: certificate.meaning[name] }),
-      ),
-    );
+    const columns = [["part"], ["bound", "number"], ["share", "share"]];
+    const rows = names.map((name, i) => [
+      make("th", { scope: "row" }, name, make("span", { class: "meaning", text: certificate.meaning[name] })),
+      bound(certificate.parts[name], 4),
+      make("span", {
+        class: `bar part${i}`,
+        style: { width: `${all ? (100 * certificate.parts[name]) / all : 0}%` },
+      }),
+    ]);
     const tokens = certificate.tokens > 1 && !view.blocks ? `, in sequences of up to ${certificate.tokens} tokens` : "";
     return card(
       "The promise",
@@ -41,56 +33,35 @@
         "p",
         { class: "promise-line" },
         "|model − target| ≤ ",
-        make("strong", { text: certificate.shown }),
+        make("strong", { text: bound(all, 4) }),
         ` for every input in the domain${tokens}, run in ${certificate.dtype}`,
       ),
       make("p", {
         class: "small quiet",
         text: view.verified
           ? "Proven: the proof was checked again, from the weights, when this view was made."
-          : "Proven by the compiler that made this model.",
+          : "Proven: the kernel checked the proof, from the weights, when the model was made.",
       }),
       view.assumed
         ? make("p", { class: "small quiet", text: `Assumed of the target, which was sampled: ${view.assumed}` })
         : null,
       (view.notes || []).map((text) => make("p", { class: "small quiet", text: `Of the file: ${text}` })),
-      make(
-        "div",
-        { class: "scroll" },
-        make(
-          "table",
-          {},
-          make("caption", { class: "visually-hidden", text: "the parts of the certified error" }),
-          make("tbody", {}, rows),
-        ),
-      ),
+      headsmith.table("the parts of the certified error", columns, rows, { head: false }).element,
     );
   }
 
   function bill(view) {
-    const rows = view.bill.map(([name, value, meaning]) =>
-      make(
-        "tr",
-        {},
-        make("th", { scope: "row", text: name }),
-        make("td", { class: "number", text: value }),
-        make("td", { class: "quiet hide-narrow", text: meaning }),
-      ),
-    );
-    return card(
-      "The bill",
-      "",
-      make(
-        "div",
-        { class: "scroll" },
-        make(
-          "table",
-          {},
-          make("caption", { class: "visually-hidden", text: "what the model costs" }),
-          make("tbody", {}, rows),
-        ),
-      ),
-    );
+    const columns = [["what"], ["how much", "number"], ["meaning", "quiet hide-narrow"]];
+    return card("The bill", "", headsmith.table("what the model costs", columns, view.bill, { head: false }).element);
+  }
+
+  // What is told of a model that a page cannot run: `view.cannot` says why.
+  function summary(view) {
+    return [
+      promise(view),
+      make("p", { class: "warn", text: `This page does not run the model: ${view.cannot}.` }),
+      bill(view),
+    ];
   }
 
   // What the model returns now, beside the target and the certificate.
@@ -151,13 +122,18 @@
           most = Math.max(...column),
           wide = most - least || 1,
           place = (value) => (100 * (value - least)) / wide;
-        row.forEach(({ fill, line }, t) => {
-          const at = place(outputs[t][o]),
-            zero = place(0);
+        const zero = place(0);
+        row.forEach((bar, t) => {
+          const { fill, line } = bar,
+            at = place(outputs[t][o]),
+            wanted = targets ? place(targets[t][o]) : NaN,
+            now = [at, zero, wanted].map((share) => share.toFixed(2)).join();
+          if (bar.shown === now) return;
+          bar.shown = now;
           fill.style.bottom = `${Math.min(at, zero)}%`;
           fill.style.height = `${Math.max(Math.abs(at - zero), 0.8)}%`;
           line.hidden = !targets;
-          if (targets) line.style.bottom = `calc(${place(targets[t][o])}% - 1px)`;
+          if (targets) line.style.bottom = `calc(${wanted}% - 1px)`;
         });
       });
     }
@@ -215,54 +191,25 @@
     );
     const steps = view.layers.length + 1,
       shown = Math.min(steps, 13),
-      body = make("tbody"),
       cells = [];
+    const heads = ["at first", ...view.layers.map((_, l) => `layer ${l + 1}`)].slice(0, shown),
+      columns = [["register"], ...heads.map((text) => [text, "number"]), ["holds in the end", "hide-narrow"]],
+      { element, body, row: line } = headsmith.table("the residual stream of the chosen token", columns);
     for (const [name, start, stop] of names.slice(0, 24)) {
       const told = Array.from({ length: steps }, (_, step) => view.held[step]?.[name])
         .filter(Boolean)
         .pop();
       const row = Array.from({ length: shown }, () => make("td", { class: "number" }));
       cells.push({ row, start, stop });
-      body.append(
-        make(
-          "tr",
-          {},
-          make("th", { scope: "row", text: name }),
-          row,
-          make("td", {
-            class: "quiet hide-narrow told cut",
-            text: told || (name === "data" ? "one on data tokens" : ""),
-            title: told,
-          }),
-        ),
-      );
+      const text = told || (name === "data" ? "one on data tokens" : "");
+      body.append(line([name, ...row, make("td", { class: "quiet hide-narrow told cut", text, title: told })]));
     }
-    const heads = ["at first", ...view.layers.map((_, l) => `layer ${l + 1}`)].slice(0, shown);
     return {
       element: make(
         "details",
         {},
         make("summary", { text: "The residual stream of the chosen token, register by register" }),
-        make(
-          "div",
-          { class: "scroll" },
-          make(
-            "table",
-            {},
-            make(
-              "thead",
-              {},
-              make(
-                "tr",
-                {},
-                make("th", { scope: "col", text: "register" }),
-                heads.map((text) => make("th", { scope: "col", class: "number", text })),
-                make("th", { scope: "col", class: "hide-narrow", text: "holds in the end" }),
-              ),
-            ),
-            body,
-          ),
-        ),
+        element,
         steps > shown
           ? make("p", { class: "small quiet", text: `The first ${shown - 1} of ${steps - 1} layers.` })
           : null,
@@ -279,6 +226,27 @@
     };
   }
 
+  // Everything of a model that can be kept; `downloads` are files that a server makes.
+  function takeAway(view, downloads = []) {
+    const save = (text, name, content, type) =>
+      make("button", { type: "button", text, onclick: () => headsmith.download(name, content(), type) });
+    const told = (title, text) => make("details", {}, make("summary", { text: title }), make("pre", { text }));
+    return card(
+      "To take away",
+      "wide",
+      make(
+        "div",
+        { class: "fields" },
+        downloads,
+        view.python ? save("Python lines", "model.py", () => view.python, "text/x-python") : null,
+        save("LaTeX table of the bill", "bill.tex", () => view.latex, "text/x-tex"),
+        save("JSON of this view", "model.json", () => JSON.stringify(view), "application/json"),
+      ),
+      view.python ? told("The Python lines that make this model", view.python) : null,
+      told("The whole model in words", view.explain),
+    );
+  }
+
   // How far this browser is from Python, on inputs whose outputs Python wrote into the page.
   function agreement(view, model) {
     if (!view.checks || !view.checks.length) return null;
@@ -290,15 +258,20 @@
         }),
       );
     }
+    const format = headsmith.formatOf(view),
+      elsewhere =
+        format === view.certificate.dtype
+          ? ""
+          : `The certificate is about a run in ${view.certificate.dtype}; a browser has no such numbers, so this page runs the model in ${format}, which rounds less. `;
     const part = view.certificate.parts.rounding,
       fine = worst <= part || worst === 0;
     return make("p", {
       class: "small quiet",
       id: "agreement",
       "data-agrees": String(fine),
-      text: `This browser and Python agree on ${view.checks.length} inputs up to ${number(worst, 3)}; the certificate allows ${bound(part)} for rounding.${fine ? "" : " That is too much: do not rely on this browser."}`,
+      text: `${elsewhere}This browser and Python agree on ${view.checks.length} inputs ${worst ? `up to ${number(worst, 3)}` : "exactly"}; the certificate allows ${bound(part)} for rounding.${fine ? "" : " That is too much: do not rely on this browser."}`,
     });
   }
 
-  Object.assign(headsmith, { card, promise, bill, results, stream, agreement });
+  Object.assign(headsmith, { card, promise, bill, summary, results, stream, takeAway, agreement });
 })(globalThis);

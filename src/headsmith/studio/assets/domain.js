@@ -6,7 +6,7 @@
 
   const POINTS = 241,
     SIDE = 61,
-    BUDGET = 7; // milliseconds of a frame
+    BUDGET = { still: 7, moving: 2.5 }; // milliseconds of a frame
 
   function domain(view, model, state, { change, off }) {
     const known = view.target && headsmith.knows(view.target),
@@ -82,13 +82,12 @@
     }
 
     // Model and target at a point that differs from the current one in some inputs of the chosen token.
-    function at(values) {
-      const rows = state.rows.map((row) => row.slice());
-      for (const [input, value] of values) rows[state.token][input] = value;
-      const trace = headsmith.run(model, rows, { off }),
-        token = view.blocks ? 0 : state.token;
-      const target = known ? headsmith.evaluate(view.target, rows)[token][state.output] : NaN;
-      return [trace.output[token][state.output], target];
+    function at({ rows, token, output }, values) {
+      for (const [input, value] of values) rows[token][input] = value;
+      const shown = view.blocks ? 0 : token,
+        trace = headsmith.run(model, rows, { off });
+      const target = known ? headsmith.evaluate(view.target, rows)[shown][output] : NaN;
+      return [trace.output[shown][output], target];
     }
 
     function start() {
@@ -101,17 +100,19 @@
         { length: plane ? SIDE : POINTS },
         (_, i) => low + ((high - low) * i) / ((plane ? SIDE : POINTS) - 1),
       );
-      task = { next: 0, total, models, targets, low, high, bottom, top, points };
+      const { axis, other, token, output } = state,
+        rows = state.rows.map((row) => row.slice());
+      task = { next: 0, total, models, targets, low, high, bottom, top, points, rows, axis, other, token, output };
     }
 
-    function work() {
-      const until = performance.now() + BUDGET;
+    function work(budget) {
+      const until = performance.now() + budget;
       while (task.next < task.total && performance.now() < until) {
         const i = task.next++,
-          values = [[state.axis, task.points[plane ? i % SIDE : i]]];
+          values = [[task.axis, task.points[plane ? i % SIDE : i]]];
         if (plane)
-          values.push([state.other, task.bottom + ((task.top - task.bottom) * Math.floor(i / SIDE)) / (SIDE - 1)]);
-        [task.models[i], task.targets[i]] = at(values);
+          values.push([task.other, task.bottom + ((task.top - task.bottom) * Math.floor(i / SIDE)) / (SIDE - 1)]);
+        [task.models[i], task.targets[i]] = at(task, values);
       }
       if (task.next < task.total) return;
       (plane ? drawMaps : drawCurves)(task);
@@ -269,12 +270,14 @@
 
     function refresh() {
       key = "";
+      task = null;
     }
 
     return {
       element: make("div", {}, controls, area, status),
-      // Called in every frame; true while there is work to do.
-      update() {
+      // Called in every frame; true while there is work to do. While inputs move, a picture that was begun is ended,
+      // of the point that it was begun for: so it follows, some frames behind.
+      update(moving = false) {
         if (!plane && state.axis >= view.names.length) state.axis = 0;
         if (plane && state.other === state.axis) state.other = (state.axis + 1) % view.names.length;
         across.select.value = state.axis;
@@ -282,13 +285,13 @@
         which.value = state.output;
         zoom.value = state.zoom;
         const now = signature();
-        if (now !== key) {
+        if (now !== key && !(moving && task)) {
           key = now;
           start();
         }
-        if (task) work();
+        if (task) work(moving ? BUDGET.moving : BUDGET.still);
         if (drawn) drawn();
-        return Boolean(task);
+        return Boolean(task) || now !== key;
       },
       refresh,
     };

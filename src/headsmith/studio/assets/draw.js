@@ -24,7 +24,7 @@
     if (value === 0) return "0";
     if (!Number.isFinite(value)) return String(value);
     const size = Math.abs(value);
-    if (size < 1e-4 || size >= 1e7) return value.toExponential(Math.max(0, digits - 1)).replace(/\.?0*e\+?/, "e");
+    if (size < 1e-3 || size >= 1e7) return value.toExponential(Math.max(0, digits - 1)).replace(/\.?0*e\+?/, "e");
     return String(Number(value.toPrecision(digits)));
   }
 
@@ -34,6 +34,49 @@
       size = Math.abs(value);
     if (!(Number(near) < value)) return near;
     return number(Number(value.toPrecision(digits)) + 10 ** (Math.floor(Math.log10(size)) - digits + 1), digits);
+  }
+
+  // A table, named for those who cannot see it. `columns` are [text, class]; a row is a list of cells, texts or elements,
+  // the first of which names it. Without `head` the names of columns are not shown.
+  function table(caption, columns, rows = [], { id = null, kind = null, head = true, foot = null } = {}) {
+    const row = (cells, look = null) =>
+      make(
+        "tr",
+        { class: look },
+        cells.map((cell, c) => {
+          if (cell instanceof Element && cell.matches("td, th")) return cell;
+          const look = { class: columns[c][1] || null };
+          return c ? make("td", look, cell) : make("th", { scope: "row", ...look }, cell);
+        }),
+      );
+    const body = make(
+      "tbody",
+      {},
+      rows.map((cells) => (cells instanceof Element ? cells : row(cells))),
+    );
+    const names = columns.map(([text, look]) => make(text ? "th" : "td", { scope: text ? "col" : null, class: look, text }));
+    const element = make(
+      "div",
+      { class: "scroll" },
+      make(
+        "table",
+        { id, class: kind },
+        make("caption", { class: "visually-hidden", text: caption }),
+        head ? make("thead", {}, make("tr", {}, names)) : null,
+        body,
+        foot,
+      ),
+    );
+    return { element, body, row };
+  }
+
+  // Blocks of text as Python cut them: paragraphs, some with a name, and displays whose lines stay as they are.
+  function prose(blocks) {
+    return blocks.map(({ text, name, display }) =>
+      display
+        ? make("pre", { class: "display", tabindex: 0, text })
+        : make("p", { class: "small" }, name ? make("strong", { text: `${name}. ` }) : null, text),
+    );
   }
 
   const CIVIDIS = [
@@ -245,6 +288,8 @@
 
   Object.assign(headsmith, {
     make,
+    table,
+    prose,
     number,
     bound,
     colourAt,

@@ -3,7 +3,7 @@
 (function (root) {
   "use strict";
   const headsmith = (root.headsmith = root.headsmith || {});
-  const { make, number } = headsmith;
+  const { make, number, bound } = headsmith;
 
   const QUERIES = 49, // points along the curve
     MOST_ROWS = 16, // tokens in the table
@@ -205,40 +205,14 @@
     const size = view.learner.features,
       queries = state.rows.slice(0, MOST_ROWS).map((row) => row.slice(size + 1)),
       { found, exact } = predictions(view, model, state.rows, queries);
-    const columns = ["token", "query", "transformer", "exact steps", ...(best ? ["scikit-learn"] : [])];
+    const names = ["query", "transformer", "exact steps", ...(best ? ["scikit-learn"] : [])];
     const rows = queries.map((query, t) => [
+      `t${t}`,
       query.map((value) => number(value, 3)).join(", "),
       ...[found[t], exact[t], ...(best ? [best.predict(query)] : [])].map((value) => number(value, 6)),
     ]);
-    return make(
-      "div",
-      { class: "scroll" },
-      make(
-        "table",
-        {},
-        make(
-          "thead",
-          {},
-          make(
-            "tr",
-            {},
-            columns.map((text, c) => make("th", { scope: "col", class: c ? "number" : null, text })),
-          ),
-        ),
-        make(
-          "tbody",
-          {},
-          rows.map((row, t) =>
-            make(
-              "tr",
-              {},
-              make("th", { scope: "row", text: `t${t}` }),
-              row.map((text) => make("td", { class: "number", text })),
-            ),
-          ),
-        ),
-      ),
-    );
+    const columns = [["token"], ...names.map((name) => [name, "number"])];
+    return headsmith.table("predictions at every token's own query", columns, rows).element;
   }
 
   function fit(view, model, state) {
@@ -283,7 +257,7 @@
       if (best) series.push({ name: "scikit-learn", colour: "--pink", wide: 1.8, values: drawn(theirs) });
       chart.replaceChildren(curve(view, state, along, queries, series));
       if (numbers.open) inside.replaceChildren(table(view, state, model, best));
-      const steps = `From exact arithmetic of the same ${rule.scale === undefined ? "steps" : "mean"}: ${number(apart(found, exact), 3)} at most over these queries, and ${view.certificate.shown} by proof.`;
+      const steps = `From exact arithmetic of the same ${rule.scale === undefined ? "steps" : "mean"}: ${number(apart(found, exact), 3)} at most over these queries, and ${bound(view.certificate.error, 4)} by proof.`;
       const rest =
         rule.scale === undefined
           ? ", because the steps are finitely many"

@@ -6,11 +6,17 @@
 
   const MOST_HEADS = 60; // buttons of one layer
   const MOST_TOKENS = 16; // rows of the ledger
+  const MOST_HELD = 3; // registers told after a layer
   const MOST_ROWS = 18,
     MOST_COLUMNS = 10; // of a matrix
   const SAMPLES = 200; // inputs that the share of a head's error is estimated from
 
-  const SHADES = Array.from({ length: 256 }, (_, i) => headsmith.colourAt(headsmith.CIVIDIS, i / 255));
+  // Colours as a canvas holds them: red, green, blue, opacity, in the machine's order of bytes.
+  const SHADES = new Uint32Array(
+    Uint8Array.from(
+      Array.from({ length: 256 }, (_, i) => [...headsmith.colourAt(headsmith.CIVIDIS, i / 255), 255]).flat(),
+    ).buffer,
+  );
 
   function tokenNames(view, count) {
     const prefix = view.references.shape[0];
@@ -40,6 +46,7 @@
   // The model from top to bottom: tokens, layers, read-out. Heads are buttons.
   function stack(view, state, choose) {
     const buttons = new Map(),
+      mixing = view.tokens > 1,
       list = make("ol"),
       tokens = make("div", { class: "tokens" });
     list.append(
@@ -55,7 +62,7 @@
       const add = (from, to) =>
         heads.slice(from, to).forEach((head, index) => {
           const name = `${l}.${from + index}`,
-            canvas = make("canvas", { width: 96, height: 18, "aria-hidden": "true" });
+            canvas = make("canvas", { width: 96, height: 18, "aria-hidden": "true", class: mixing ? "thumb" : null });
           const button = make(
             "button",
             {
@@ -93,12 +100,20 @@
             text: `layer ${l + 1}: ${heads.length} head${heads.length === 1 ? "" : "s"}, added to the stream`,
           }),
           row,
+          thenHeld(view, l).map((text) => make("p", { class: "small quiet then", title: text, text })),
         ),
       );
     });
     const result = make("span", { class: "token data" });
+    const last = view.last ? `read-out: a softmax over ${view.last[0].shape[1]} answers` : "read-out";
     list.append(
-      make("li", { class: "level" }, make("span", { text: "read-out" }), make("div", { class: "tokens" }, result)),
+      make(
+        "li",
+        { class: "level" },
+        make("span", { text: last }),
+        view.last ? null : view.readout.map((text) => make("p", { class: "small quiet then", title: text, text })),
+        make("div", { class: "tokens" }, result),
+      ),
     );
     let shown = -1;
     return {
@@ -120,10 +135,19 @@
           if ((button.getAttribute("aria-pressed") === "true") !== chosen)
             button.setAttribute("aria-pressed", String(chosen));
           button.classList.toggle("off", state.off.has(name));
-          if (buttons.size <= 2 * MOST_HEADS || chosen) sparkline(canvas, trace, l, h, state.token, colour);
+          if (buttons.size > 2 * MOST_HEADS && !chosen) continue;
+          if (mixing) paintPattern(canvas, trace, l, h);
+          else sparkline(canvas, trace, l, h, state.token, colour);
         }
       },
     };
+  }
+
+  // What registers hold after a layer that has written to them: the first few, where Python can tell.
+  function thenHeld(view, l) {
+    const told = Object.entries(view.held[l + 1] || {}),
+      lines = told.slice(0, MOST_HELD).map(([name, text]) => `then ${name} = ${text}`);
+    return told.length > MOST_HELD ? [...lines, `and ${told.length - MOST_HELD} more registers`] : lines;
   }
 
   // Where a head looks, as a row of small bars.
@@ -143,40 +167,35 @@
 
   // One head at work on one token: scores, weights, values, their products and the sum.
   function ledger(view) {
-    const body = make("tbody"),
-      foot = make("td", { class: "number" }),
+    const foot = make("td", { class: "number", colspan: 2 }),
       note = make("p", { class: "small quiet" });
-    const head = ["token", "", "score", "weight", "", "value", "product"];
-    const kinds = ["", "hide-narrow", "number", "number", "", "number", "number"];
-    const table = make(
-      "table",
-      { class: "ledger" },
-      make("caption", { class: "visually-hidden", text: "scores, weights and values of the chosen head" }),
-      make(
-        "thead",
-        {},
-        make(
-          "tr",
-          {},
-          head.map((text, i) => make("th", { scope: "col", class: kinds[i] || null, text })),
-        ),
-      ),
-      body,
-      make(
-        "tfoot",
-        {},
-        make(
-          "tr",
-          {},
-          make("th", { scope: "row", colspan: 5, text: "what the head returns: the sum" }),
-          make("td", { class: "hide-narrow" }),
-          foot,
-        ),
-      ),
+    const columns = [
+      ["token"],
+      ["", "hide-narrow"],
+      ["score", "number"],
+      ["weight", "number"],
+      ["", "hide-narrow"],
+      ["value", "number"],
+      ["product", "number"],
+    ];
+    const sum = make(
+      "tr",
+      {},
+      make("th", { scope: "row", colspan: 3, text: "returned: the sum" }),
+      make("td", { class: "hide-narrow", colspan: 2 }),
+      foot,
     );
+    const {
+      element: table,
+      body,
+      row,
+    } = headsmith.table("scores, weights and values of the chosen head", columns, [], {
+      kind: "ledger",
+      foot: make("tfoot", {}, sum),
+    });
     let rows = [];
     return {
-      element: make("div", {}, make("div", { class: "scroll" }, table), note),
+      element: make("div", {}, table, note),
       update(trace, l, h, token, column) {
         const { scores, weights, held, values, output } = trace.layers[l][h],
           total = trace.total,
@@ -191,10 +210,10 @@
             make("th", { scope: "row" }),
             make("td", { class: "quiet hide-narrow told" }),
             ...[0, 1].map(() => make("td", { class: "number" })),
-            make("td", { class: "weight" }, make("span", { class: "bar" })),
+            make("td", { class: "weight hide-narrow" }, make("span", { class: "bar" })),
             ...[0, 1].map(() => make("td", { class: "number" })),
           ];
-          rows.push({ row: make("tr", {}, cells), cells });
+          rows.push({ row: row(cells), cells });
           body.append(rows[rows.length - 1].row);
         }
         while (rows.length > shown.length) rows.pop().row.remove();
@@ -229,6 +248,26 @@
     };
   }
 
+  // Paints a head's weights, a row for each data token, a column for each token; returns the largest weight.
+  function paintPattern(canvas, trace, l, h) {
+    const { weights } = trace.layers[l][h],
+      total = trace.total,
+      first = trace.shift * total,
+      shown = weights.subarray(first, first + trace.count * total);
+    if (canvas.width !== total || canvas.height !== trace.count) {
+      canvas.width = total;
+      canvas.height = trace.count;
+    }
+    const context = canvas.getContext("2d"),
+      image = context.createImageData(total, trace.count),
+      pixels = new Uint32Array(image.data.buffer);
+    const most = shown.reduce((largest, weight) => Math.max(largest, weight), 0),
+      scale = most ? 255 / most : 0;
+    for (let i = 0; i < shown.length; i++) pixels[i] = SHADES[Math.round(Math.max(scale * shown[i], 0))];
+    context.putImageData(image, 0, 0);
+    return most;
+  }
+
   // Who looks at whom: a row for each data token, a column for each token; click a row to choose its token.
   function pattern(choose) {
     const canvas = make("canvas", {
@@ -244,28 +283,9 @@
     return {
       element: make("figure", { style: { margin: "0" } }, canvas, told),
       update(trace, l, h, token) {
-        const { weights } = trace.layers[l][h],
-          total = trace.total;
-        if (canvas.width !== total || canvas.height !== trace.count) {
-          canvas.width = total;
-          canvas.height = trace.count;
-          canvas.style.aspectRatio = `${total} / ${trace.count}`;
-          canvas.style.maxHeight = "22rem";
-        }
-        const context = canvas.getContext("2d"),
-          image = context.createImageData(total, trace.count),
-          pixels = image.data;
-        const first = trace.shift * total,
-          shown = weights.subarray(first, first + trace.count * total);
-        const most = shown.reduce((largest, weight) => Math.max(largest, weight), 0);
-        for (let i = 0; i < shown.length; i++) {
-          const colour = SHADES[Math.round((255 * shown[i]) / most)];
-          pixels[4 * i] = colour[0];
-          pixels[4 * i + 1] = colour[1];
-          pixels[4 * i + 2] = colour[2];
-          pixels[4 * i + 3] = 255;
-        }
-        context.putImageData(image, 0, 0);
+        const most = paintPattern(canvas, trace, l, h);
+        canvas.style.aspectRatio = `${trace.total} / ${trace.count}`;
+        canvas.style.maxHeight = "22rem";
         canvas.dataset.token = token;
         told.textContent = `Who looks at whom: one row for each data token (click to choose), one column for each token. Bright is a weight of ${number(most, 3)}, dark is none.`;
       },

@@ -117,12 +117,13 @@
         values.forEach((value, token) => {
           const { cell, fill } = cells[token],
             at = Math.min(Math.max(place(value), 0), 100);
-          cells[token].value = value;
+          cell.classList.toggle("chosen", token === chosen);
+          if (cells[token].shown === value) return;
+          cells[token].value = cells[token].shown = value;
           fill.style.bottom = `${Math.min(at, zero)}%`;
           fill.style.height = `${Math.max(Math.abs(at - zero), 0.8)}%`;
           cell.setAttribute("aria-valuenow", value);
           cell.setAttribute("aria-valuetext", number(value, 4));
-          cell.classList.toggle("chosen", token === chosen);
           cell.classList.toggle("outside", !(value >= low && value <= high));
         });
       },
@@ -140,31 +141,11 @@
       view.lengths.map((each) => make("option", { value: each, text: String(each) })),
     );
     lengths.addEventListener("change", () => resize(Number(lengths.value)));
-    const body = make("tbody"),
-      numbers = make(
-        "details",
-        {},
-        make("summary", { text: "The same as numbers" }),
-        make(
-          "div",
-          { class: "scroll" },
-          make(
-            "table",
-            {},
-            make(
-              "thead",
-              {},
-              make(
-                "tr",
-                {},
-                make("th", { text: "token", scope: "col" }),
-                view.names.map((name) => make("th", { text: name, scope: "col" })),
-              ),
-            ),
-            body,
-          ),
-        ),
-      );
+    const { element: held, body, row } = headsmith.table("the inputs of every token", [
+        ["token"],
+        ...view.names.map((name) => [name]),
+      ]),
+      numbers = make("details", {}, make("summary", { text: "The same as numbers" }), held);
     let fields = [];
     function build() {
       length = state.rows.length;
@@ -184,23 +165,19 @@
       });
       fields = Array.from({ length }, (_, token) =>
         view.names.map((name, feature) => {
-          const field = make("input", { type: "number", step: "any", "aria-label": `${name} of token t${token}` });
+          const field = make("input", {
+            type: "number",
+            step: "any",
+            class: "short",
+            "aria-label": `${name} of token t${token}`,
+          });
           field.addEventListener("change", () => {
             if (field.value !== "") change(token, feature, Number(field.value));
           });
           return field;
         }),
       );
-      body.replaceChildren(
-        ...fields.map((each, token) =>
-          make(
-            "tr",
-            {},
-            make("th", { text: `t${token}`, scope: "row" }),
-            each.map((field) => make("td", {}, field)),
-          ),
-        ),
-      );
+      body.replaceChildren(...fields.map((each, token) => row([`t${token}`, ...each])));
       const many = view.lengths.length > 1 ? [make("label", { for: "length", text: "tokens" }), lengths] : [];
       element.replaceChildren(...many, ...charts.flat(), numbers);
     }

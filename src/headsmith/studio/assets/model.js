@@ -1,6 +1,8 @@
-// The model at work: textbook softmax attention in the model's own number format, with every intermediate kept.
+// The model at work: textbook attention in the model's own number format, with every intermediate kept.
 //
 //     X <- X + sum over heads h of softmax(X W_Q (X W_K)^T) X W_V W_O          for each layer; scores are not divided
+//
+// Other attentions have other weights in place of softmax: see `weigh` below and heads/attentions.py.
 //
 // The rows of reference tokens are constants and are not computed: nothing reads what heads write there, but for the
 // sink, which stays zero within the certificate's leak. The numpy runner leaves them out as well. `references: true`
@@ -8,11 +10,17 @@
 //
 // A model of float32 keeps its numbers in Float32Arrays: JavaScript computes a product and a sum in doubles, and storing
 // it rounds to float32, once, as a fused multiply-add does. The certificate covers runs that fuse, and those that do not.
+// Formats that browsers do not have are run in float64, which rounds less than the certificate allows; the page says so.
 //
 // No library and no module system: the same file runs from the studio, inside a saved page and under node.
 (function (root) {
   "use strict";
   const headsmith = (root.headsmith = root.headsmith || {});
+
+  const FORMATS = { float64: Float64Array, float32: Float32Array };
+
+  // The format that a model runs in on this page.
+  const formatOf = (view) => (view.certificate.dtype in FORMATS ? view.certificate.dtype : "float64");
 
   // The entries of a matrix that are not zero, as [row, column, value] in typed arrays.
   function triples(matrix, Numbers) {
@@ -49,7 +57,7 @@
   }
 
   function prepare(view) {
-    const Numbers = view.certificate.dtype === "float32" ? Float32Array : Float64Array,
+    const Numbers = FORMATS[formatOf(view)],
       width = view.width,
       prefix = view.references.shape[0],
       references = dense(view.references, Numbers);
@@ -116,6 +124,52 @@
     for (let j = first; j < first + count; j++) scores[j] /= total;
   }
 
+  // Sorted from the largest on, the first k scores keep weight, k the last with 1 + k s_k > s_1 + ... + s_k; they all
+  // lose the same, so that the sum is one.
+  function sparsemax(scores, first, count) {
+    const row = Array.from(scores.subarray(first, first + count)),
+      largest = Math.max(...row),
+      sorted = row.map((score) => Math.max(score - largest, -2)).sort((a, b) => b - a);
+    let sum = 0,
+      lost = 0;
+    sorted.forEach((score, k) => {
+      sum += score;
+      if (1 + (k + 1) * score > sum) lost = (sum - 1) / (k + 1);
+    });
+    for (let j = first; j < first + count; j++) scores[j] = Math.max(scores[j] - largest - lost, 0);
+  }
+
+  function hardmax(scores, first, count) {
+    const row = scores.subarray(first, first + count),
+      largest = row.reduce((most, score) => Math.max(most, score), -Infinity),
+      equals = row.reduce((sum, score) => sum + (score === largest ? 1 : 0), 0);
+    for (let j = 0; j < count; j++) row[j] = row[j] === largest ? 1 / equals : 0;
+  }
+
+  function divided(scores, first, count) {
+    let total = 0;
+    for (let j = first; j < first + count; j++) total += scores[j];
+    for (let j = first; j < first + count; j++) scores[j] /= total;
+  }
+
+  const each = (formula) => (scores, first, count) => {
+    for (let j = first; j < first + count; j++) scores[j] = formula(scores[j]);
+  };
+
+  // How the scores of one query become its weights, in place.
+  const WEIGH = {
+    softmax,
+    hardmax,
+    sparsemax,
+    sigmoid: each((score) => 1 / (1 + Math.exp(-score))),
+    relu: each((score) => Math.max(score, 0)),
+    linear: each((score) => score),
+    "elu+1": divided,
+  };
+
+  // phi of elu+1, feature by feature: its scores are phi(query) . phi(key).
+  const positive = (features) => features.map((value) => (value > 0 ? value + 1 : Math.exp(value)));
+
   // Runs the model on a sequence of rows of inputs. `off` and `exact` are sets of "layer.head": heads that return
   // nothing, and heads that return what they stand for. The result has all intermediates of data tokens.
   function run(model, rows, { off = null, exact = null, references = false } = {}) {
@@ -165,19 +219,26 @@
     }
     multiply(stream, width, head.K, active, keys, features, prefix - shift);
     multiply(stream, width, head.V, active, held, values, prefix - shift);
+    const kind = model.view.attention || "softmax",
+      asked = kind === "elu+1" ? positive(queries) : queries,
+      offered = kind === "elu+1" ? positive(keys) : keys;
     const scores = new Numbers(active * total),
       output = new Numbers(active * values);
+    // Reference tokens of other attentions see no data token: nothing keeps these from them.
+    const inSight = (i) => (causal || (kind !== "softmax" && i < shift) ? prefix + i - shift + 1 : total);
     for (let i = 0; i < active; i++) {
-      const seen = causal ? prefix + i - shift + 1 : total;
+      const seen = inSight(i);
       for (let j = 0; j < total; j++) {
         const place = i * total + j;
         if (j >= seen) scores[place] = -Infinity;
-        else for (let f = 0; f < features; f++) scores[place] += queries[i * features + f] * keys[j * features + f];
+        else for (let f = 0; f < features; f++) scores[place] += asked[i * features + f] * offered[j * features + f];
       }
     }
     const weights = scores.slice();
     for (let i = 0; i < active; i++) {
-      softmax(weights, i * total, total);
+      const seen = inSight(i);
+      WEIGH[kind](weights, i * total, seen);
+      weights.fill(0, i * total + seen, (i + 1) * total);
       for (let j = 0; j < total; j++) {
         const weight = weights[i * total + j];
         if (weight !== 0) for (let v = 0; v < values; v++) output[i * values + v] += weight * held[j * values + v];
@@ -185,6 +246,15 @@
     }
     return { scores, weights, held, output, queries, values, features };
   }
+
+  // Whether `exactOutput` knows more of a head than it computes itself. Gates of relu attention and products are exact
+  // as they are.
+  function softened({ attention = "softmax" }, head) {
+    if (attention === "softmax") return EXACT.has(head.kind);
+    return head.kind === "sink" && ["sparsemax", "sigmoid", "elu+1"].includes(attention);
+  }
+
+  const EXACT = new Set(["sink", "gate", "table", "mean", "boltzmann", "move", "attend"]);
 
   // What a head stands for, from what it reads: the gate, function, product, maximum or mean without any softness.
   function exactOutput(model, head, stream, attention, { count, shift }) {
@@ -194,6 +264,7 @@
       total = prefix + count;
     const output = attention.output.slice(),
       causal = model.view.causal;
+    if (!softened(model.view, head)) return output;
     for (let t = 0; t < count; t++) {
       const i = shift + t,
         seen = causal ? t + 1 : count;
@@ -286,5 +357,5 @@
     return found;
   }
 
-  Object.assign(headsmith, { prepare, run, outputs, outside, dense });
+  Object.assign(headsmith, { prepare, run, outputs, outside, dense, formatOf, softened });
 })(globalThis);

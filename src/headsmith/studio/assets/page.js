@@ -1,8 +1,12 @@
 // A saved page: the model stands in the page itself.
 (function () {
   "use strict";
-  const { show, themeButton, fromAddress, toAddress } = globalThis.headsmith;
+  const { show, summary, takeAway, themeButton, fromAddress, toAddress } = globalThis.headsmith;
   const view = JSON.parse(document.getElementById("view").textContent);
   document.querySelector("header").append(themeButton());
-  show(document.getElementById("model"), view, { state: fromAddress(), onstate: toAddress });
+  const place = document.getElementById("model");
+  if (view.cannot) {
+    place.append(...summary(view), takeAway(view));
+    place.dataset.settled = "true";
+  } else show(place, view, { state: fromAddress(), onstate: toAddress });
 })();

@@ -26,146 +26,129 @@
     return make("polygon", { points: points.join(" "), ...paint });
   }
 
-  function picture(rows) {
+  // What may stand across in the picture: how it is told, and where it is in a row.
+  const MEASURES = [
+    ["heads", "heads"],
+    ["layers", "layers"],
+    ["reference tokens", "reference_tokens"],
+    ["largest weight", "max_weight"],
+  ];
+
+  // Round numbers on a logarithmic axis: 1, 2, 5, 10, ... where few decades are shown, else powers of ten.
+  function logTicks(low, high) {
+    const found = [];
+    for (let power = Math.floor(low); power <= Math.ceil(high); power++)
+      for (const digit of high - low < 2.5 ? [1, 2, 5] : [1]) found.push(digit * 10 ** power);
+    return found.filter((value) => Math.log10(value) >= low && Math.log10(value) <= high);
+  }
+
+  function picture(rows, [told, measure]) {
     const width = 520,
       height = 300,
       left = 66,
       right = 14,
       top = 30,
       bottom = 40;
-    const heads = rows.map((row) => Math.max(row.bill.heads, 1)),
-      errors = rows.map((row) => Math.max(row.certified, 1e-300));
-    const span = (values, lowest = -Infinity) => {
-      const logs = values.map(Math.log10),
-        low = Math.max(Math.floor(Math.min(...logs) - 0.1), lowest),
-        high = Math.ceil(Math.max(...logs) + 0.1);
-      return [low, high > low ? high : low + 1];
+    const costOf = (row) => Math.log10(Math.max(row.bill[measure], 1)),
+      errorOf = (row) => Math.log10(Math.max(row.certified, 1e-300));
+    const span = (values) => {
+      const low = Math.min(...values),
+        high = Math.max(...values),
+        room = 0.12 * (high - low) || 0.5;
+      return [low - room, high + room];
     };
-    const [least, most] = span(heads, 0),
-      [fine, coarse] = span(errors);
-    const x = (value) => left + ((Math.log10(Math.max(value, 1)) - least) / (most - least)) * (width - left - right);
-    const y = (value) =>
-      top + ((coarse - Math.log10(Math.max(value, 1e-300))) / (coarse - fine)) * (height - top - bottom);
+    const [least, most] = span(rows.map(costOf)),
+      [fine, coarse] = span(rows.map(errorOf));
+    const across = (cost) => left + ((cost - least) / (most - least)) * (width - left - right),
+      up = (error) => top + ((coarse - error) / (coarse - fine)) * (height - top - bottom),
+      place = (row) => [across(costOf(row)), up(errorOf(row))];
     const svg = make("svg", {
       viewBox: `0 0 ${width} ${height}`,
       class: "chart",
       role: "img",
-      "aria-label": "heads against the certified error, for every recipe",
+      "aria-label": `${told} against the certified error, for every recipe`,
       xmlns: "http://www.w3.org/2000/svg",
     });
     const text = (content, given) =>
       make("text", { "font-size": 11, "font-family": "sans-serif", fill: css("--quiet"), text: content, ...given });
-    for (let power = least; power <= most; power++) {
-      const at = x(10 ** power);
-      svg.append(make("line", { x1: at, x2: at, y1: top, y2: height - bottom, stroke: css("--line") }));
-      svg.append(text(String(10 ** power), { x: at, y: height - bottom + 15, "text-anchor": "middle" }));
+    for (const tick of logTicks(least, most)) {
+      const x = across(Math.log10(tick));
+      svg.append(make("line", { x1: x, x2: x, y1: top, y2: height - bottom, stroke: css("--line") }));
+      svg.append(text(number(tick, 3), { x, y: height - bottom + 15, "text-anchor": "middle" }));
     }
-    const step = Math.max(1, Math.ceil((coarse - fine) / 6));
-    for (let power = fine; power <= coarse; power += step) {
-      const at = y(10 ** power);
-      svg.append(make("line", { x1: left, x2: width - right, y1: at, y2: at, stroke: css("--line") }));
-      svg.append(text(`1e${power}`, { x: left - 6, y: at + 4, "text-anchor": "end" }));
+    for (const tick of logTicks(fine, coarse)) {
+      const y = up(Math.log10(tick));
+      svg.append(make("line", { x1: left, x2: width - right, y1: y, y2: y, stroke: css("--line") }));
+      svg.append(text(number(tick, 3), { x: left - 6, y: y + 4, "text-anchor": "end" }));
     }
-    svg.append(text("heads", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }));
+    svg.append(text(told, { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }));
     svg.append(text("certified error", { x: 4, y: 12 }));
-    // The front: no row has as few heads at as small an error.
+    // The front: no row costs as little at as small an error.
+    const beats = (a, b) =>
+      costOf(a) <= costOf(b) && a.certified <= b.certified && (costOf(a) < costOf(b) || a.certified < b.certified);
     const front = rows
-      .filter(
-        (row) =>
-          !rows.some(
-            (other) =>
-              other !== row &&
-              other.bill.heads <= row.bill.heads &&
-              other.certified <= row.certified &&
-              (other.bill.heads < row.bill.heads || other.certified < row.certified),
-          ),
-      )
-      .sort((a, b) => a.bill.heads - b.bill.heads || b.certified - a.certified);
-    const path = front.map((row) => `${x(row.bill.heads)},${y(row.certified)}`).join(" ");
+      .filter((row) => !rows.some((other) => beats(other, row)))
+      .sort((a, b) => costOf(a) - costOf(b) || b.certified - a.certified);
+    const path = front.map((row) => place(row).join(",")).join(" ");
     svg.append(make("polyline", { points: path, fill: "none", stroke: css("--quiet"), "stroke-dasharray": "4 4" }));
-    rows.forEach((row) => svg.append(symbol(row.recipe, x(row.bill.heads), y(row.certified))));
-    let place = 110;
+    for (const row of rows) {
+      const [x, y] = place(row);
+      if (row.pareto) svg.append(make("circle", { cx: x, cy: y, r: 11, fill: "none", stroke: css("--ink"), "stroke-width": 1.5 }));
+      svg.append(symbol(row.recipe, x, y));
+    }
+    let at = 110;
     for (const recipe of new Set(rows.map((row) => row.recipe))) {
-      svg.append(symbol(recipe, place, 12), text(recipe, { x: place + 10, y: 16 }));
-      place += 30 + 7 * recipe.length;
+      svg.append(symbol(recipe, at, 12), text(recipe, { x: at + 10, y: 16 }));
+      at += 30 + 7 * recipe.length;
     }
     return svg;
   }
 
   // `take(row)` compiles the row's recipe at its error.
   function plan(title, { rows, latex }, take, close) {
-    const head = [
-      "error asked",
-      "recipe",
-      "heads are",
-      "certified",
-      "layers",
-      "heads",
-      "reference tokens",
-      "largest weight",
-      "",
-    ];
-    const body = rows.map((row) =>
-      make(
-        "tr",
-        { class: row.pareto ? "row-best" : null },
-        make("td", { class: "number", text: number(row.error, 3) }),
-        make("th", { scope: "row", text: row.recipe }),
-        make("td", { text: row.variant }),
-        make("td", { class: "number", text: bound(row.certified) }),
-        ["layers", "heads", "reference_tokens"].map((name) =>
-          make("td", { class: "number", text: String(row.bill[name]) }),
-        ),
-        make("td", { class: "number", text: number(row.bill.max_weight, 4) }),
-        make(
-          "td",
-          {},
-          make("button", {
-            type: "button",
-            class: "small",
-            text: "Compile",
-            "aria-label": `Compile with ${row.recipe} at ${number(row.error, 3)}`,
-            onclick: () => take(row),
-          }),
-        ),
-      ),
-    );
-    const svg = picture(rows);
+    const costs = ["layers", "heads", "reference tokens", "largest weight"],
+      columns = [
+        ["recipe"],
+        ["heads are", "hide-narrow"],
+        ...["error asked", "certified", ...costs].map((name) => [name, "number"]),
+        [""],
+      ];
+    const { element, body, row: line } = headsmith.table("every recipe and error, with its bill", columns, [], { id: "rows" });
+    for (const row of rows) {
+      const again = make("button", {
+        type: "button",
+        class: "small",
+        text: "Compile",
+        "aria-label": `Compile with ${row.recipe} at ${number(row.error, 3)}`,
+        onclick: () => take(row),
+      });
+      const { layers, heads, reference_tokens, max_weight } = row.bill,
+        figures = [number(row.error, 3), bound(row.certified), layers, heads, reference_tokens, number(max_weight, 4)];
+      body.append(line([row.recipe, row.variant, ...figures.map(String), again], row.pareto ? "row-best" : null));
+    }
+    const holder = make("figure", { style: { margin: "0", maxWidth: "40rem" } }, picture(rows, MEASURES[0])),
+      which = make(
+        "select",
+        { id: "measure", onchange: () => holder.replaceChildren(picture(rows, MEASURES[Number(which.value)])) },
+        MEASURES.map(([told], i) => make("option", { value: i, text: told })),
+      );
     return headsmith.card(
       `Recipes side by side: ${title}`,
       "",
       make("p", {
         class: "small quiet",
-        text: "Every row is certified. Bold: no other row of the same error is as good in every measure and better in one (Pareto).",
+        text: "Every row is certified. Bold, and ringed in the picture: no other row of the same error is as good in every measure and better in one (the Pareto front).",
       }),
-      make(
-        "div",
-        { class: "scroll" },
-        make(
-          "table",
-          { id: "rows" },
-          make(
-            "thead",
-            {},
-            make(
-              "tr",
-              {},
-              head.map((text, i) =>
-                make("th", { scope: "col", class: [0, 3, 4, 5, 6, 7].includes(i) ? "number" : null, text }),
-              ),
-            ),
-          ),
-          make("tbody", {}, body),
-        ),
-      ),
-      make("figure", { style: { margin: "1rem 0 0", maxWidth: "40rem" } }, svg),
+      element,
+      make("div", { class: "fields" }, make("div", {}, make("label", { for: "measure", text: "across" }), which)),
+      holder,
       make(
         "div",
         { class: "fields" },
         make("button", {
           type: "button",
           text: "Save as SVG",
-          onclick: () => headsmith.download("plan.svg", headsmith.svgText(svg), "image/svg+xml"),
+          onclick: () => headsmith.download("plan.svg", headsmith.svgText(holder.firstElementChild), "image/svg+xml"),
         }),
         make("button", {
           type: "button",

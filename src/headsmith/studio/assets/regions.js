@@ -35,6 +35,8 @@
       change(0, 1, top - ((event.clientY - box.top) / box.height) * (top - bottom));
     });
     const levels = data.groups.length,
+      counts = data.groups.map((group) => new Set(group).size),
+      grown = levels > 1 ? counts.map((count, level) => `${count} after level ${level + 1}`).join(", ") : "",
       text = make("p", { role: "status" });
     const slider = make("input", {
       type: "range",
@@ -47,7 +49,7 @@
     });
     function draw(level) {
       const group = level ? data.groups[level - 1] : polygons.map(() => 0),
-        count = new Set(group).size;
+        count = level ? counts[level - 1] : 1;
       polygons.forEach((polygon, i) => {
         polygon.setAttribute("fill", colour(group[i]));
         polygon.setAttribute("stroke", level === levels ? "#ffffff" : colour(group[i]));
@@ -72,10 +74,15 @@
         class: "small quiet",
         text: `On each region the target is affine. Across: ${data.names[0]}, up: ${data.names[1]}. Click to take a point.`,
       }),
-      make("label", { for: "levels", text: "levels of the network" }),
-      slider,
-      text,
-      make("div", { style: { maxWidth: "30rem" } }, drawing),
+      grown ? make("p", { class: "small", text: `Cells, level by level: ${grown}.` }) : null,
+      make(
+        "div",
+        { style: { maxWidth: "30rem" } },
+        make("label", { for: "levels", text: "levels of the network that are drawn" }),
+        slider,
+        text,
+        drawing,
+      ),
       save,
     );
   }

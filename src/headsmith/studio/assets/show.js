@@ -61,6 +61,13 @@
       words = head.words.join(" ");
     const named = Object.keys(held).filter((name) => new RegExp(`(^|[^\\w.])${escaped(name)}(?![\\w.])`).test(words));
     const found = named.length ? [`Here ${named.map((name) => `${name} holds ${held[name]}`).join(", ")}.`] : [];
+    const columns = headsmith.columnNames(view),
+      after = view.held[layer + 1] || {},
+      width = head.W_O.shape[1],
+      into = [...new Set(head.W_O.at.map((place) => columns[place % width].replace(/\[\d+\]$/, "")))],
+      told = into.filter((name) => after[name]);
+    if (told.length) found.push(`It is added to ${told.map((name) => `${name}, which then holds ${after[name]}`).join("; ")}.`);
+    if (layer === view.layers.length - 1 && !view.last) found.push(`The read-out is ${view.readout.slice(0, 3).join(", ")}.`);
     if (!head.share) return found;
     const whole = Object.values(head.share).reduce((sum, value) => sum + value, 0),
       parts = Object.entries(head.share).filter(([, value]) => value > 0.005 * whole);
@@ -80,7 +87,8 @@
       frame = 0,
       stopped = false,
       saving = 0,
-      shownHead = null;
+      shownHead = null,
+      late = false; // what a learner has learned is drawn in every second frame
     const touch = () => {
       dirty = true;
       if (!frame && !stopped) frame = requestAnimationFrame(step);
@@ -156,30 +164,10 @@
       },
     });
     const fit = view.learner && known ? headsmith.fit(view, model, state) : null;
-    const extra = fit ? [card("What it learned", "wide", fit.element)] : [];
+    const extra = fit ? [card("What it learned", "second", fit.element)] : [];
     const regions = view.regions
       ? [card("Linear regions", "wide", headsmith.regions(view.regions, state, change))]
       : [];
-    const files = [
-      view.python
-        ? make("button", {
-            type: "button",
-            text: "Python lines",
-            onclick: () => headsmith.download("model.py", view.python, "text/x-python"),
-          })
-        : null,
-      make("button", {
-        type: "button",
-        text: "LaTeX table of the bill",
-        onclick: () => headsmith.download("bill.tex", view.latex, "text/x-tex"),
-      }),
-      make("button", {
-        type: "button",
-        text: "JSON of this view",
-        onclick: () => headsmith.download("model.json", JSON.stringify(view), "application/json"),
-      }),
-      ...downloads,
-    ];
     place.classList.add("model");
     const column = (...cards) => make("div", { class: "column" }, cards);
     place.replaceChildren(
@@ -190,7 +178,11 @@
           "third",
           make("p", {
             class: "small quiet",
-            text: "Small bars show where the chosen token looks. Choose a head to see it at work.",
+            text: `${
+              view.tokens > 1
+                ? "Small pictures show who looks at whom, a row for each data token."
+                : "Small bars show where the data token looks."
+            } Choose a head to see it at work.`,
           }),
           stack.element,
         ),
@@ -206,25 +198,12 @@
           agreement(view, model),
           askPython ? told : null,
         ),
+        ...extra,
         headCard,
       ),
       card("Target and error over the domain", "wide", over.element),
-      ...extra,
       ...regions,
-      card(
-        "To take away",
-        "wide",
-        make("div", { class: "fields" }, files),
-        view.python
-          ? make(
-              "details",
-              {},
-              make("summary", { text: "The Python lines that make this model" }),
-              make("pre", { text: view.python }),
-            )
-          : null,
-        make("details", {}, make("summary", { text: "The whole model in words" }), make("pre", { text: view.explain })),
-      ),
+      headsmith.takeAway(view, downloads),
     );
 
     // What does not change while inputs are dragged: a head's words, lemma and matrices.
@@ -285,7 +264,10 @@
           }
         },
       });
-      const soft = ["sink", "boltzmann"].includes(head.kind) && (view.tokens === 1 || view.blocks);
+      const soft =
+        ["sink", "boltzmann"].includes(head.kind) &&
+        view.attention === "softmax" &&
+        (view.tokens === 1 || view.blocks);
       const lemma = view.lemmas[head.kind];
       detail.replaceChildren(
         make("p", {}, make("strong", { text: `Layer ${l + 1}, ${head.name}: ${head.text}` })),
@@ -295,7 +277,7 @@
           "p",
           { class: "fields" },
           off,
-          view.target && lemma ? measure : null,
+          view.target && headsmith.softened(view, head) ? measure : null,
           soft ? undecided : null,
           values > 1
             ? make("span", {}, make("label", { for: "column", class: "visually-hidden", text: "value column" }), column)
@@ -317,7 +299,7 @@
                 "details",
                 {},
                 make("summary", { text: `Why it works: the lemma of ${head.kind} heads` }),
-                make("pre", { text: lemma }),
+                headsmith.prose(lemma),
               ),
             ]
           : []),
@@ -327,6 +309,7 @@
     function step() {
       frame = 0;
       if (stopped) return;
+      const moving = dirty;
       if (dirty) {
         dirty = false;
         const started = performance.now(),
@@ -350,10 +333,15 @@
           if (view.tokens > 1) pattern.update(trace, l, h, token);
         }
         held.update(trace, state.token, model.width);
-        if (fit) fit.update();
+        if (fit) late = !late;
+        if (fit && !late) fit.update();
         place.dataset.milliseconds = (performance.now() - started).toFixed(2);
       }
-      if (over.update() || dirty) frame = requestAnimationFrame(step);
+      if (late && !moving) {
+        late = false;
+        fit.update();
+      }
+      if (over.update(moving) || dirty || late) frame = requestAnimationFrame(step);
       else place.dataset.settled = "true";
     }
     held.element.addEventListener("toggle", touch);

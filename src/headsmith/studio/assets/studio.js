@@ -144,18 +144,8 @@
     if (shown) shown.stop();
     const place = find("model");
     delete place.dataset.settled;
-    if (view.too_large) {
-      shown = { stop() {} };
-      place.classList.remove("model");
-      place.replaceChildren(
-        headsmith.promise(view),
-        make("p", { class: "warn", text: `${view.too_large}. Its certificate and bill are complete.` }),
-        headsmith.bill(view),
-      );
-      place.dataset.settled = "true";
-      return toAddress({ ask: state.ask });
-    }
     const file = make("a", {
+      class: "button",
       href: `/api/models/${model}/model.safetensors`,
       download: "model.safetensors",
       text: "model.safetensors",
@@ -179,10 +169,18 @@
       });
     const exports = EXPORTS.map(([to, label]) => made(label, { do: "export", to }, `${to}.zip`, `model-${to}.zip`));
     const page = made("This page as one file", { do: "page" }, "page.html", "model.html");
+    const downloads = [file, page, ...exports];
+    if (view.cannot) {
+      shown = { stop() {} };
+      place.classList.remove("model");
+      place.replaceChildren(...headsmith.summary(view), headsmith.takeAway(view, downloads));
+      place.dataset.settled = "true";
+      return toAddress({ ask: state.ask });
+    }
     shown = headsmith.show(place, view, {
       state: look,
       onstate: (current) => toAddress({ ask: state.ask, view: current }),
-      downloads: [file, page, ...exports],
+      downloads,
       askPython: async (rows) => (await work({ do: "run", model, rows }, true)).outputs,
     });
     toAddress({ ask: state.ask, view: shown.current() });
@@ -190,6 +188,7 @@
 
   function compile() {
     chooseExample(null);
+    find("examples").value = "";
     return make_model({ do: "compile", asked: asked() });
   }
 
@@ -251,9 +250,19 @@
     return make_model({ do: "example", name: example.name, values });
   }
 
-  async function examples() {
-    const select = find("examples"),
-      gallery = await call("/api/gallery").catch(() => []);
+  // What may be chosen: recipes, formats, and the gallery of examples, which is returned.
+  async function choices() {
+    const given = await call("/api/choices").catch(() => ({ recipes: [], formats: [], examples: [] })),
+      select = find("examples"),
+      gallery = given.examples;
+    for (const [name, options] of [
+      ["recipe", given.recipes],
+      ["dtype", given.formats],
+    ]) {
+      const chosen = find(name).value;
+      if (options.length) find(name).replaceChildren(...options.map((text) => make("option", { text })));
+      if (options.includes(chosen)) find(name).value = chosen;
+    }
     const group = (label, titles, kind) =>
       make(
         "optgroup",
@@ -280,6 +289,7 @@
         forget();
         fill(FORMULAS[place][1]);
         compile();
+        select.value = `f${place}`;
       }
       if (kind === "g") {
         chooseExample(gallery[place]);
@@ -295,7 +305,7 @@
     try {
       const kept = await call(`/api/files/${encodeURIComponent(file.name)}`, { method: "PUT", body: file });
       chooseExample(null);
-      if (kept.file.endsWith(".safetensors")) {
+      if (kept.kind === "model") {
         forget();
         return make_model({ do: "open", file: kept.file });
       }
@@ -347,7 +357,7 @@
     fill(FIRST);
     listen();
     const { ask, view } = fromAddress(),
-      gallery = await examples();
+      gallery = await choices();
     if (ask && ask.asked) fill({ ...FIRST, ...ask.asked });
     if (ask && ask.asked && ask.asked.file) {
       state.file = { file: ask.asked.file, name: ask.asked.file };

@@ -1,0 +1,25 @@
+"""Docstrings are cut into paragraphs and displays."""
+
+import importlib
+
+import pytest
+
+from headsmith.core.prose import blocks_of
+from headsmith.studio.view import RUN
+
+
+def test_paragraphs_flow_and_displays_keep_their_lines() -> None:
+    text, columns = "One idea,\nin two lines.", "    query   x\n    key     y"
+    lemma, proof = "Leak lemma.  At most\n    a little.", "    It goes\n    on."
+    first, display, named, more = blocks_of("\n\n".join([text, columns, lemma, proof]))
+    assert first.text == "One idea, in two lines."
+    assert (display.text, display.display) == ("query   x\nkey     y", True)
+    assert (named.name, named.text) == ("Leak lemma", "At most a little.")
+    assert (more.text, more.display) == ("It goes on.", False)
+
+
+@pytest.mark.parametrize("kind", [*RUN, "ramp", "attentions"])
+def test_no_word_of_a_lemma_is_lost(kind: str) -> None:
+    told = importlib.import_module(f"headsmith.heads.{kind}").__doc__ or ""
+    shown = " ".join(f"{block.name}. {block.text}" if block.name else block.text for block in blocks_of(told))
+    assert shown.split() == told.split()
