@@ -58,7 +58,7 @@ def approximated_data(graph: Graph | None, tensors: Tensors) -> Header:
 
 def transformer_data(transformer: Transformer, tensors: Tensors) -> Header:
     """A model as JSON; its weights are added to the tensors, in its own format."""
-    dtype = np.dtype(transformer.dtype)
+    dtype = transformer.arithmetic
 
     def keep(name: str, values: Any, kind: Any = dtype) -> str:
         tensors[name] = np.ascontiguousarray(values, dtype=kind)
