@@ -29,6 +29,8 @@ LENSLESS = {"universal, a softmax": "ends in a softmax"}
 LENSLESS |= dict.fromkeys(("affine", "no mixing"), "no layer of attention")
 OTHERS = ("elu+1", "relu attention", "linear")
 """Models that other tools are not given: their attention is not softmax."""
+HALVES = ("bfloat16", "float16", "half precision")
+"""Models of 16 bits, which torch alone is given."""
 QUIET = onnxruntime.SessionOptions()
 QUIET.log_severity_level, QUIET.intra_op_num_threads = 3, 1
 
@@ -46,6 +48,9 @@ KINDS: dict[str, tuple[type, Callable[[], Any]]] = {
     "three inputs": (Compiled, lambda: hs.compile("x*y + z, relu(z)", (-1, 1), 1e-3)),
     "tokens": (Compiled, lambda: hs.compile("x*y", (-1, 1), 1e-4, tokens=4)),
     "float32": (Compiled, lambda: hs.compile("x*y", (-1, 1), 1e-2, dtype="float32")),
+    "bfloat16": (Compiled, lambda: hs.compile("x*y + relu(x)", (-1, 1), 0.6, dtype="bfloat16")),
+    "float16": (Compiled, lambda: hs.compile("x*y + relu(x)", (-1, 1), 0.2, dtype="float16", tokens=3)),
+    "half precision": (hs.CompiledSequence, lambda: sequence(T.mean, error=0.05, dtype="float16")),
     "approximates": (Compiled, lambda: hs.compile(square_network(2), (0, 1), 0.05, approximates="x*x")),
     "affine": (Compiled, lambda: hs.compile("2*x + 1", (-1, 1), 1e-3)),
     "elu+1": (Compiled, lambda: hs.compile("abs(x) + relu(y)", (-1, 1), 1e-3, attention="elu+1")),
@@ -186,7 +191,15 @@ def test_every_runtime(name: str, saved: Any) -> None:
                     call(fused=fused)
             continue
         with torch.no_grad():
-            in_torch = model.to_torch(fused=fused)(torch.tensor(x)).numpy()
+            in_torch = model.to_torch(fused=fused)(torch.tensor(x))
+        if name in HALVES:
+            assert in_torch.dtype == getattr(torch, model.certificate.dtype)
+            for found in (model(x, fused=fused), in_torch.float().numpy()):
+                assert np.abs(found - wanted).max() <= 2 * parts["rounding"] + parts["leak"]
+            with pytest.raises(hs.TargetError, match="exported to torch alone"):
+                model.to_onnx(fused=fused)
+            continue
+        in_torch = in_torch.numpy()
         session = onnxruntime.InferenceSession(model.to_onnx(fused=fused).SerializeToString(), QUIET)
         (in_onnx,) = session.run(None, {"x": x[None].astype(wanted.dtype)})
         for found in (model(x, fused=fused), in_torch, in_onnx[0]):
@@ -205,6 +218,9 @@ def test_every_export(name: str, saved: Any, tmp_path: Path) -> None:
                 contents(model, Wanted(to))
         elif name in OTHERS and to != "circuit" and to not in STOCK:
             with pytest.raises(hs.TargetError, match="other tools are given softmax attention"):
+                contents(model, Wanted(to))
+        elif name in HALVES and to not in ("torch", "circuit", *STOCK):
+            with pytest.raises(hs.TargetError, match="exported to torch alone"):
                 contents(model, Wanted(to))
         elif to in STOCK and name != "float32":
             with pytest.raises(hs.TargetError, match=r"does not go into a stock .*(float32|causal)"):

@@ -105,7 +105,7 @@ def run_with_cache(
     for number, layer in enumerate(transformer.layers[:-1] if softmax else transformer.layers):
         texts = meanings.heads[number] if meanings is not None else ()
         matrices = dense_layer(transformer, layer)
-        patterns, after = attended(matrices, state, causal, numpy_runner.watched(transformer), transformer.attention)
+        patterns, after = attended(transformer, matrices, state, causal, numpy_runner.watched(transformer))
         for head, name in enumerate(head_names(layer, number + 1, texts)):
             for part, value in head_parts(matrices, head, state, patterns[head], causal).items():
                 found[f"{name} / {part}"] = value
@@ -119,10 +119,11 @@ def run_with_cache(
         found[f"softmax / {PATTERN}"] = shares(state @ W + b)
         found["output"] = found[f"softmax / {PATTERN}"] @ V + transformer.readout_bias
         return found["output"], found
-    result = np.zeros((inputs.shape[0], transformer.outputs), dtype=transformer.dtype)
+    result = np.zeros((inputs.shape[0], transformer.outputs), dtype=transformer.arithmetic)
     for link in transformer.readout:
         result[..., link.reads] += linear(link, state[transformer.reference_tokens :, columns[link.register]])
-    found["output"] = result + transformer.readout_bias.astype(transformer.dtype)
+    bias = transformer.readout_bias.astype(transformer.arithmetic)
+    found["output"] = transformer.held(transformer.held(result) + bias)
     return found["output"], found
 
 

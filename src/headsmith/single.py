@@ -24,7 +24,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError
-from headsmith.core.rounding import PRECISIONS, Dtype
+from headsmith.core.rounding import PRECISIONS, Dtype, held
 from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
@@ -51,7 +51,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-GAINS: dict[str, float] = {"float64": 48.0, "float32": 32.0}
+GAINS: dict[str, float] = {"float64": 48.0, "float32": 32.0, "bfloat16": 16.0, "float16": 16.0}
 """How far silent tokens are kept below the others: e^{-gain} is well below the unit roundoff."""
 
 ADDRESS, PLACE = "address", "place"
@@ -231,4 +231,4 @@ def _out(outputs: int) -> tuple[Link, ...]:
 
 def _stored(values: Any, dtype: Dtype) -> Array:
     """Rounded to the dtype, kept as float64."""
-    return np.asarray(values).astype(dtype).astype(np.float64)
+    return np.asarray(held(values, dtype), dtype=np.float64)

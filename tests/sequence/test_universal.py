@@ -145,7 +145,7 @@ def test_the_matrices_of_a_textbook_compute_the_same(architecture: Architecture,
     for point in rng.uniform(-1.0, 1.0, (10, 2, 1)):
         stream = np.vstack([matrices.references, point @ matrices.W_E + matrices.b_E + matrices.W_pos])
         for layer in matrices.layers:
-            stream = attended(layer, stream, False)[1]
+            stream = attended(made.transformer, layer, stream, False)[1]
         data = stream[len(matrices.references) :]
         output = data @ matrices.W_U + matrices.b_U
         if matrices.last is not None:

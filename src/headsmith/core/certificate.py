@@ -8,6 +8,7 @@ from typing import Any
 
 from headsmith.core.figures import bound, count, number
 from headsmith.core.html import table
+from headsmith.core.rounding import HALVES
 from headsmith.kernel.check import PARTS
 from headsmith.kernel.check import Certificate as Proved
 
@@ -80,5 +81,5 @@ def statement(certificate: Certificate) -> str:
     tokens = "" if certificate.tokens == 1 else f", with up to {number(certificate.tokens)} data tokens in a sequence"
     return (
         f"For every input in the domain and every output, |model - target| <= {bound(certificate.error)} "
-        f"when run in {certificate.dtype}{tokens}."
+        f"when run in {certificate.dtype}{', computed in float32' if certificate.dtype in HALVES else ''}{tokens}."
     )

@@ -6,8 +6,11 @@ underflows. A sum of k products, added in any order, with or without fused multi
 the sum of their absolute values, gamma_k = k u / (1 - k u). Underflow adds at most one smallest normal number for each
 operation (flushing to zero included).
 
-The kernel uses these inequalities twice: for the model's own arithmetic, in its dtype, and for the kernel's arithmetic,
-which is numpy in float64: `upper` and `lower` turn a computed figure into a bound.
+Search uses these inequalities twice: for the model's own arithmetic, in its dtype, and for its own arithmetic, which is
+numpy in float64: `upper` and `lower` turn a computed figure into a bound.
+
+Formats of 16 bits compute in float32 and hold fewer bits (kernel/arithmetic.py, Precision): their unit roundoff here is
+that of what they hold.
 """
 
 from dataclasses import dataclass
@@ -17,7 +20,10 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 
-Dtype = Literal["float64", "float32"]
+Dtype = Literal["float64", "float32", "bfloat16", "float16"]
+
+HALVES = ("bfloat16", "float16")
+"""Formats of 16 bits, which compute in float32."""
 
 EXP_ULPS = 4
 """The model's exp is assumed correct to this many units in the last place (measured: about 0.55 in numpy and torch)."""
@@ -31,6 +37,11 @@ class Precision:
     unit_roundoff: float
     smallest_normal: float
     largest: float
+
+    @property
+    def inside(self) -> float:
+        """What counts as one rounding inside of a head: most of them are not held, where 16 bits are."""
+        return self.unit_roundoff / (8.0 if self.name in HALVES else 1.0)
 
     def gamma(self, operations: Any) -> Any:
         """An upper bound of gamma_k; infinite where k u reaches 1/2, so that nothing can be certified from it."""
@@ -47,9 +58,32 @@ class Precision:
 PRECISIONS: dict[str, Precision] = {
     "float64": Precision("float64", 2.0**-53, 2.0**-1022, float(np.finfo(np.float64).max)),
     "float32": Precision("float32", 2.0**-24, 2.0**-126, float(np.finfo(np.float32).max)),
+    "bfloat16": Precision("bfloat16", 2.0**-8, 2.0**-118, (2.0 - 2.0**-7) * 2.0**127),
+    "float16": Precision("float16", 2.0**-11, 2.0**-14, 65504.0),
 }
 
 FLOAT64 = PRECISIONS["float64"]
+
+
+def arithmetic(dtype: str) -> str:
+    """The format in which sums, scores and powers of e are computed."""
+    return "float32" if dtype in HALVES else dtype
+
+
+def held(values: Any, dtype: str) -> Any:
+    """Numbers as a model of this dtype holds them, in the format of its arithmetic: rounded to nearest, even numbers
+    first. What is beyond the format becomes infinite."""
+    kind = np.dtype(arithmetic(dtype))
+    with np.errstate(over="ignore"):
+        if dtype not in HALVES:
+            return np.asarray(values, dtype=kind)
+        if dtype == "float16":
+            return np.asarray(values).astype(np.float16).astype(kind)
+        mantissa, exponent = np.frexp(np.asarray(values))
+        digits = -round(np.log2(PRECISIONS[dtype].unit_roundoff))
+        whole = np.ldexp(np.rint(np.ldexp(mantissa, digits)), exponent - digits)
+        small = np.abs(whole) < PRECISIONS[dtype].smallest_normal
+        return np.where(small, 0.0, whole).astype(kind)
 
 
 def upper(value: Any, operations: int) -> Any:

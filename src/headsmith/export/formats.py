@@ -23,6 +23,7 @@ from headsmith.core.errors import FileFormatError, TargetError
 from headsmith.export.card import card
 from headsmith.export.folder import MANIFEST, Files
 from headsmith.export.lens import lens
+from headsmith.export.plain import refuse_halves
 from headsmith.export.stock import as_stock
 from headsmith.export.tokenizer import PAD, UNKNOWN, tokenizer
 
@@ -97,6 +98,7 @@ def contents(model: Any, wanted: Wanted) -> Files:
             found = {"config.json": _text(plain.config), "model.safetensors": _tensors(plain.tensors)}
         case "huggingface":
             plain = model.plain(**wanted.mask)
+            refuse_halves(plain.config["dtype"], "transformers")
             tensors = {f"transformer.{name}": value for name, value in plain.tensors.items()}
             found = {"config.json": _text(_config(plain.config)), "model.safetensors": _tensors(tensors)}
             found |= {f"{name}_headsmith.py": _code(f"{name}_headsmith.txt") for name in ("configuration", "modeling")}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.errors import TargetError
-from headsmith.export.plain import Plain
+from headsmith.export.plain import Plain, refuse_halves
 
 
 def lens(model: Plain) -> Plain:
@@ -62,6 +62,7 @@ def lens(model: Plain) -> Plain:
         "attention_dir": "causal" if config["causal"] else "bidirectional",
     }
     dtype = config["dtype"]
+    refuse_halves(dtype, "TransformerLens")
     arrays = {name: np.ascontiguousarray(value, dtype=dtype) for name, value in found.items()}
     return Plain({"bridge": bridge, "headsmith": config}, arrays)
 

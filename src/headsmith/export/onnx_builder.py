@@ -8,6 +8,7 @@ import numpy as np
 
 from headsmith.core.errors import HeadsmithError
 from headsmith.core.extras import install
+from headsmith.export.plain import refuse_halves
 
 OPSET, IR = 17, 8
 """The operators' version, and the format's that goes with it."""
@@ -31,6 +32,7 @@ class Builder:
     """A graph that grows: `op` adds a node and returns the name of its result."""
 
     def __init__(self, dtype: str) -> None:
+        refuse_halves(dtype, "ONNX")
         self.onnx, self.dtype = onnx_package(), np.dtype(dtype)
         self.nodes: list[Any] = []
         self.constants: dict[str, Any] = {}

@@ -20,6 +20,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from headsmith.core.errors import TargetError
+from headsmith.core.rounding import HALVES, held
 from headsmith.transformer.dense import DenseTransformer
 
 Takes = Literal["points", "sequences", "blocks"]
@@ -83,7 +85,17 @@ def plain(model: DenseTransformer, calling: dict[str, Any], names: Sequence[Sequ
         "answers": answers,
     }
     dtype = calling["dtype"]
-    return Plain(config, {name: np.ascontiguousarray(value, dtype=dtype) for name, value in tensors.items()})
+    return Plain(config, {name: np.ascontiguousarray(held(value, dtype)) for name, value in tensors.items()})
+
+
+def refuse_halves(dtype: str, tool: str) -> None:
+    """Raise TargetError for a model of 16 bits, whose certificate is about sums in float32 and what is rounded after
+    them: of other tools than torch nobody knows."""
+    if dtype in HALVES:
+        raise TargetError(
+            f"a {dtype} model is exported to torch alone: what {tool} rounds to {dtype}, and when, is not what is "
+            "certified; compile with dtype='float32'"
+        )
 
 
 def runs(numbers: Sequence[int]) -> list[list[int]]:

@@ -67,7 +67,7 @@ def _place(array: Any) -> tuple[Any, ...]:
 def transformer_data(transformer: Transformer, tensors: Tensors) -> Header:
     """A model as JSON; its weights are added to the tensors, in its own format. Large weights of the target, in the
     same memory, are stored once."""
-    dtype = np.dtype(transformer.dtype)
+    dtype = np.dtype(transformer.arithmetic)
     known = {_place(each): name for name, each in tensors.items() if name.startswith(SOURCE) and each.size > SMALL}
 
     def keep(name: str, values: Any, kind: Any = dtype) -> str:

@@ -40,7 +40,7 @@ from typing import ClassVar
 import numpy as np
 
 from headsmith.core.arrays import Array, frozen
-from headsmith.core.rounding import FLOAT64, Precision
+from headsmith.core.rounding import FLOAT64, Precision, held
 from headsmith.heads.attentions import WITHOUT_SINK
 from headsmith.heads.bank import ScaledBank
 from headsmith.heads.stream import position_bits
@@ -95,6 +95,8 @@ def split_scale(scale: Array, precision: Precision) -> tuple[Array, Array]:
 def rounded_up(scale: Array, precision: Precision) -> Array:
     """The next number of the format."""
     if precision is not FLOAT64:
-        single = scale.astype(np.float32)
-        scale = np.where(single < scale, np.nextafter(single, np.float32(np.inf)), single).astype(np.float64)
+        nearest = held(scale, precision.name).astype(np.float64)
+        # One step of the format, from numbers that are too small.
+        step = np.ldexp(2.0 * precision.unit_roundoff, np.frexp(nearest)[1] - 1)
+        scale = np.where(nearest < scale, nearest + step, nearest)
     return frozen(scale)

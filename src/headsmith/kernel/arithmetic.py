@@ -37,25 +37,39 @@ FEW = 32  # sums of at most so many terms that are not zero are added one by one
 class Precision:
     """A floating-point format: every operation returns the exact result times 1 + d, |d| <= unit_roundoff, and loses at
     most `smallest_normal` where it underflows. Products with powers of two are `exact`, unless the format says
-    otherwise."""
+    otherwise.
+
+    Formats of 16 bits compute in float32, and hold numbers of their own: weights and inputs; and what embedding,
+    queries, keys, values, means of heads, output maps, sums of the stream and read-out return is rounded once more, to
+    a number times 1 + d, |d| <= held. Scores, powers of e and weights of tokens are never held. (float16 underflows
+    gradually, and so loses half of its smallest number.)"""
 
     name: str
     unit_roundoff: float
     smallest_normal: float
     largest: float
     exact: bool = True
+    held: float = 0.0
 
-    def gamma(self, operations: Any) -> Upper:
+    @property
+    def normal(self) -> float:
+        """From here on numbers are rounded relatively."""
+        return self.smallest_normal / (self.held or 1.0)
+
+    def gamma(self, operations: Any, held: Any = 4.0) -> Upper:
         """k u / (1 - k u): a sum of k products, added in any order, is off by at most that share of the sum of sizes.
-        Infinite from k u = 1/2 on."""
-        # k is a whole number below 2^52, so k u and 1 - k u are doubles.
-        share = np.asarray(operations, dtype=np.float64) * self.unit_roundoff
+        Infinite from k u = 1/2 on. So many results on the way may be `held`, and count for more: of a score, no more
+        than a weight that is stored as a product, the query and the key; of a head, its mean besides."""
+        # k is a whole number below 2^52, so k u and 1 - k u are doubles; and so they are with 2^-8 or 2^-11 more.
+        share = np.asarray(operations, dtype=np.float64) * self.unit_roundoff + held * self.held
         return Upper(np.where(share < 0.5, share, np.inf)) / np.where(share < 0.5, 1.0 - share, 1.0)
 
 
 FLOAT64 = Precision("float64", 2.0**-53, 2.0**-1022, float(np.finfo(np.float64).max))
 FLOAT32 = Precision("float32", 2.0**-24, 2.0**-126, float(np.finfo(np.float32).max))
-PRECISIONS = {"float64": FLOAT64, "float32": FLOAT32}
+BFLOAT16 = Precision("bfloat16", 2.0**-24, 2.0**-126, (2.0 - 2.0**-7) * 2.0**127, held=2.0**-8)
+FLOAT16 = Precision("float16", 2.0**-24, 2.0**-25, 65504.0, held=2.0**-11)
+PRECISIONS = {each.name: each for each in (FLOAT64, FLOAT32, BFLOAT16, FLOAT16)}
 
 
 def _up(value: Any, exact: Any) -> Array:

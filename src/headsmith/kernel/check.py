@@ -48,11 +48,11 @@ class Certificate:
     """For every input in the domain, every output and every token: |run(model, x) - target(x)| <= error.
 
     `run` is floating-point execution in `dtype`, rounded to nearest, in any order of summation, with exp correct to
-    `exp_ulps` units in the last place, of 1 to `tokens` data tokens, under the masks in `masks`; `target` is exact real
-    arithmetic. With `blocks`, the inputs are laid out over that many tokens (proof.py). `parts` belong to the worst
-    output and add up to the error; `outputs` has a bound for each output. No score is larger than `max_score`, and no
-    entry of the dense matrices than `max_weight`. `target` is a digest of the target: of what it approximates, where
-    the file says that it approximates something.
+    `exp_ulps` units in the last place, of 1 to `tokens` data tokens, under the masks in `masks`; formats of 16 bits
+    compute in float32 (arithmetic.Precision). `target` is exact real arithmetic. With `blocks`, the inputs are laid out
+    over that many tokens (proof.py). `parts` belong to the worst output and add up to the error; `outputs` has a bound
+    for each output. No score is larger than `max_score`, and no entry of the dense matrices than `max_weight`. `target`
+    is a digest of the target: of what it approximates, where the file says that it approximates something.
     """
 
     error: float
@@ -172,13 +172,14 @@ def certificate(target: Graph, facts: Facts, box: Interval) -> Certificate:
     total = parts["approximation"] + parts["softmax"] + parts["leak"] + parts["rounding"]
     if not np.isfinite(total.value).all():
         raise Refused("no finite bound: rounding errors may be as large as the scores themselves")
-    worst = int(np.argmax(total.value))
+    worst, name = int(np.argmax(total.value)), model.precision.name
+    inside = (f"maps, attention and sums compute in float32, and round what they return to {name}",)
     names = target.nodes[0].names * (box.low.size // len(box.low))
     return Certificate(
         error=float(total.value[worst]),
         parts={name: float(parts[name].value[worst]) for name in PARTS},
         outputs=tuple(total.value.tolist()),
-        dtype=model.precision.name,
+        dtype=name,
         tokens=model.tokens,
         masks=_masks(target, model, proof),
         max_score=max((local.max_score for _, local in walk.locals_), default=0.0),
@@ -186,7 +187,8 @@ def certificate(target: Graph, facts: Facts, box: Interval) -> Certificate:
         blocks=proof.blocks,
         domain=tuple(zip(names, box.low.T.ravel().tolist(), box.high.T.ravel().tolist(), strict=True)),
         max_weight=largest_weight(model),
-        assumes=tuple(assumption(n, node) for n, node in enumerate(target.nodes) if node.kind == "sampled"),
+        assumes=tuple(assumption(n, node) for n, node in enumerate(target.nodes) if node.kind == "sampled")
+        + (inside if model.precision.held else ()),
     )
 
 

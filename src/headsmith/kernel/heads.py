@@ -119,7 +119,7 @@ def table_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper) -> Local
     score = (Upper(np.abs(slope)) * reads.size.reshape(heads, 1, arguments)).sum() + np.abs(offset)
     score = score.max(axis=1)
     lost = exp_error(precision) + (arguments + 4) * precision.smallest_normal
-    relative, unit = precision.gamma(arguments + 6), precision.unit_roundoff
+    relative, unit = precision.gamma(arguments + 6, 0), precision.unit_roundoff
     disturbance = (relative * score + lost)[head]
     domain = reads.exact.widened(reads.off)
     shaped = Interval(domain.low.reshape(heads, arguments), domain.high.reshape(heads, arguments))
@@ -224,7 +224,8 @@ def gate_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper) -> Local:
     x, y, steep = reads[0::2], reads[1::2], Upper(np.abs(slope).max(axis=1))
     score = (Upper(np.abs(slope)) * x.size[:, None] + np.abs(offset)).max(axis=1)
     code = Upper(bits) * position_gain
-    mine = code * 0.0 if (position_gain / 2.0).is_integer() and position_gain <= 2.0**12 else code
+    whole = (position_gain / 2.0).is_integer() and position_gain <= 2.0**12 and not precision.held
+    mine = code * 0.0 if whole else code
     lost = exp_error(precision) + (steep + 1.0) * (4.0 * precision.smallest_normal)
     disturbance = precision.gamma(bits + 9) * (score + mine) + lost
     off = (reads.wrong + precision.smallest_normal).reshape(bank.heads, 2)
@@ -233,7 +234,7 @@ def gate_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper) -> Local:
     slopes_all, offsets = np.hstack([own, slope])[..., None], np.hstack([own, offset])
     weights = np.hstack([own + 1.0, np.zeros_like(slope)])[..., None]
     domain = x.exact.widened(x.off)[:, None]
-    weighed, mean = weighed_move(slopes_all, offsets, weights, domain, precision.gamma(7), unit, absolute)
+    weighed, mean = weighed_move(slopes_all, offsets, weights, domain, precision.gamma(7, 0), unit, absolute)
     moved = smallest(moved_mean(y.size, disturbance), weighed[:, 0] * y.size) + (slopes * off).sum()
     margin, active, pulled = min(position_gain, keep) if bits else keep, model.grid_tokens + 1, steep * x.drift
     held = mean[:, 0] * y.size * (disturbance + disturbance).exp()

@@ -244,9 +244,13 @@ class _Reader:
         return self._of_format(numbers(self.tensors, name, *dimensions))
 
     def _of_format(self, values: Array) -> Array:
-        with np.errstate(over="ignore"):
-            if self.precision is not FLOAT64 and not np.array_equal(values, values.astype(np.float32)):
-                raise Refused("a weight is no float32")
+        unit, least = self.precision.held or self.precision.unit_roundoff, self.precision.normal
+        # A number is a whole multiple of its last digit, which is 2 u of a power of two, and that of normal numbers.
+        digit = np.maximum(np.ldexp(unit, np.frexp(values)[1]), 2.0 * unit * least)
+        if self.precision is not FLOAT64 and np.any(
+            (values % digit != 0.0) | (np.abs(values) > self.precision.largest)
+        ):
+            raise Refused(f"a weight is no {self.precision.name}")
         return values
 
     def constants(self, stored: Any, rows: tuple[int, ...]) -> dict[str, Array]:

@@ -158,9 +158,9 @@ def committed(
     values = largest(size, drift)
     silent = outside_weight(everyone - active, margin, disturbance + rounded)
     underflow = (values + 1.0) * (4.0 * (everyone + 2) * precision.smallest_normal)
-    every, few = precision.gamma(2 * everyone + 2), precision.gamma(2 * active + 2) * values
+    every, few = precision.gamma(2 * everyone + 2, 1), precision.gamma(2 * active + 2, 1) * values
     means = values if held is None else smallest(values, held)
-    few = few if held is None else precision.gamma(active + 3) * means + drift * 2.0
+    few = few if held is None else precision.gamma(active + 3, 1) * means + drift * 2.0
     few = few + silent * 8.0 * values
     allowed = (precision.gamma(everyone).value <= 0.125) & (silent.value <= 0.0625)
     sums = smallest(every * values, np.where(allowed, few.value, np.inf))
@@ -234,7 +234,7 @@ def scales_of(model: Model, bank: Bank, reads: Reads, first: str, second: str) -
     refuse_large(model, largest(reads.magnitude, reads.drift) * scales, "a query or key")
     for link in bank.read:
         sizes = np.abs(link.weights) * scales[link.rows].reshape(-1, *[1] * (link.weights.ndim - 1))
-        fine = (sizes >= precision.smallest_normal) & (sizes <= precision.largest / 16.0)
+        fine = (sizes >= precision.normal) & (sizes <= precision.largest / 16.0)
         if not (fine | (link.weights == 0.0)).all():
             raise Refused(f"a weight times its head's scale is beyond {precision.name}")
     products = sum(link.weights.shape[-1] for link in bank.read) + 4.0

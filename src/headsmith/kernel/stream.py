@@ -49,7 +49,8 @@ Form = Mapping[int, Interval]
 class Register:
     """The form of a register; a bound of the sum of absolute values of its terms, of those among them that are rounded
     products, of the sum of any of them, and of all sums that additions return; how many terms there are, a bound of its
-    value on reference tokens, and of what is left of what it held before."""
+    value on reference tokens, and of what is left of what it held before; of formats that hold fewer bits, a bound of
+    all that was held, added up, and how often that was."""
 
     form: Form
     magnitude: Upper
@@ -59,12 +60,14 @@ class Register:
     count: Array
     drift: Upper
     left: Upper
+    kept: Upper
+    often: Array
 
     def off(self, precision: Precision) -> Upper:
         """How far the register is from its form."""
-        gamma, tiny = precision.gamma(self.count + 2), precision.smallest_normal
-        rounded = (self.products * 2.0 + self.sums) * precision.unit_roundoff + gamma * gamma * self.magnitude
-        return rounded + (self.count + 1.0) * tiny + self.left
+        gamma, tiny = precision.gamma(self.count + 2, self.often), precision.smallest_normal
+        rounded = (self.products * 2.0 + self.sums) * precision.unit_roundoff + self.kept * precision.held
+        return rounded + gamma * gamma * self.magnitude + (self.count + self.often + 1.0) * tiny + self.left
 
     def plus(self, form: Form, weights: Array, outputs: Interval, fine: bool) -> Register:
         """With more terms: weights times outputs, which are added to the form already. M_s is taken to be the largest
@@ -81,8 +84,10 @@ class Register:
         sums = self.sums + self.most * count + sums + most * self.count
         size = self.magnitude + weights @ outputs.magnitude
         products = self.products + np.where(_fine(weights), 0.0, weights) @ outputs.magnitude
-        most, count = self.most + most, self.count + count
-        return replace(self, form=form, magnitude=size, products=products, most=most, sums=sums, count=count)
+        # What is added is held, and so is the register after that.
+        kept, often = self.kept + (self.most * np.sign(count) + most + most), self.often + 2.0 * np.sign(count)
+        found = replace(self, form=form, magnitude=size, products=products, sums=sums, kept=kept, often=often)
+        return replace(found, most=self.most + most, count=self.count + count)
 
 
 Stream = Mapping[str, Register]
@@ -170,7 +175,7 @@ def start(model: Model, circuit: Graph, inputs: Interval) -> dict[str, Register]
         if name in model.positional:
             form, sizes = _positional(circuit, model.positional[name]), np.abs(model.positional[name]).max(axis=0)
         zero, held = Upper(np.zeros(size)), Upper(sizes)
-        stream[name] = Register(form, held, zero, held, zero, np.sign(sizes), zero, zero)
+        stream[name] = Register(form, held, zero, held, zero, np.sign(sizes), zero, zero, zero, zero.value)
     node, fine = np.zeros(model.inputs, dtype=np.int64), model.precision is not FLOAT64
     for link in model.embedding:
         register, components = stream[link.register], np.arange(model.inputs)
@@ -215,7 +220,7 @@ def copy(stream: Stream, layer: Sequence[Bank], bank: Bank, local: Local, model:
             drift = spilled - register.drift.value if alone else register.drift + spilled
             drift = drift + model.precision.gamma(terms) * (register.drift + spilled)
             form, two = constant(np.zeros(len(link.weights))), np.full(len(link.weights), 2.0)
-            after[link.register] = Register(form, left, left, left, left, two, drift, left)
+            after[link.register] = Register(form, left, left, left, left, two, drift, left, left, two)
             continue
         links = [each for each in bank.read if _meets(each.rows, mine)]
         form = image(link.weights, read(stream, links, np.arange(mine.start, mine.stop)))
@@ -273,8 +278,8 @@ def read(stream: Stream, links: Sequence[Link], rows: Any) -> Form:
 @dataclass(frozen=True, eq=False)
 class Sums:
     """What is known of forms that are read: how far registers are off, the sum of the absolute values that are added,
-    what is read on reference tokens, which share of a sum is rounded, where it is a single product, and what underflow
-    costs."""
+    what is read on reference tokens, which share of a sum is rounded, where it is a single product, what underflow
+    costs, and which share of what is read is rounded once more, to be held."""
 
     stored: Upper
     sizes: Upper
@@ -282,12 +287,14 @@ class Sums:
     share: Upper
     single: Any
     lost: float
+    held: Array
 
     def rounded(self, known: Upper) -> Upper:
         """The rounding of the read itself. `known` bounds what is read, but for what registers are off by: a product is
         rounded relatively to what it is, and not to the terms of its register."""
         alone = np.where(self.single, (known + self.stored).value, np.inf)
-        return self.share * smallest(self.sizes, alone) + self.lost
+        rounded = self.share * smallest(self.sizes, alone) + self.lost
+        return rounded + (known + self.stored + rounded) * self.held
 
 
 def read_bounds(stream: Stream, links: Sequence[Link], rows: int, precision: Precision) -> Sums:
@@ -300,15 +307,18 @@ def read_bounds(stream: Stream, links: Sequence[Link], rows: int, precision: Pre
         each = register.off(precision)
         stored = stored + place((link.weights @ each).value)
         sizes = sizes + place((link.weights @ (register.magnitude + each)).value)
-        away = register.drift + precision.gamma(register.count + 2) * register.drift + tiny * register.count
+        away = register.drift + precision.gamma(register.count + 2, register.often) * register.drift
+        away = away + (register.count + register.often) * tiny
         drift = drift + place((link.weights @ Upper(np.where(register.drift.value > 0.0, away.value, 0.0))).value)
         terms[link.rows] += _terms(link.weights)
         copied[link.rows] &= _fine(link.weights).reshape(len(link.weights), -1).all(axis=1)
         columns += link.weights.shape[-1]
-    share, single = precision.gamma(terms + 2), terms <= 1
+    share, single = precision.gamma(terms + 2, 0), terms <= 1
     # One number times a power of two is read as it is.
-    rounded = Upper(np.where(precision.exact & copied & single, 0.0, share.value))
-    return Sums(stored, sizes, drift + share * drift, rounded, single, columns * tiny)
+    as_is = precision.exact & copied & single
+    rounded, held = Upper(np.where(as_is, 0.0, share.value)), np.where(as_is, 0.0, precision.held)
+    drift = drift + precision.gamma(terms + 2) * drift
+    return Sums(stored, sizes, drift, rounded, single, (columns + 1.0) * tiny, held)
 
 
 def _terms(weights: Array) -> Any:

@@ -136,7 +136,7 @@ def _first(facts: Facts) -> Walk:
         own[number] = _spread(unknown, components, circuit.nodes[number].size)
     size = facts.ranges[0].magnitude
     exact = precision is FLOAT64
-    own[0] = size * 0.0 if exact else size * precision.unit_roundoff + precision.smallest_normal
+    own[0] = size * 0.0 if exact else size * (precision.unit_roundoff + precision.held) + precision.smallest_normal
     magnitudes = {0: size + own[0], streams.CONSTANT: Upper(np.ones(1))}
     for number, node in enumerate(circuit.nodes):
         if node.kind == "positional":
@@ -361,7 +361,8 @@ def _readout(facts: Facts, walk: Walk, arriving: Upper) -> Upper:
     sums = streams.read_bounds(walk.stream, model.readout, model.outputs, model.precision)
     known = facts.ranges[output].magnitude + arriving + off
     terms, bias = 4 + sum(link.weights.shape[-1] for link in model.readout), np.abs(model.readout_bias)
-    added = model.precision.gamma(terms) * (sums.sizes + bias) + sums.lost
+    added = model.precision.gamma(terms, 0) * (sums.sizes + bias) + sums.lost
+    added = added + (known + sums.stored + added + bias) * (2.1 * model.precision.held)
     return off + sums.stored + Upper(np.where(bias > 0.0, added.value, sums.rounded(known).value))
 
 

@@ -77,7 +77,7 @@ def _relative(found: Fit, precision: Precision) -> float:
 def _units(sizes: Array, precision: Precision) -> Array:
     """What rounding makes of functions of these sizes: the unit of all errors here."""
     known = np.where(np.isfinite(sizes) & (sizes > 0.0), sizes, 1.0)
-    return np.asarray(precision.unit_roundoff * (ROUNDINGS + USUAL_SCORE) * known)
+    return np.asarray(precision.inside * (ROUNDINGS + USUAL_SCORE) * known)
 
 
 # One variable -------------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def _best(
     places: Sequence[int] | None = None,
 ) -> tuple[Head, list[int]]:
     """The best head on all grids, or on those in these places, and the places of the best few."""
-    unit = precision.unit_roundoff * (ROUNDINGS + USUAL_SCORE)
+    unit = precision.inside * (ROUNDINGS + USUAL_SCORE)
     tasks = [(problem, keys) for problem in (problems(tokens, r * unit) for r in RIDGES) for keys in grids(tokens)]
     chosen = range(len(tasks)) if places is None else [place for place in places if place < len(tasks)]
     heads = {place: project(*tasks[place]) for place in chosen}
@@ -129,7 +129,7 @@ def _best(
 def _total(head: Head, stretch: Array, precision: Precision) -> float:
     """Misfit and rounding, in units of the errors."""
     score = float(np.max(np.abs(head.keys), axis=0) @ stretch)
-    total = head.worst + precision.unit_roundoff * (ROUNDINGS + score) * float(np.max(np.abs(head.values)))
+    total = head.worst + precision.inside * (ROUNDINGS + score) * float(np.max(np.abs(head.values)))
     return total if np.isfinite(total) else float("inf")
 
 

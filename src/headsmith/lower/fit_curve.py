@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.arrays import Array, frozen
-from headsmith.core.rounding import FLOAT64, Precision
+from headsmith.core.rounding import FLOAT64, Precision, held
 from headsmith.lower.fit_points import cell_edges, points_of, with_ones
 from headsmith.lower.fit_search import Accept, Search, grids, search
 from headsmith.lower.fit_solve import (
@@ -71,7 +71,7 @@ class Fit:
     def rounding(self, precision: Precision = FLOAT64) -> Array:
         """An estimate of what execution adds to the error of each function."""
         size = np.max(np.abs(self.values), axis=0)
-        return np.asarray(precision.unit_roundoff * (ROUNDINGS + self.largest_terms) * size)
+        return np.asarray(precision.inside * (ROUNDINGS + self.largest_terms) * size)
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def fit_curves(
 
 def value_room(precision: Precision) -> float:
     """The largest values that rounding allows, in units of the error, for usual scores."""
-    return ROUNDING_SHARE / (precision.unit_roundoff * (ROUNDINGS + USUAL_SCORE))
+    return ROUNDING_SHARE / (precision.inside * (ROUNDINGS + USUAL_SCORE))
 
 
 def ridge_ladders(size: float, value_limit: float, precision: Precision) -> list[tuple[float, ...]]:
@@ -180,7 +180,7 @@ def acceptable(goal: float, stretch: Array, value_limits: Array, precision: Prec
     def accept(head: Head) -> bool:
         sizes = np.max(np.abs(head.values), axis=0)
         score = float(np.max(np.abs(head.keys), axis=0) @ stretch)
-        rounding = precision.unit_roundoff * (ROUNDINGS + score) * float(np.max(sizes))
+        rounding = precision.inside * (ROUNDINGS + score) * float(np.max(sizes))
         return rounding <= ROUNDING_SHARE and head.worst + rounding <= goal and bool(np.all(sizes <= value_limits))
 
     return accept
@@ -221,4 +221,4 @@ def score_sizes(corners: Array, keys: Array) -> tuple[float, float]:
 
 def rounded(array: Array, precision: Precision) -> Array:
     """The nearest numbers of the model's precision."""
-    return array.astype(precision.name).astype(np.float64)
+    return np.asarray(held(array, precision.name), dtype=np.float64)

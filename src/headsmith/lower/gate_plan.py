@@ -70,7 +70,7 @@ def gate_of(tokens: int, factors: Factors, allowed: float, precision: Precision,
     for exponent in range(first, first - OCTAVES, -1):
         incline = 2.0**exponent
         careful = caution if incline * radius < RISES[-1] / 2.0 else 1.0
-        if size * GATE_ROUNDING * precision.unit_roundoff * careful > 0.3 * allowed * incline:
+        if size * GATE_ROUNDING * precision.inside * careful > 0.3 * allowed * incline:
             return None
         fit = _gate_within(factors.centre, radius, tokens, incline)
         if fit is not None and size * fit.error / incline <= 0.97 * allowed:
@@ -93,7 +93,7 @@ def best_gate(factors: Factors, allowed: float, precision: Precision) -> tuple[f
             incline = 2.0 ** math.floor(math.log2(rise / factors.radius))
             found = _gate_within(factors.centre, factors.radius, tokens, incline)
             if found is not None:
-                total = factors.size * (found.error + GATE_ROUNDING * precision.unit_roundoff) / incline
+                total = factors.size * (found.error + GATE_ROUNDING * precision.inside) / incline
                 if best is None or total < best[0]:
                     best = total, Gating(factors.follows, found, factors.mirrored)
         if best is not None and best[0] <= allowed:

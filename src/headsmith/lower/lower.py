@@ -10,7 +10,7 @@ import numpy as np
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Interval
-from headsmith.core.rounding import Dtype
+from headsmith.core.rounding import Dtype, held
 from headsmith.heads.attentions import AttentionKind
 from headsmith.heads.gate import GateBank
 from headsmith.heads.sink import SinkBank
@@ -87,7 +87,7 @@ def lower(
     )
     if reuse and attention == "softmax":
         transformer = with_registers_reused(transformer, apart=dtype != "float64")
-    return transformer if dtype == "float64" else _rounded(transformer)
+    return transformer if dtype == "float64" else _rounded(transformer, dtype)
 
 
 def _sinks(
@@ -124,40 +124,42 @@ def _names(graph: Graph, allocation: Allocation) -> dict[int, str]:
     return names
 
 
-def _rounded(transformer: Transformer) -> Transformer:
-    """The same model with all weights rounded to float32."""
+def _rounded(transformer: Transformer, dtype: Dtype) -> Transformer:
+    """The same model with all weights rounded to a format."""
+
+    def stored(values: Array, where: str) -> Array:
+        return _held(values, where, dtype)
 
     def link(value: Link) -> Link:
-        return Link(value.register, _single(value.weights, value.register), value.first)
+        return Link(value.register, stored(value.weights, value.register), value.first)
 
     def rounded(bank: Bank) -> Bank:
         bank = replace(bank, read=tuple(map(link, bank.read)), write=tuple(map(link, bank.write)))
         if isinstance(bank, GateBank):
-            return replace(bank, slope=_single(bank.slope, "a gate"), offset=_single(bank.offset, "a gate"))
+            return replace(bank, slope=stored(bank.slope, "a gate"), offset=stored(bank.offset, "a gate"))
         if isinstance(bank, TableBank):
-            slope, offset, values = (_single(array, "a table head") for array in (bank.slope, bank.offset, bank.values))
+            slope, offset, values = (stored(array, "a table head") for array in (bank.slope, bank.offset, bank.values))
             return replace(bank, slope=slope, offset=offset, values=values)
         return bank
 
     layers = tuple(Layer(tuple(map(rounded, layer.banks))) for layer in transformer.layers)
     return replace(
         transformer,
-        dtype="float32",
+        dtype=dtype,
         embedding=tuple(map(link, transformer.embedding)),
-        initial={name: _single(value, name) for name, value in transformer.initial.items()},
-        positional={name: _single(value, name) for name, value in transformer.positional.items()},
+        initial={name: stored(value, name) for name, value in transformer.initial.items()},
+        positional={name: stored(value, name) for name, value in transformer.positional.items()},
         layers=layers,
         readout=tuple(map(link, transformer.readout)),
-        readout_bias=_single(transformer.readout_bias, "the read-out"),
+        readout_bias=stored(transformer.readout_bias, "the read-out"),
     )
 
 
-def _single(values: Array, where: str) -> Array:
-    """`values` rounded to float32, refused where they overflow."""
-    with np.errstate(over="ignore"):
-        result = values.astype(np.float32).astype(np.float64)
+def _held(values: Array, where: str, dtype: Dtype) -> Array:
+    """`values` rounded to a format, refused where they overflow."""
+    result = held(values, dtype).astype(np.float64)
     if not np.isfinite(result).all():
         raise TargetError(
-            f"a weight at {where} is {np.abs(values).max():.3g}, beyond float32; compile with dtype='float64'"
+            f"a weight at {where} is {np.abs(values).max():.3g}, beyond {dtype}; compile with dtype='float64'"
         )
     return frozen(result)

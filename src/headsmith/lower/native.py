@@ -22,7 +22,7 @@ from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, HeadsmithError, UnreachableError
 from headsmith.core.intervals import Interval
 from headsmith.core.program import Program
-from headsmith.core.rounding import Precision
+from headsmith.core.rounding import HALVES, Precision
 from headsmith.lower.approximation import approximate
 from headsmith.lower.candidates import Option, analytic, candidates
 from headsmith.lower.choose import argument_slopes, cheapest, possible_margin, softmax_share, steps_on, target_gains
@@ -438,7 +438,7 @@ class _Planner:
     def _margin(self, group: Group, off: Mapping[int, Array]) -> float:
         """Room for what the arguments are expected to be off by, and for rounding."""
         size = max(float(np.max(self.found[variable].magnitude)) for variable in group.variables)
-        rounding = 1e4 * self.precision.unit_roundoff * (1e-3 + size)
+        rounding = (12.0 if self.precision.name in HALVES else 1e4) * self.precision.unit_roundoff * (1e-3 + size)
         return self.room * max(float(np.max(off[variable])) for variable in group.variables) + rounding
 
     def _wide(self, variable: int, margin: float) -> tuple[float, float]:

@@ -88,7 +88,7 @@ def one_change(header: Header, tensors: Tensors, rng: Random) -> Change:
 def changed_tensor(header: Header, tensors: Tensors, name: str, rng: Random) -> Change:
     """One entry, one bit, two entries swapped, or rows in another order."""
     values = tensors[name].copy()
-    label = _change_array(values, rng, header["transformer"]["dtype"] == "float32")
+    label = _change_array(values, rng, header["transformer"]["dtype"] != "float64")
     return Change(f"{name}: {label}", header, {**tensors, name: values})
 
 

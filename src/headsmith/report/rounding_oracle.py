@@ -7,7 +7,8 @@ of its range that moves one output of one token furthest. What comes out is an e
 and close to the worst one.
 
 What is exact stays so: a product with zero or with a power of two, adding zero, and results that are numbers of the
-format anyway, such as those of gains and position codes. Sums run from the largest weights to the smallest.
+format anyway, such as those of gains and position codes. Sums run from the largest weights to the smallest. Formats of
+16 bits compute in float32, and what they hold is pushed by the units of their own (kernel/arithmetic.py, Precision).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from headsmith.core.rounding import HALVES, PRECISIONS, arithmetic, held
 from headsmith.heads.attentions import weights_of
 from headsmith.transformer.dense import DenseTransformer
 
@@ -31,10 +33,10 @@ class Tape:
     """Everything that was computed, in order. `signs`, where given, says how the result of each step is pushed."""
 
     def __init__(self, dtype: str, signs: dict[int, Any] | None = None) -> None:
-        self.kind = np.dtype(dtype).type
-        self.wide: Any = np.float64 if dtype == "float32" else np.longdouble
+        self.dtype, self.kind = dtype, np.dtype(arithmetic(dtype)).type
+        self.wide: Any = np.float64 if self.kind is np.float32 else np.longdouble
         self.unit = float(np.finfo(self.kind).eps) / 2.0
-        self.signs, self.values, self.backs, self.units = signs, list[Any](), list[tuple[Back, ...]](), list[Any]()
+        self.signs, self.values, self.backs, self.free = signs, list[Any](), list[tuple[Back, ...]](), dict[int, Any]()
 
     def put(self, value: Any, *backs: Back, units: Any = 0.0) -> int:
         """A new step, rounded by so many units; returns its place."""
@@ -45,13 +47,30 @@ class Tape:
             value = value * (1 + self.signs[len(self.values)] * units * self.unit)
         self.values.append(value)
         self.backs.append(backs)
-        self.units.append(units)
         return len(self.values) - 1
 
     def constant(self, values: Any) -> int:
         """Numbers that are stored in the format."""
-        with np.errstate(over="ignore"):
-            return self.put(np.asarray(values).astype(self.kind))
+        return self.put(held(values, self.dtype))
+
+    def hold(self, place: int, where: Any = True) -> int:
+        """What is held: where it is new, and no number of the format, it is rounded once more."""
+        if self.dtype not in HALVES:
+            return place
+        value, here = self.values[place], len(self.values)
+        # What needs no rounding in the first run needs none in the second: only there, all others have signs.
+        self.free[here] = where & (held(value, self.dtype) != value)
+        if self.signs is not None:
+            value = value * (1 + self.signs[here] * PRECISIONS[self.dtype].unit_roundoff)
+        self.values.append(value)
+        self.backs.append(((place, lambda pull: pull),))
+        return here
+
+    def linear(self, place: int, matrix: Any) -> int:
+        """x @ matrix as a model holds it; one number times a power of two is held already."""
+        sizes = np.abs(held(matrix, self.dtype))
+        copied = ((sizes != 0.0).sum(axis=0) <= 1) & (np.frexp(sizes.max(axis=0, initial=0.0))[0] == 0.5)
+        return self.hold(self.product(place, matrix), ~copied)
 
     def add(self, left: int, right: int) -> int:
         a, b = self.values[left], self.values[right]
@@ -105,8 +124,7 @@ class Tape:
 
     def product(self, place: int, matrix: Any) -> int:
         """x @ matrix, for weights of the format."""
-        with np.errstate(over="ignore"):
-            matrix = np.asarray(matrix).astype(self.kind)
+        matrix = held(matrix, self.dtype)
         sizes = np.abs(matrix).max(axis=1, initial=0.0)
         rows = [row for row in np.argsort(-sizes, kind="stable") if sizes[row] > 0.0]
         if not rows:
@@ -150,7 +168,7 @@ def _signs(tape: Tape, place: int, pull: Any) -> dict[int, Any]:
         if mine is None:
             signs[step] = 0.0
             continue
-        signs[step] = np.nan_to_num(np.sign(mine * tape.values[step]))
+        signs[step] = np.nan_to_num(np.sign(mine * tape.values[step])) * tape.free.get(step, 1.0)
         for operand, back in tape.backs[step]:
             more = back(mine)
             pulls[operand] = pulls[operand] + more if operand in pulls else more
@@ -161,17 +179,25 @@ def run_on(tape: Tape, model: DenseTransformer, sequence: Any, causal: bool) -> 
     """The textbook: embedding, layers of softmax attention, read-out. Returns the place of the outputs."""
     sequence = np.asarray(sequence, dtype=np.float64)
     tokens, references = len(sequence), len(model.references)
-    inputs = tape.put(sequence, units=1.0)
-    data = tape.add(tape.product(inputs, model.W_E), tape.constant(np.broadcast_to(model.b_E, (tokens, model.d_model))))
-    data = tape.add(data, tape.constant(model.W_pos[:tokens]))
+    inputs = tape.hold(tape.put(sequence, units=1.0))
+    data = _held_sum(tape, tape.linear(inputs, model.W_E), np.broadcast_to(model.b_E, (tokens, model.d_model)))
+    data = _held_sum(tape, data, model.W_pos[:tokens])
     stream = tape.add(_below(tape, data, references), tape.constant(np.pad(model.references, ((0, tokens), (0, 0)))))
     places = np.arange(references + tokens)
     visible = places[None, :] <= places[:, None] if causal else np.ones((len(places), len(places)), dtype=bool)
     for layer in model.layers:
         heads = zip(layer.W_Q, layer.W_K, layer.W_V, layer.W_O, strict=True)
-        stream = tape.total([stream, *(_head(tape, stream, visible, *matrices) for matrices in heads)])
-    out = tape.product(tape.take(stream, slice(references, None)), model.W_U)
-    return tape.add(out, tape.constant(model.b_U[None]))
+        added = [_head(tape, stream, visible, *matrices) for matrices in heads]
+        if tape.dtype in HALVES:
+            added = [tape.hold(tape.total(added))]
+        stream = tape.hold(tape.total([stream, *added]), tape.values[added[0]] != 0.0)
+    out = tape.linear(tape.take(stream, slice(references, None)), model.W_U)
+    return _held_sum(tape, out, model.b_U[None])
+
+
+def _held_sum(tape: Tape, place: int, constants: Any) -> int:
+    """Numbers that are held, and constants; zeros change nothing."""
+    return tape.hold(tape.add(place, tape.constant(constants)), np.asarray(constants) != 0.0)
 
 
 def _below(tape: Tape, data: int, rows: int) -> int:
@@ -183,7 +209,7 @@ def _below(tape: Tape, data: int, rows: int) -> int:
 def _head(tape: Tape, stream: int, visible: Any, W_Q: Any, W_K: Any, W_V: Any, W_O: Any) -> int:
     features = np.flatnonzero(W_Q.any(axis=0) & W_K.any(axis=0))
     columns, tokens = np.flatnonzero(W_V.any(axis=0) & W_O.any(axis=1)), len(visible)
-    query, key = tape.product(stream, W_Q[:, features]), tape.product(stream, W_K[:, features])
+    query, key = tape.linear(stream, W_Q[:, features]), tape.linear(stream, W_K[:, features])
     if len(features):
         turned = tape.put(tape.values[key].T, (key, lambda pull: pull.T))
         parts = [
@@ -201,31 +227,34 @@ def _head(tape: Tape, stream: int, visible: Any, W_Q: Any, W_K: Any, W_V: Any, W
     powers = tape.times(tape.exp(tape.times(tape.add(scores, negative), seen)), seen)
     mass = tape.total([tape.take(powers, slice(None), [other]) for other in range(tokens)])
     weights = tape.over(powers, mass)
-    values = tape.product(stream, W_V[:, columns])
+    values = tape.linear(stream, W_V[:, columns])
     mixed = tape.total(
         [
             tape.times(tape.take(weights, slice(None), [other]), tape.take(values, [other], slice(None)))
             for other in range(tokens)
         ]
     )
-    return tape.product(mixed, W_O[columns])
+    return tape.product(tape.hold(mixed), W_O[columns])
 
 
 def plain_run(model: DenseTransformer, sequences: Any, dtype: str, causal: bool) -> Any:
     """The textbook in the format itself, for many sequences (count, tokens, inputs): (count, tokens, outputs)."""
-    kind = np.dtype(dtype).type
+
+    def own(values: Any) -> Any:
+        return held(values, dtype)
+
     with np.errstate(all="ignore"):
-        x = np.asarray(sequences).astype(kind)
-        data = x @ model.W_E.astype(kind) + model.b_E.astype(kind) + model.W_pos[: x.shape[1]].astype(kind)
-        references = np.broadcast_to(model.references.astype(kind), (len(x), *model.references.shape))
+        x = own(np.asarray(sequences))
+        data = own(own(own(x @ own(model.W_E)) + own(model.b_E)) + own(model.W_pos[: x.shape[1]]))
+        references = np.broadcast_to(own(model.references), (len(x), *model.references.shape))
         stream = np.concatenate([references, data], axis=1)
         places = np.arange(stream.shape[1])
         for layer in model.layers:
             update = np.zeros_like(stream)
             for W_Q, W_K, W_V, W_O in zip(layer.W_Q, layer.W_K, layer.W_V, layer.W_O, strict=True):
                 visible = (places[None, :] <= places[:, None]) | (not causal)
-                queries, keys = stream @ W_Q.astype(kind), stream @ W_K.astype(kind)
+                queries, keys = own(stream @ own(W_Q)), own(stream @ own(W_K))
                 weights = weights_of(model.attention, queries, keys, visible)
-                update += (weights @ (stream @ W_V.astype(kind))) @ W_O.astype(kind)
-            stream = stream + update
-        return stream[:, len(model.references) :] @ model.W_U.astype(kind) + model.b_U.astype(kind)
+                update += own(weights @ own(stream @ own(W_V))) @ own(W_O)
+            stream = own(stream + own(update))
+        return own(own(stream[:, len(model.references) :] @ own(model.W_U)) + own(model.b_U))

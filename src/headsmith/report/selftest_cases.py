@@ -101,6 +101,32 @@ def pieces(rng: Random) -> Any:
     return compile(f"{sign}max({', '.join(forms)})", (-1, 1), error=1e-2, recipe="maxout", dtype=_format(rng))
 
 
+def of_16_bits(rng: Random) -> Any:
+    """Networks, formulas and programs over sequences in bfloat16 and float16, close to the smallest error there is."""
+    from headsmith import Network, UnreachableError, compile, compile_sequence
+    from headsmith.sequence import tokens as over
+
+    dtype: Dtype = "float16" if rng.random() < 0.5 else "bfloat16"
+    weights = [rng.normal(size=shape) for shape in ((3, 2), (3, 3), (1, 3))]
+    network = Network([(each, rng.normal(size=len(each))) for each in weights])
+    a, tokens = float(rng.choice(NUMBERS)), int(rng.choice([1, 1, 3]))
+    makers: list[Callable[[float], Any]] = [
+        lambda error: compile(network, (-1, 1), error, dtype=dtype, tokens=tokens),
+        lambda error: compile(f"{rng.choice(SMOOTH)}(x) + {a}*y", (-1, 1), error, dtype=dtype, tokens=tokens),
+        lambda error: compile(f"x*y + {a}", (-1, 1), error, dtype=dtype),
+        lambda error: compile_sequence(
+            lambda x: over.max(x) + a * over.mean(x), tokens=3, domain=(-1, 1), error=error, dtype=dtype
+        ),
+    ]
+    chosen = makers[int(rng.integers(len(makers)))]
+    state = rng.bit_generator.state
+    try:
+        return chosen(1e-5)
+    except UnreachableError as refusal:
+        rng.bit_generator.state = state
+        return chosen(refusal.smallest * float(rng.uniform(1.0, 4.0)))
+
+
 def _format(rng: Random) -> Dtype:
     return "float32" if rng.random() < 0.3 else "float64"
 
@@ -168,6 +194,7 @@ CLASSES: dict[str, Maker] = {
     "formulas, auto": formula("auto"),
     "formulas, maxout": pieces,
     "other attentions": other_attention,
+    "16 bits": of_16_bits,
     "sequence programs": program,
     "learners": learner,
 }

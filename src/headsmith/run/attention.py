@@ -51,11 +51,12 @@ class Attention:
     @property
     def dtype(self) -> Any:
         """The numbers of the model."""
-        return np.dtype(self.transformer.dtype)
+        return self.transformer.arithmetic
 
     def reads(self, bank: Bank) -> Any:
         """The linear forms that the bank reads: (batch, token, readers), an array of its own."""
-        return read(bank.read, self.stream, (self.batch, self.tokens, bank.readers), self.dtype)
+        shape = self.batch, self.tokens, bank.readers
+        return self.transformer.held(read(bank.read, self.stream, shape, self.dtype))
 
     def powers(self, scores: Any) -> Any:
         """The powers of e of scores from which the largest is subtracted, in place."""

@@ -6,6 +6,9 @@ that heads of a bank share are computed once, and the rows of reference tokens a
 heads write there, but for the sink, which stays zero within the certificate's leak). Memory stays bounded: attention
 goes chunk by chunk. With `fused`, heads are evaluated through their closed forms (run/fused.py).
 
+Models of 16 bits compute in float32. What the embedding, the reads and outputs of heads, their output maps, the sums of
+the stream and the read-out return is rounded to the model's format before anything else reads it (`transformer.held`).
+
 `patterns` evaluates every matrix as a textbook writes it instead, for one sequence.
 """
 
@@ -18,6 +21,7 @@ from typing import Any, assert_never
 import numpy as np
 
 from headsmith.core.errors import DomainError
+from headsmith.core.rounding import HALVES
 from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
@@ -63,7 +67,7 @@ def run(
     rows = max(1, CHUNK // max(1, widest * tokens))
     parts = [_run(transformer, inputs[start : start + rows], causal, hardmax, fused) for start in range(0, batch, rows)]
     if not parts:
-        return np.zeros((0, tokens, transformer.outputs), dtype=transformer.dtype)
+        return np.zeros((0, tokens, transformer.outputs), dtype=transformer.arithmetic)
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
@@ -76,7 +80,7 @@ def patterns(transformer: Transformer, inputs: Any, *, causal: bool = False) -> 
         if number == len(transformer.layers) - 1 and transformer.grid_form == "softmax":
             break
         dense = dense_layer(transformer, layer)
-        weights, state = attended(dense, state, causal, watched(transformer), transformer.attention)
+        weights, state = attended(transformer, dense, state, causal, watched(transformer))
         found.append(Pattern(number, weights))
     return found
 
@@ -131,27 +135,27 @@ def _run(
         attention = Attention(transformer, stream, batch, tokens, causal, CHUNK, hard)
         closed = fused or (transformer.grid_form == "softmax" and layer is transformer.layers[-1])
         updates = [
-            (bank, fused_outputs(attention, bank) if closed else head_outputs(attention, bank)) for bank in layer.banks
+            (bank, transformer.held(fused_outputs(attention, bank) if closed else head_outputs(attention, bank)))
+            for bank in layer.banks
         ]
         if edits is not None:
             each = enumerate(updates)
             updates = [(bank, edits.edit_heads(number + 1, place, outputs)) for place, (bank, outputs) in each]
             # Registers are added to in place: what was kept must stay.
             stream.update({name: value.copy() for name, value in stream.items()})
-        for bank, outputs in updates:
-            for link in bank.write:
-                _add(stream, link.register, linear(link, outputs[..., link.sources]))
+        _write(transformer, stream, updates)
         if edits is not None:
             edits.edit_registers(number + 1, stream)
-    result = read(transformer.readout, stream, (batch, tokens, transformer.outputs), np.dtype(transformer.dtype))
-    result += transformer.readout_bias.astype(transformer.dtype)
-    return result
+    shape = batch, tokens, transformer.outputs
+    result = transformer.held(read(transformer.readout, stream, shape, transformer.arithmetic))
+    result += transformer.readout_bias.astype(transformer.arithmetic)
+    return transformer.held(result)
 
 
 def embed(transformer: Transformer, inputs: Any) -> Stream:
     """What data tokens hold before the first layer."""
-    tokens, dtype = inputs.shape[1], np.dtype(transformer.dtype)
-    inputs = inputs.astype(dtype, copy=False)
+    tokens, dtype = inputs.shape[1], transformer.arithmetic
+    inputs = transformer.held(inputs)
     stream: Stream = {DATA: np.ones((1, tokens, 1), dtype=dtype)}
     if transformer.tokens > 1:
         stream[POSITION] = position_code(transformer.tokens, tokens).astype(dtype)[None]
@@ -161,7 +165,21 @@ def embed(transformer: Transformer, inputs: Any) -> Stream:
         _add(stream, link.register, linear(link, inputs[..., link.sources]))
     for name, value in transformer.initial.items():
         _add(stream, name, np.broadcast_to(value.astype(dtype), (1, tokens, len(value))))
+    if transformer.dtype in HALVES:
+        stream = {name: transformer.held(value) for name, value in stream.items()}
     return stream
+
+
+def _write(transformer: Transformer, stream: Stream, updates: list[tuple[Bank, Any]]) -> None:
+    """Add to the stream what the heads of a layer have returned. In 16 bits, all that a register gets is held before it
+    is added, and so is the sum."""
+    added: Stream = {} if transformer.dtype in HALVES else stream
+    for bank, outputs in updates:
+        for link in bank.write:
+            _add(added, link.register, linear(link, outputs[..., link.sources]))
+    if added is not stream:
+        for name, values in added.items():
+            stream[name] = transformer.held(stream.get(name, 0.0) + transformer.held(values))
 
 
 def _add(stream: Stream, register: str, values: Any) -> None:

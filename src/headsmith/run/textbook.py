@@ -1,5 +1,6 @@
 """A layer as a textbook computes it, on one sequence: every query, every key, every score of every token, reference
-tokens included, from the matrices of transformer/dense.py, in the model's dtype."""
+tokens included, from the matrices of transformer/dense.py, in the model's dtype; what 16 bits hold is rounded as in
+run/numpy_runner.py."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from headsmith.transformer.ir import Transformer, layout, width
 def first_stream(transformer: Transformer, inputs: Any) -> Any:
     """The residual stream (token, column) before the first layer, reference tokens first."""
     columns, prefix, tokens = layout(transformer), transformer.reference_tokens, len(inputs)
-    stream = np.zeros((prefix + tokens, width(transformer)), dtype=transformer.dtype)
-    inputs = np.asarray(inputs).astype(transformer.dtype)
+    stream = np.zeros((prefix + tokens, width(transformer)), dtype=transformer.arithmetic)
+    inputs = transformer.held(inputs)
     stream[prefix:, columns[DATA]] = 1.0
     stream[: transformer.sink_tokens, columns[REFERENCE]] = 1.0
     if transformer.grid_tokens:
@@ -31,28 +32,32 @@ def first_stream(transformer: Transformer, inputs: Any) -> Any:
         stream[prefix:, columns[name]] = value
     for link in transformer.embedding:
         stream[prefix:, columns[link.register]] += linear(link, inputs[:, link.sources])
-    return stream
+    return transformer.held(stream)
 
 
-def attended(layer: DenseLayer, stream: Any, causal: bool, first: int = 0, kind: str = "softmax") -> tuple[Any, Any]:
+def attended(transformer: Transformer, layer: DenseLayer, stream: Any, causal: bool, first: int = 0) -> tuple[Any, Any]:
     """Where the heads of a layer look, (head, query token, key token), and the stream after it. The tokens before the
-    `first` are left as they are, and do not look. `kind` is the attention (heads/attentions.py)."""
-    weights = np.stack([head_pattern(layer, head, stream, causal, first, kind) for head in range(len(layer.W_Q))])
+    `first` are left as they are, and do not look."""
+    heads, held = range(len(layer.W_Q)), transformer.held
+    weights = np.stack([head_pattern(transformer, layer, head, stream, causal, first) for head in heads])
     added = np.zeros_like(stream)
     for head, pattern in enumerate(weights):
-        W_V, W_O = layer.W_V[head].astype(stream.dtype), layer.W_O[head].astype(stream.dtype)
-        added[first:] += pattern @ (stream @ W_V) @ W_O
-    return weights, stream + added
+        values = held(stream @ held(layer.W_V[head]))
+        added[first:] += held(pattern @ values) @ held(layer.W_O[head])
+    return weights, held(stream + held(added))
 
 
-def head_pattern(layer: DenseLayer, head: int, stream: Any, causal: bool, first: int = 0, kind: str = "softmax") -> Any:
+def head_pattern(
+    transformer: Transformer, layer: DenseLayer, head: int, stream: Any, causal: bool, first: int = 0
+) -> Any:
     """Where one head looks: (query token, key token). Of other attentions than softmax the mask is causal: there is one
     data token, and reference tokens do not see it."""
-    W_Q, W_K = layer.W_Q[head].astype(stream.dtype), layer.W_K[head].astype(stream.dtype)
+    held, kind = transformer.held, transformer.attention
+    queries, keys = held(stream[first:] @ held(layer.W_Q[head])), held(stream @ held(layer.W_K[head]))
     if kind != "softmax":
         visible = np.tri(len(stream), dtype=bool)[first:]
-        return weights_of(kind, stream[first:] @ W_Q, stream @ W_K, visible)
-    scores = (stream[first:] @ W_Q) @ (stream @ W_K).T
+        return weights_of(kind, queries, keys, visible)
+    scores = queries @ keys.T
     if causal:
         scores[np.triu_indices(len(scores), 1 + first, scores.shape[1])] = -np.inf
     return shares(scores)

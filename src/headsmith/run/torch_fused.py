@@ -20,7 +20,7 @@ from headsmith.heads.attend import AttendBank
 from headsmith.heads.stream import Link
 from headsmith.heads.table import TableBank
 from headsmith.run.closed_forms import TARGETS, constants, first_rows
-from headsmith.run.torch_model import laid_out, refuse
+from headsmith.run.torch_model import inside, laid_out, refuse
 from headsmith.transformer.ir import Bank, Layer, Transformer
 
 Stream = dict[str, torch.Tensor]
@@ -42,13 +42,13 @@ class Linear(nn.Module):
                 part = _times(stream[register], weights)
                 whole = first == 0 and rows == size
                 parts.append(part if whole else functional.pad(part, (first, size - first - rows)))
-        return sum(parts[1:], parts[0])
+        return sum(parts[1:], parts[0]).to(self.weights[0].dtype)
 
     def write(self, values: torch.Tensor, stream: Stream) -> None:
         """Add what is made of `values` to the stream."""
         for (register, first, _, columns), weights in zip(self.places, self.weights, strict=True):
             whole = first == 0 and columns == values.shape[-1]
-            part = _times(values if whole else values[..., first : first + columns], weights)
+            part = _times(values if whole else values[..., first : first + columns], weights).to(values.dtype)
             stream[register] = stream[register] + part if register in stream else part
 
 
@@ -65,12 +65,17 @@ class Heads(nn.Module):
             if name == TARGETS:
                 self.register_buffer(name, torch.tensor(value))
             else:
-                self.register_parameter(name, nn.Parameter(_tensor(value, dtype)))
+                self.register_parameter(name, nn.Parameter(_tensor(value, inside(dtype))))
 
     def extra_repr(self) -> str:
         return count(self.count, f"{self.kind} head")
 
     def forward(self, reads: torch.Tensor) -> torch.Tensor:
+        # Of 16 bits, heads compute in float32 (their own numbers are stored so), and what they return is rounded.
+        return self.means(reads.to(inside(reads.dtype))).to(reads.dtype)
+
+    def means(self, reads: torch.Tensor) -> torch.Tensor:
+        """What the heads return, for what they read."""
         match self.kind:
             case "sink":
                 return reads * torch.sigmoid(reads * self.scale)
@@ -160,7 +165,8 @@ def _masked(scores: torch.Tensor, causal: bool) -> torch.Tensor:
 
 
 def _times(values: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """Weights (to, from), or those of a diagonal, times values (..., from)."""
+    """Weights (to, from), or those of a diagonal, times values (..., from); in float32, if these have 16 bits."""
+    values, weights = (each.to(inside(each.dtype)) for each in (values, weights))
     return values * weights if weights.ndim == 1 else functional.linear(values, weights)
 
 

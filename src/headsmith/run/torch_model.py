@@ -2,7 +2,8 @@
 
 This file stands alone: it needs torch, a configuration and weights. Folders that Headsmith exports hold a copy of it.
 The residual stream has reference tokens first, which are constants, then data tokens. There is no normalisation and no
-MLP, and scores are not divided by anything.
+MLP, and scores are not divided by anything. A model of 16 bits (bfloat16, float16) computes every linear map and all of
+attention in float32, and rounds what they return.
 
     model(x)                            x is (..., inputs), or (..., m, inputs) for a model of sequences of m tokens
     model.layers[0].heads[3]            the place for forward hooks at one head: its output is the head's mean of
@@ -21,6 +22,22 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+
+def inside(dtype: torch.dtype) -> torch.dtype:
+    """The format in which sums, scores and powers of e are computed."""
+    return torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
+
+
+class Linear(nn.Linear):
+    """A linear map that adds up in float32 where its numbers have 16 bits."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        kind = inside(x.dtype)
+        if kind == x.dtype:
+            return super().forward(x)
+        sums = functional.linear(x.to(kind), self.weight.to(kind)).to(x.dtype)
+        return sums if self.bias is None else sums + self.bias
 
 
 class Head(nn.Module):
@@ -44,23 +61,25 @@ class Attention(nn.Module):
         super().__init__()
         heads, d_head, d_value = layer["heads"], layer["d_head"], layer["d_value"]
         self.count, self.causal = heads, causal
-        self.query = nn.Linear(d_model, heads * d_head, bias=False, dtype=dtype)
-        self.key = nn.Linear(d_model, heads * d_head, bias=False, dtype=dtype)
-        self.value = nn.Linear(d_model, heads * d_value, bias=False, dtype=dtype)
-        self.output = nn.Linear(heads * d_value, d_model, bias=False, dtype=dtype)
+        self.query = Linear(d_model, heads * d_head, bias=False, dtype=dtype)
+        self.key = Linear(d_model, heads * d_head, bias=False, dtype=dtype)
+        self.value = Linear(d_model, heads * d_value, bias=False, dtype=dtype)
+        self.output = Linear(heads * d_value, d_model, bias=False, dtype=dtype)
         self.heads = nn.ModuleList(Head(name) for name in layer["names"])
 
     def forward(self, stream: torch.Tensor) -> torch.Tensor:
         query, key, value = (self.apart(part(stream)) for part in (self.query, self.key, self.value))
         with sdpa_kernel(SDPBackend.MATH):
-            means = functional.scaled_dot_product_attention(query, key, value, is_causal=self.causal, scale=1.0)
+            parts = (part.to(inside(part.dtype)) for part in (query, key, value))
+            means = functional.scaled_dot_product_attention(*parts, is_causal=self.causal, scale=1.0).to(stream.dtype)
         if any(head._forward_hooks or head._forward_pre_hooks for head in self.heads):
             means = torch.stack([head(mean) for head, mean in zip(self.heads, means.unbind(1), strict=True)], dim=1)
         return stream + self.output(means.transpose(1, 2).flatten(2))
 
     def pattern(self, stream: torch.Tensor) -> torch.Tensor:
         """Where every head looks: (batch, heads, query token, key token)."""
-        scores = self.apart(self.query(stream)) @ self.apart(self.key(stream)).transpose(2, 3)
+        query, key = (self.apart(part(stream)).to(inside(stream.dtype)) for part in (self.query, self.key))
+        scores = query @ key.transpose(2, 3)
         if self.causal:
             ahead = torch.ones(scores.shape[2:], dtype=torch.bool, device=scores.device).triu(1)
             scores = scores.masked_fill(ahead, float("-inf"))
@@ -79,15 +98,15 @@ class Transformer(nn.Module):
         self.config = dict(config)
         dtype, d_model = getattr(torch, config["dtype"]), config["d_model"]
         tokens, laid = config["tokens"], config["tokens"] if config["takes"] == "blocks" else 1
-        self.embed = nn.Linear(config["inputs"] * laid, d_model, dtype=dtype)
+        self.embed = Linear(config["inputs"] * laid, d_model, dtype=dtype)
         self.positions = nn.Parameter(torch.zeros(tokens, d_model, dtype=dtype))
         self.references = nn.Parameter(torch.zeros(config["reference_tokens"], d_model, dtype=dtype))
         self.layers = nn.ModuleList(Attention(d_model, layer, config["causal"], dtype) for layer in config["layers"])
         if config["answers"] is None:
-            self.unembed = nn.Linear(d_model, config["outputs"], dtype=dtype)
+            self.unembed = Linear(d_model, config["outputs"], dtype=dtype)
         else:
-            self.last = nn.Linear(d_model, config["answers"], dtype=dtype)
-            self.answers = nn.Linear(config["answers"], config["outputs"], bias=False, dtype=dtype)
+            self.last = Linear(d_model, config["answers"], dtype=dtype)
+            self.answers = Linear(config["answers"], config["outputs"], bias=False, dtype=dtype)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         refuse(self.config, x.shape)

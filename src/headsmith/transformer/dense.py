@@ -226,7 +226,7 @@ def _place(transformer: Transformer, held: Array, weights: Array) -> None:
     total = held + weights
     exact = (total - held == weights) & (total - weights == held)
     if transformer.dtype != "float64":
-        exact &= total.astype(transformer.dtype) == total
+        exact &= transformer.held(total) == total
     if not exact.all():
         raise CertificateError("two links meet in one weight of a matrix, which would be rounded: keep them apart")
     held[...] = total

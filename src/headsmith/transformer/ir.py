@@ -26,14 +26,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, assert_never
+from typing import Any, Literal, assert_never
 
 import numpy as np
 
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import CertificateError
 from headsmith.core.figures import count
-from headsmith.core.rounding import PRECISIONS, Dtype, Precision
+from headsmith.core.rounding import PRECISIONS, Dtype, Precision, arithmetic, held
 from headsmith.heads.attend import AttendBank
 from headsmith.heads.attentions import ATTENTIONS, WITHOUT_SINK, AttentionKind
 from headsmith.heads.boltzmann import BoltzmannBank
@@ -121,6 +121,15 @@ class Transformer:
     @property
     def precision(self) -> Precision:
         return PRECISIONS[self.dtype]
+
+    @property
+    def arithmetic(self) -> np.dtype[Any]:
+        """The numbers with which sums, scores and powers of e are computed."""
+        return np.dtype(arithmetic(self.dtype))
+
+    def held(self, values: Any) -> Any:
+        """Numbers as the model holds them, in the format of its arithmetic; the same array where nothing is rounded."""
+        return held(values, self.dtype)
 
     @property
     def sink_tokens(self) -> int:
@@ -354,7 +363,5 @@ def _check_write(transformer: Transformer, link: Link, writers: int, where: str)
 def _check_numbers(transformer: Transformer, where: str, values: Array) -> None:
     if not np.isfinite(values).all():
         raise CertificateError(f"{where}: a number is not finite")
-    if transformer.dtype == "float32":
-        with np.errstate(over="ignore"):
-            if not np.array_equal(values, values.astype(np.float32).astype(np.float64)):
-                raise CertificateError(f"{where}: a number is not a float32")
+    if transformer.dtype != "float64" and not np.array_equal(values, held(values, transformer.dtype)):
+        raise CertificateError(f"{where}: a number is not a {transformer.dtype}")
