@@ -60,7 +60,7 @@ def _entries(written: DenseTransformer) -> int:
             features = _used(layer.W_Q[head], layer.W_K[head])
             values = _used(layer.W_V[head], layer.W_O[head].T)
             count += 2 * written.d_model * (features + values)
-    return count
+    return int(count)
 
 
 def _used(left: Array, right: Array) -> int:

@@ -70,8 +70,9 @@ class Attention(nn.Module):
     def forward(self, stream: torch.Tensor) -> torch.Tensor:
         query, key, value = (self.apart(part(stream)) for part in (self.query, self.key, self.value))
         with sdpa_kernel(SDPBackend.MATH):
-            parts = (part.to(inside(part.dtype)) for part in (query, key, value))
-            means = functional.scaled_dot_product_attention(*parts, is_causal=self.causal, scale=1.0).to(stream.dtype)
+            query, key, value = (part.to(inside(part.dtype)) for part in (query, key, value))
+            means = functional.scaled_dot_product_attention(query, key, value, is_causal=self.causal, scale=1.0)
+        means = means.to(stream.dtype)
         if any(head._forward_hooks or head._forward_pre_hooks for head in self.heads):
             means = torch.stack([head(mean) for head, mean in zip(self.heads, means.unbind(1), strict=True)], dim=1)
         return stream + self.output(means.transpose(1, 2).flatten(2))
