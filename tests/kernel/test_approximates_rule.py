@@ -54,12 +54,11 @@ def random_tree(inputs: int, depth: int, choose: random.Random) -> str:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_bounds_hold_on_random_networks_formulas_and_cells(seed, monkeypatch):
-    """With many cuts and with none, so that slack is met as well."""
+def test_bounds_hold_on_random_networks_formulas_and_cells(seed):
+    """On coarse cells and on fine ones, so that gates keep their sign on some and have slack on others."""
     choose, rng, known = random.Random(seed), np.random.default_rng(seed), 0
     for _ in range(12):
         names = list("xyz")[: choose.choice([1, 1, 2, 3])]
-        monkeypatch.setattr(approximates, "MOST_CUTS", choose.choice([0, 1, 4]))
         sizes = [len(names), *[choose.choice([1, 3, 6])] * choose.choice([1, 2]), 1]
         shapes = zip(sizes[1:], sizes[:-1], strict=True)
         layers = [(rng.normal(size=(out, into)), rng.normal(size=out).round(1)) for out, into in shapes]

@@ -239,23 +239,25 @@ def enclosed(balls: Any) -> Interval:
 def enclose(program: Program, x: Interval, order: int = 0, halvings: int = 7) -> Interval:
     """Bounds of the derivative of an order (0, 1, 2, ...) of a function of one variable over each interval of x.
 
-    Guarantee: they hold for every real number in the interval; infinite where Arb finds f not to be defined on all of
-    it, never nan.
+    Guarantee: they hold for every real number in the interval; infinite where that is not bounded, or Arb finds f not
+    to be defined on all of it, never nan.
 
     A run over the whole interval bounds F = f^(order) and F'. Where F' keeps its sign, F lies between its values at the
     ends, and so does a function that is known to be monotone. Elsewhere the ball of F and the mean value form
     F(m) + F'(interval) (interval - m) both hold: they are intersected, and the interval is halved a few times.
     """
-    if program.variables != 1 or not x.finite():
-        raise Refused("no function of one variable, or the range of its argument is not a bounded interval")
+    if program.variables != 1:
+        raise Refused("no function of one variable")
     monotone, image = _known(program, order)
-    points, place = np.unique(np.stack([x.low, x.high]), return_inverse=True)
+    bounded = np.isfinite(x.low) & np.isfinite(x.high) & (x.low <= x.high)
+    points, place = np.unique(np.where(bounded, [x.low, x.high], 0.0), return_inverse=True)
     with working(BITS, order + 2):
         at = [(point, *_at(program, order, point)) for point in points.tolist()]
         pairs = [(at[i], at[j]) for i, j in place.reshape(2, -1).T.tolist()]
         halvings = -1 if monotone else halvings
         found = np.array([_range(program, order, left, right, halvings) for left, right in pairs]).reshape(-1, 2).T
-    return Interval(*found.reshape(2, *x.low.shape)).meet(Interval(*image))
+    result = Interval(*found.reshape(2, *x.low.shape)).meet(Interval(*image))
+    return Interval(np.where(bounded, result.low, -inf), np.where(bounded, result.high, inf))
 
 
 def _derivatives(program: Program, order: int, place: Any, count: int = 2) -> list[Any]:
