@@ -10,7 +10,6 @@ from headsmith.core.errors import CertificateError, FileFormatError
 from headsmith.kernel.check import checked
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.reading import read
-from headsmith.kernel.stock import check_folder
 
 
 def verify(model: Any) -> Certificate:
@@ -45,6 +44,8 @@ def verified_file(path: str | os.PathLike[str]) -> Certificate:
 
 def stock_certificate(folder: str | os.PathLike[str]) -> Certificate:
     """What the kernel proves of the stock model in a folder: its weights and its configuration, norms and all."""
+    from headsmith.kernel.stock import check_folder
+
     try:
         return Certificate.of(check_folder(folder))
     except Refused as problem:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from click.testing import CliRunner
 
 import headsmith as hs
 from headsmith.cli import commands
-from headsmith.report.trusted import KERNEL, code_lines, listing, ran_for, trusted
+from headsmith.report.trusted import KERNEL, code_lines, groups, listing, ran_for, trusted
 
 
 @pytest.fixture
@@ -27,6 +29,25 @@ def test_lines_that_ran_are_code_of_the_kernel_and_few(product: Path) -> None:
     # A formula of two variables has no learner, no samples, no stock model.
     assert {"arithmetic.py", "softmax.py", "table.py"} <= ran.keys()
     assert ran.keys().isdisjoint({"sampled.py", "llama.py", "gpt2.py"})
+
+
+def test_a_special_rule_is_loaded_only_where_a_file_needs_it(product: Path, tmp_path: Path) -> None:
+    """Who reads the core has read all that takes part in the check of a formula or a network."""
+    found = groups()
+    assert {f"{name}.py" for group in found.values() for name in group} == trusted().keys()
+    assert {"stock", "steps", "attentions", "approximates", "sampled"} <= found.keys()
+    network = tmp_path / "network.safetensors"
+    hs.compile("relu(x - y) + max(x, y)", (-1, 1), error=1e-3, recipe="relu").save(network)
+    learner, descent = tmp_path / "learner.safetensors", {*found["core"], *found["steps"]}
+    hs.in_context.ridge(0.5, 2, 2, 4, error=1e-2).save(learner)
+    for file, most in ((product, {*found["core"]}), (network, {*found["core"]}), (learner, descent)):
+        program = (
+            "import sys; from headsmith.kernel.check import check_file; check_file(sys.argv[1]); print(*sys.modules)"
+        )
+        done = subprocess.run([sys.executable, "-c", program, str(file)], capture_output=True, text=True, check=True)
+        loaded = {name.removeprefix("headsmith.kernel.") for name in done.stdout.split() if "headsmith.kernel." in name}
+        assert loaded <= most
+    assert loaded & {*found["steps"]}
 
 
 def test_what_did_not_run_is_not_needed(product: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

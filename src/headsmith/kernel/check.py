@@ -21,9 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from .approximates import check_approximation
 from .arithmetic import EXP_ULPS, Interval
-from .chord import check_region
 from .errors import WORK, WORK_A_NUMBER, Refused, limited
 from .expressions import computed, headed
 from .flow import gains
@@ -33,8 +31,8 @@ from .proof import Proof, read_proof, refuse_open
 from .ranges import ranges, refuse_undefined
 from .reading import Tensors, digest, field, items, mapping, read, real, text
 from .same import Forms, TooLarge
-from .sampled import assumption
 from .slopes import edges_of
+from .softmax import refuse_large
 from .walk import Facts, carried, refuse_overflow, walk_through
 
 # What a file that nobody's compiler wrote may lead to, where no rule has refused it by name.
@@ -71,7 +69,12 @@ class Certificate:
 
 
 def check_file(path: str | os.PathLike[str]) -> Certificate:
-    """The certificate of a file, proved again. Raises Refused where less can be proved than is claimed."""
+    """The certificate of a file, or of the stock model in a folder, proved again. Raises Refused where less can be
+    proved than is claimed."""
+    if os.path.isdir(path):
+        from .stock import check_folder
+
+        return check_folder(path)
     return checked(*read(path))
 
 
@@ -108,6 +111,8 @@ def contents(header: Any, tensors: Tensors) -> tuple[Graph, Model, Proof, Interv
     model = read_model(field(header, "transformer"), tensors, field(stored, "roles"))
     box, proof, about = box_of(field(header, "domain"), target), read_proof(stored, tensors, target), header["source"]
     if "approximates" in header:
+        from .approximates import check_approximation
+
         about = header["approximates"]
         wanted, cells = read_graph(about, tensors), text(field(stored, "approximation"))
         proof = replace(proof, beyond=check_approximation(target, wanted, box, cells))
@@ -143,22 +148,27 @@ def _refuse_less(name: str, claimed: Any, found: Any) -> None:
 
 def facts_of(target: Graph, model: Model, proof: Proof, box: Interval) -> Facts:
     """What the proof says before the walk, checked: none of it depends on the scales and gains of heads."""
-    _masks(target, model, proof)
+    masks_of(target, model, proof)
     kinds = {node.kind for graph in (target, proof.circuit) for node in graph.nodes}
     if "sampled" in kinds and not kinds <= {"input", "affine", "positional", "move", "sampled"}:
         raise Refused("there is no rule for sampled functions beside others")
-    if not float(box.magnitude.max().value) < model.precision.largest / 16.0:
-        raise Refused(f"inputs may be beyond {model.precision.name}")
+    refuse_large(model, box.magnitude, "an input")
     _refuse_other_function(target, proof)
     places = headed(proof.circuit, model)
     refuse_open(proof, places)
-    found, chords = ranges(proof, box, check_region)
+    found, chords = ranges(proof, box, _compared)
     refuse_undefined(target, box, proof, found)
     tables = computed(proof, model, found)
     approximations = {**chords, **{number: each.error for number, each in tables.items()}}
     edges, output = edges_of(proof, found, places, tables), proof.circuit.output
     every = gains(proof.circuit, edges.of, output, edges.steps, edges.norms)
     return Facts(model, proof, found, places, tables, approximations, edges, every)
+
+
+def _compared(*region: Any) -> Any:
+    from .chord import check_region
+
+    return check_region(*region)
 
 
 def certificate(target: Graph, facts: Facts, box: Interval) -> Certificate:
@@ -181,31 +191,34 @@ def certificate(target: Graph, facts: Facts, box: Interval) -> Certificate:
         outputs=tuple(total.value.tolist()),
         dtype=name,
         tokens=model.tokens,
-        masks=_masks(target, model, proof),
+        masks=masks_of(target, model, proof),
         max_score=max((local.max_score for _, local in walk.locals_), default=0.0),
         exp_ulps=EXP_ULPS,
         blocks=proof.blocks,
         domain=tuple(zip(names, box.low.T.ravel().tolist(), box.high.T.ravel().tolist(), strict=True)),
         max_weight=largest_weight(model),
-        assumes=tuple(assumption(n, node) for n, node in enumerate(target.nodes) if node.kind == "sampled")
-        + (inside if model.precision.held else ()),
+        assumes=_assumed(target) + (inside if model.precision.held else ()),
     )
 
 
-def _masks(target: Graph, model: Model, proof: Proof) -> tuple[str, ...]:
+def _assumed(target: Graph) -> tuple[str, ...]:
+    sampled = [(number, node) for number, node in enumerate(target.nodes) if node.kind == "sampled"]
+    if not sampled:
+        return ()
+    from .sampled import assumption
+
+    return tuple(assumption(*each) for each in sampled)
+
+
+def masks_of(target: Graph, model: Model, proof: Proof) -> tuple[str, ...]:
     """Under which masks the model computes the target: both, unless it pools or attends under one of them, or fetches
     from tokens ahead."""
     sizes = target.nodes[0].size * max(proof.blocks, 1), target.nodes[target.output].size
     if (model.inputs, model.outputs) != sizes or proof.blocks not in (0, model.tokens):
         raise Refused("the model's inputs, outputs or tokens are not the target's")
     nodes = [*target.nodes, *proof.circuit.nodes]
-    if proof.blocks and (
-        proof.regions
-        or proof.tables
-        or proof.views
-        or proof.alike
-        or any(node.kind in ABOUT_TOKENS for node in target.nodes)
-    ):
+    more = proof.regions or proof.tables or proof.views or proof.alike
+    if proof.blocks and (more or any(node.kind in ABOUT_TOKENS for node in target.nodes)):
         raise Refused("a model in blocks computes affine maps, maxima and minima of one token's inputs alone")
     if model.alone and any(node.kind in (*ABOUT_TOKENS, "pool", "attend") for node in nodes):
         raise Refused("tokens that see themselves and the prefix alone cannot compute what is about other tokens")

@@ -20,8 +20,9 @@ two must not be added up before they meet the errors. Of the g_j three sums are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,6 @@ from .arithmetic import Array, Interval, Upper, interval, largest, smallest
 from .fold import collect
 from .graph import Graph
 from .norms import Norms
-from .steps import Steps, norm
 
 Slope = Array | Interval
 # An argument; the slopes: weights (a matrix, or a vector for a diagonal one), an interval for each component, or an
@@ -38,6 +38,28 @@ Slope = Array | Interval
 Edge = tuple[int, Slope, bool]
 Edges = Mapping[int, Sequence[Edge]]
 Sizes = Mapping[int, Upper]
+
+
+# Up to a node, which reads another one through nodes inside alone, the 2-norm of an error grows by at most a factor: of
+# a power, of any error (components count `often`); of a descent, of an error that all tokens share.
+Growth = tuple[int, Upper, Set[int]]
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """All steps (steps.py) by their results; the slopes of thresholds; the nodes whose exact value is the same at all
+    tokens; how often components of powers count; and how errors grow, by the node that has them."""
+
+    of: Mapping[int, Any]
+    slopes: Mapping[int, Interval]
+    shared: Set[int]
+    often: Mapping[int, Array]
+    growth: Mapping[int, Sequence[Growth]]
+
+
+def norm(values: Upper) -> Upper:
+    """The 2-norms of columns, or of one vector."""
+    return (values * values).sum(axis=0).sqrt()
 
 
 def arrive(edges: Edges, number: int, size: int, known: Mapping[int, Upper]) -> Upper:

@@ -19,7 +19,6 @@ from itertools import pairwise
 import numpy as np
 
 from .arithmetic import FLOAT64, Array, Interval, Upper, interval, largest, smallest
-from .attentions import other_errors
 from .errors import Refused, spend
 from .model import Bank, Model
 from .softmax import SPARE, Local, Reads, committed, exp_error, moved_mean, refuse_large, scales_of, softmax_maximum
@@ -40,13 +39,19 @@ def local_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper | None = 
     refuse_large(model, reads.magnitude, "what a head reads")
     refuse_large(model, reads.drift, "what drifts into a reference token")
     if model.attention != "softmax":
-        return other_errors(model, bank, reads)
+        return _other(model, bank, reads)
     if slopes is not None:
         return RULES[bank.kind]["expression"](model, bank, reads, slopes)
     for computed, rule in RULES[bank.kind].items():
         if computed != "expression":
             return rule(model, bank, reads)
     raise Refused(f"the slopes of a {bank.kind} bank are not known")
+
+
+def _other(model: Model, bank: Bank, reads: Reads, *_: Upper) -> Local:
+    from .attentions import other_errors
+
+    return other_errors(model, bank, reads)
 
 
 # Sink: the ReLU -----------------------------------------------------------------------------------------------------
@@ -337,7 +342,7 @@ RULES: dict[str, dict[str, Callable[..., Local]]] = {
     "boltzmann": {"pool max": boltzmann_errors},
     "move": {"move": move_errors},
     "attend": {"attend": attend_errors},
-    "product": {"expression": other_errors},
+    "product": {"expression": _other},
 }
 # What heads of a kind compute, and by which rule.
 

@@ -47,11 +47,9 @@ from .arithmetic import Array, Upper
 from .errors import Refused, spend
 from .graph import Graph, needed, read_graph
 from .norms import Carried
-from .powers import Power, power_of
 from .reading import Tensors, field, flag, items, mapping, numbers, real, text, whole
-from .steps import Step, step_of
 
-MOST_HALVINGS, MOST_BLOCKS, MOST_REGIONS, MOST_ENDS = 16, 1 << 10, 1 << 10, 1 << 19
+MOST_HALVINGS, MOST_BLOCKS, MOST_LISTED, MOST_ENDS = 16, 1 << 10, 1 << 12, 1 << 19
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +81,8 @@ class Proof:
     regions: dict[int, Region]
     tables: dict[int, Table]
     views: dict[int, list[int]]
-    steps: dict[int, Step]
-    powers: dict[int, Power]
+    steps: dict[int, Any]
+    powers: dict[int, Any]
     norms: dict[int, Carried]
     alike: dict[int, int]
     bends: dict[int, tuple[int, Array]]
@@ -115,53 +113,49 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
     """The proof of a file."""
     circuit = read_graph(field(stored, "circuit"), tensors, target)
     last = len(circuit.nodes) - 1
-    regions = {}
-    for each in items(field(stored, "regions"), MOST_REGIONS):
-        region = _region(each, tensors, circuit)
-        if region.output in regions:
-            raise Refused(f"node {region.output} is the output of two regions")
-        regions[region.output] = region
-    tables = {}
-    for each in items(field(stored, "tables"), MOST_REGIONS):
-        number = whole(field(each, "node"), 0, last)
-        if circuit.nodes[number].kind not in ("expression", "attend", "sampled"):
-            raise Refused(f"node {number} has a margin, but is neither expression nor attention, nor sampled")
-        tables[number] = Table(_margin(field(each, "margin")), text(field(each, "cells")))
+
+    def listed(name: str) -> list[Any]:
+        return items(mapping(stored).get(name, []), MOST_LISTED)
+
+    def node(each: Any, name: str = "node", most: int = last) -> int:
+        return whole(field(each, name), 0, most)
+
+    regions = {region.output: region for region in (_region(each, tensors, circuit) for each in listed("regions"))}
+    if len(regions) < len(listed("regions")):
+        raise Refused("a node is the output of two regions")
+    tables = {
+        node(each): Table(_margin(field(each, "margin")), text(field(each, "cells"))) for each in listed("tables")
+    }
+    if {circuit.nodes[number].kind for number in tables} - {"expression", "attend", "sampled"}:
+        raise Refused("a node has a margin, but is neither expression nor attention, nor sampled")
     views: dict[int, list[int]] = {}
-    for each in items(field(stored, "views"), 4 * MOST_REGIONS):
-        number = whole(field(each, "node"), 0, last)
-        views.setdefault(number, []).append(whole(field(each, "as"), 0, number - 1))
-    alike = {
-        whole(field(each, "node"), 0, len(target.nodes) - 1): whole(field(each, "as"), 0, last)
-        for each in items(mapping(stored).get("alike", []), 4 * MOST_REGIONS)
+    for each in listed("views"):
+        views.setdefault(node(each), []).append(node(each, "as", node(each) - 1))
+    alike = {node(each, "node", len(target.nodes) - 1): node(each, "as") for each in listed("alike")}
+    bends = {
+        node(each): (node(each, "argument", node(each) - 1), numbers(tensors, field(each, "kinks"), 1))
+        for each in listed("bends")
     }
-    bends = {}
-    for each in items(mapping(stored).get("bends", []), 4 * MOST_REGIONS):
-        number = whole(field(each, "node"), 1, last)
-        bends[number] = whole(field(each, "argument"), 0, number - 1), numbers(tensors, field(each, "kinks"), 1)
-    linear = {
-        whole(field(each, "node"), 1, last): numbers(tensors, field(each, "slopes"), 2)
-        for each in items(mapping(stored).get("linear", []), 4 * MOST_REGIONS)
+    linear = {node(each): numbers(tensors, field(each, "slopes"), 2) for each in listed("linear")}
+    norms = {
+        node(each): Carried(numbers(tensors, field(each, "diagonal"), 1), flag(field(each, "flat")))
+        for each in listed("norms")
     }
-    compared = sum(len(region.ends) for region in regions.values() if region.ends is not None)
-    compared += sum(len(kinks) for _, kinks in bends.values())
-    if compared + sum(len(table.cells) for table in tables.values()) > MOST_ENDS:
+    compared: list[Any] = [region.ends for region in regions.values() if region.ends is not None]
+    compared += [*(kinks for _, kinks in bends.values()), *(table.cells for table in tables.values())]
+    if sum(map(len, compared)) > MOST_ENDS:
         raise Refused("the cells of all regions and tables are more than this kernel looks at")
-    halvings, blocks = (
-        whole(field(stored, "halvings"), 0, MOST_HALVINGS),
-        whole(field(stored, "blocks"), 0, MOST_BLOCKS),
-    )
-    named = [whole(each, 0, last) for each in items(mapping(stored).get("steps", []), MOST_REGIONS)]
-    steps = {number: step_of(circuit, regions, number) for number in named}
-    powers: dict[int, Power] = {}
-    for number in sorted(whole(each, 0, last) for each in items(mapping(stored).get("powers", []), MOST_REGIONS)):
-        powers[number] = power_of(circuit, regions, number, powers)
+    steps, powers = dict[int, Any](), dict[int, Any]()
+    if listed("steps") or listed("powers"):
+        from .powers import power_of
+        from .steps import step_of
+
+        steps = {number: step_of(circuit, regions, number) for number in (whole(n, 0, last) for n in listed("steps"))}
+        for number in sorted(whole(each, 0, last) for each in listed("powers")):
+            powers[number] = power_of(circuit, regions, number, powers)
     if any(number in region.inside for number in (*steps, *powers) for region in regions.values()):
         raise Refused("a step lies inside of a region")
-    norms = {}
-    for each in items(mapping(stored).get("norms", []), 4 * MOST_REGIONS):
-        diagonal, flat = numbers(tensors, field(each, "diagonal"), 1), flag(field(each, "flat"))
-        norms[whole(field(each, "node"), 0, last)] = Carried(diagonal, flat)
+    halvings, blocks = node(stored, "halvings", MOST_HALVINGS), node(stored, "blocks", MOST_BLOCKS)
     return Proof(circuit, regions, tables, views, steps, powers, norms, alike, bends, linear, halvings, blocks)
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -24,89 +24,91 @@ TYPES = ("F64", "F32", "I64")
 MOST = 1 << 31
 
 Tensors = dict[str, Any]
+T = TypeVar("T")
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Tensors]:
     """The header and the tensors of a file."""
-    path = os.fspath(path)
-    if not os.path.isfile(path):
-        raise Refused(f"{path}: no such file")
-    try:
-        with safe_open(path, framework="np") as file:
-            text = (file.metadata() or {}).get(FORMAT)
-            names = list(file.keys())
-            types = {name: file.get_slice(name).get_dtype() for name in names}
-            wrong = next((name for name in names if types[name] not in TYPES), None)
-            tensors = {} if wrong is not None else {name: file.get_tensor(name) for name in names}
-    except (SafetensorError, OSError, ValueError) as problem:
-        raise Refused(f"not a complete safetensors file ({problem})") from None
-    if wrong is not None:
-        raise Refused(f"the tensor {wrong!r} has the type {types[wrong]}; only {', '.join(TYPES)} are read")
-    if text is None:
+    metadata, tensors = tensors_of(path, TYPES)
+    if FORMAT not in metadata:
         raise Refused("a safetensors file, but without the header of this project")
-    if len(text) > LARGEST_HEADER:
-        raise Refused(f"the header has {len(text)} characters, more than {LARGEST_HEADER}")
-    try:
-        header = mapping(json.loads(text, parse_constant=_no_number))
-    except (ValueError, RecursionError) as problem:
-        raise Refused(f"the header is no JSON that can be read ({type(problem).__name__})") from None
+    header = mapping(parsed(metadata[FORMAT], "the header"))
     if header.get("version") != VERSION:
         raise Refused(f"format version {header.get('version')!r}; this kernel reads version {VERSION}")
     return header, tensors
 
 
+def tensors_of(path: str | os.PathLike[str], types: tuple[str, ...]) -> tuple[dict[str, str], Tensors]:
+    """The metadata and the tensors of a safetensors file, which must be of these types."""
+    if not os.path.isfile(path):
+        raise Refused(f"{os.fspath(path)}: no such file")
+    try:
+        with safe_open(path, framework="np") as file:
+            names = list(file.keys())
+            for name, kind in ((name, file.get_slice(name).get_dtype()) for name in names):
+                if kind not in types:
+                    raise Refused(f"the tensor {name!r} has the type {kind}; only {', '.join(types)} are read")
+            return file.metadata() or {}, {name: file.get_tensor(name) for name in names}
+    except (SafetensorError, OSError, ValueError) as problem:
+        raise Refused(f"not a complete safetensors file ({problem})") from None
+
+
+def parsed(text: str, what: str) -> Any:
+    """JSON, of numbers that are some."""
+    if len(text) > LARGEST_HEADER:
+        raise Refused(f"{what} has more than {LARGEST_HEADER} characters")
+    try:
+        return json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError) as problem:
+        raise Refused(f"{what} is no JSON that can be read ({type(problem).__name__})") from None
+
+
 def _no_number(text: str) -> NoReturn:
-    raise Refused(f"the header holds {text}, which is no number")
+    raise Refused(f"{text} is no number")
+
+
+def _expect(value: Any, kinds: tuple[type[T], ...], what: str, fine: Callable[[T], bool] = lambda _: True) -> T:
+    if isinstance(value, kinds) and fine(value):
+        return value
+    shown = repr(value) if isinstance(value, int | float | str | bool | None) else type(value).__name__
+    raise Refused(f"{what} was expected, not {shown if len(shown) <= 60 else shown[:57] + '...'}")
 
 
 def mapping(value: Any) -> dict[str, Any]:
     """A JSON object."""
-    if not isinstance(value, dict):
-        raise Refused(f"an object was expected, not {_shown(value)}")
-    return value
+    return _expect(value, (dict,), "an object")
 
 
 def items(value: Any, most: int = MOST) -> list[Any]:
     """A JSON array."""
-    if not isinstance(value, list) or len(value) > most:
-        raise Refused(f"a list of at most {most} was expected, not {_shown(value)}")
-    return value
+    return _expect(value, (list,), f"a list of at most {most}", lambda found: len(found) <= most)
 
 
 def field(value: Any, name: str) -> Any:
     """A field of an object, which must be there."""
-    found = mapping(value)
-    if name not in found:
-        raise Refused(f"the field {name!r} is missing from {_shown(value)}")
-    return found[name]
+    return _expect(value, (dict,), f"an object with the field {name!r}", lambda found: name in found)[name]
 
 
 def text(value: Any) -> str:
     """A string."""
-    if not isinstance(value, str):
-        raise Refused(f"a text was expected, not {_shown(value)}")
-    return value
+    return _expect(value, (str,), "a text")
 
 
 def whole(value: Any, low: int = 0, high: int = MOST) -> int:
     """A whole number in a range."""
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise Refused(f"a whole number from {low} to {high} was expected, not {_shown(value)}")
-    return value
+    limits = f"a whole number from {low} to {high}"
+    return _expect(value, (int,), limits, lambda found: not isinstance(found, bool) and low <= found <= high)
 
 
 def real(value: Any) -> float:
     """A finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e300 or not math.isfinite(value):
-        raise Refused(f"a finite number was expected, not {_shown(value)}")
-    return float(value)
+    kinds = (float,) if isinstance(value, bool) else (int, float)
+    return float(_expect(value, kinds, "a finite number", lambda found: abs(found) <= 1e300))
 
 
 def flag(value: Any) -> bool:
     """True or false."""
-    if not isinstance(value, bool):
-        raise Refused(f"true or false was expected, not {_shown(value)}")
-    return value
+    return _expect(value, (bool,), "true or false")
 
 
 def numbers(tensors: Tensors, name: Any, *dimensions: int) -> Array:
@@ -135,11 +137,6 @@ def _tensor(tensors: Tensors, name: Any, dimensions: tuple[int, ...]) -> Any:
     if found.ndim not in dimensions:
         raise Refused(f"the tensor {name!r} has {found.ndim} dimensions")
     return found
-
-
-def _shown(value: Any) -> str:
-    shown = repr(value) if isinstance(value, int | float | str | bool | None) else type(value).__name__
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
 def digest(stored: Any, tensors: Tensors) -> str:

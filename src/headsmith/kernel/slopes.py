@@ -15,12 +15,11 @@ import numpy as np
 from .arithmetic import Interval, Upper
 from .errors import NoHead, Refused
 from .expressions import Computed
-from .flow import Edge, Slope
+from .flow import Edge, Slope, Steps
 from .functions import enclose
 from .graph import HYPOTENUSE, PRODUCT, QUOTIENT, Graph, Node, dense, needed
 from .norms import Norms, norms_of
 from .proof import Proof
-from .steps import Steps, steps_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +72,12 @@ def edges_of(
             edges[number] += [(argument, slope, reference.kind == "exchange") for argument, slope in pairs]
     joined = _join_blocks(proof.circuit, edges)
     norms = norms_of(proof.circuit, edges, proof.norms.keys(), lambda number, _: proof.norms[number])
-    return Edges(edges, gates, joined, steps_of(proof, found, edges, gates), norms)
+    steps = Steps({}, {}, set(), {}, {})
+    if proof.steps or proof.powers:
+        from .steps import steps_of
+
+        steps = steps_of(proof, found, edges, gates)
+    return Edges(edges, gates, joined, steps, norms)
 
 
 def _unit(size: int) -> Interval:

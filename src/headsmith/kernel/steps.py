@@ -18,7 +18,7 @@ Threshold. The chord of a soft threshold has a slope in [0, 1]: if both gates ha
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ import numpy as np
 
 from .arithmetic import Array, Interval, Upper, interval, smallest
 from .errors import Refused
+from .flow import Growth, Steps, norm
 from .functions import enclose
 from .graph import Graph, Node, dense
 from .powers import factors as expansions
@@ -53,11 +54,6 @@ class Step:
     gates: tuple[int, ...] = ()
     closed: tuple[tuple[int, int], ...] = ()
     """Pairs (node, its only reader)."""
-
-
-def norm(values: Upper) -> Upper:
-    """The 2-norms of columns, or of one vector."""
-    return (values * values).sum(axis=0).sqrt()
 
 
 def step_of(circuit: Graph, regions: Mapping[int, Region], output: int) -> Step:
@@ -155,23 +151,6 @@ def length(step: Step, circuit: Graph, found: Sequence[Interval], source: Upper)
     steep, label = (size * size).sum() * step.rate + (Upper(1.0) - step.kept), rest.magnitude.max()
     energy = source * source + label * label * step.rate / -(steep - 2.0).value
     return smallest(linear, energy.sqrt())
-
-
-# Up to a node, which reads another one through nodes inside alone, the 2-norm of an error grows by at most a factor: of
-# a power, of any error (components count `often`); of a descent, of an error that all tokens share.
-Growth = tuple[int, Upper, Set[int]]
-
-
-@dataclass(frozen=True, eq=False)
-class Steps:
-    """All steps by their results; the slopes of thresholds; the nodes whose exact value is the same at all tokens; how
-    often components of powers count; and how errors grow, by the node that has them."""
-
-    of: Mapping[int, Step]
-    slopes: Mapping[int, Interval]
-    shared: Set[int]
-    often: Mapping[int, Array]
-    growth: Mapping[int, Sequence[Growth]]
 
 
 def steps_of(

@@ -1,7 +1,7 @@
 """A certified model inside a stock architecture: a folder with config.json, model.safetensors and the proof.
 
 Every weight of the folder must be the one that the proven model has there, and config.json the one that goes with it.
-llama.py and gpt2.py say what these are, and why the stock model is then within the error that is stated.
+layout.py, llama.py and gpt2.py say what these are, and why the stock model is then within the error that is stated.
 A language model computes its first logits as a classifier does: its head has the same rows, and then rows of zeros.
 """
 
@@ -14,22 +14,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load
 
+from . import gpt2, llama
 from .arithmetic import FLOAT32
-from .check import DAMAGE, Certificate, checked, contents
-from .check import _masks as masks_of
+from .check import DAMAGE, Certificate, checked, contents, facts_of, masks_of
 from .errors import Refused
-from .gpt2 import gpt2
-from .llama import llama
-from .reading import Tensors, field, mapping, read
+from .layout import numbers_of
+from .matrices import heads_of
+from .reading import LARGEST_HEADER, Tensors, field, mapping, parsed, read, tensors_of
 
 CONFIG, WEIGHTS, PROOF, WORDS = "config.json", "model.safetensors", "proof.safetensors", "tokenizer.json"
-LARGEST_TEXT = 1 << 26
-ARCHITECTURES = {"llama": llama, "gpt2": gpt2}
-LANGUAGE = {"llama": "LlamaForCausalLM", "gpt2": "GPT2LMHeadModel"}
-LAST_NORMS = ("model.norm.weight", "transformer.ln_f.weight")
+ARCHITECTURES: dict[str, Any] = {"llama": llama, "gpt2": gpt2}
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,16 +40,15 @@ def check_folder(folder: str | os.PathLike[str]) -> Certificate:
     """The certificate of the stock model in a folder, by the proof beside it. Raises Refused with the reason."""
     header, tensors = read(os.path.join(folder, PROOF))
     checked(header, tensors)
-    held = _weights(os.path.join(folder, WEIGHTS))
-    config = _json(os.path.join(folder, CONFIG))
+    _, held = tensors_of(os.path.join(folder, WEIGHTS), ("F32",))
+    config, path = _json(os.path.join(folder, CONFIG)), os.path.join(folder, WORDS)
     if not isinstance(config, dict) or config.get("model_type") not in ARCHITECTURES:
         raise Refused(f"{CONFIG} is not that of a stock model for which there is a rule: {', '.join(ARCHITECTURES)}")
-    roots = [held[name].ravel()[:1].tolist() for name in LAST_NORMS if name in held]
-    path = os.path.join(folder, WORDS)
-    words = field(field(_json(path), "model"), "vocab") if os.path.isfile(path) else {}
-    root = roots[0][0] if len(roots) == 1 and roots[0] else 0.0
-    language = config.get("architectures") == [LANGUAGE[config["model_type"]]]
-    wanted = stock(header, tensors, config["model_type"], root, mapping(words), language)
+    kind = config["model_type"]
+    root = held.get(ARCHITECTURES[kind].NORM, np.zeros(0)).ravel()[:1].sum()
+    words = mapping(field(field(_json(path), "model"), "vocab")) if os.path.isfile(path) else {}
+    language = config.get("architectures") == [ARCHITECTURES[kind].LANGUAGE]
+    wanted = stock(header, tensors, kind, float(root), words, language)
     refuse_others(wanted, config, held)
     return wanted.certificate
 
@@ -88,7 +82,7 @@ def stock(
     try:
         with np.errstate(all="ignore"):
             found = _stock(header, tensors, architecture, root, words or {})
-            return _as_language_model(found) if language else found
+            return _as_language_model(found, ARCHITECTURES[architecture].LANGUAGE) if language else found
     except DAMAGE as problem:
         raise Refused(f"the file is damaged ({type(problem).__name__}: {problem})") from None
 
@@ -107,36 +101,28 @@ def _stock(header: Any, tensors: Tensors, architecture: str, root: float | None,
         raise Refused(f"a stock model has softmax attention, and the model {model.attention} attention")
     if not model.layers:
         raise Refused("the model has no layer of attention")
-    found, config, weights = ARCHITECTURES[architecture](target, model, proof, box, root, words)
-    return Stock(replace(found, target=name), config, weights)
+    facts, numbers = facts_of(target, model, proof, box), numbers_of(model, target.nodes[0].names, box, words)
+    layers, rules = [[heads_of(model, bank) for bank in layer] for layer in model.layers], ARCHITECTURES[architecture]
+    found, config, weights = rules.stock(target, facts, box, layers, numbers, root)
+    weights = {each: np.ascontiguousarray(value, dtype=np.float32) for each, value in weights.items()}
+    if not all(np.isfinite(value).all() for value in weights.values()):
+        raise Refused("a weight of the stock model is beyond float32")
+    found = replace(found, masks=("causal",), assumes=(*found.assumes, *rules.ASSUMES), target=name)
+    return Stock(found, config, weights)
 
 
-def _as_language_model(found: Stock) -> Stock:
+def _as_language_model(found: Stock, name: str) -> Stock:
     weights = {name: value for name, value in found.weights.items() if not name.startswith("score.")}
     score, rows = found.weights["score.weight"], found.config["vocab_size"]
     if len(score) >= rows:
         raise Refused(f"a language model of {rows} tokens has fewer than {rows} outputs, and not {len(score)}")
     weights["lm_head.weight"] = np.vstack([score, np.zeros((rows - len(score), score.shape[1]), np.float32)])
-    config = found.config | {"architectures": [LANGUAGE[found.config["model_type"]]]}
-    return replace(found, config=config, weights=weights)
+    return replace(found, config=found.config | {"architectures": [name]}, weights=weights)
 
 
 def _json(path: str) -> Any:
     try:
         with open(path, encoding="utf-8") as file:
-            return json.loads(file.read(LARGEST_TEXT))
-    except (OSError, ValueError, RecursionError) as problem:
+            return parsed(file.read(LARGEST_HEADER + 1), os.path.basename(path))
+    except (OSError, ValueError) as problem:
         raise Refused(f"{os.path.basename(path)} cannot be read ({problem})") from None
-
-
-def _weights(path: str) -> dict[str, Any]:
-    """The tensors of the stock model: float32, all finite."""
-    try:
-        with open(path, "rb") as file:
-            found = load(file.read())
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as problem:
-        raise Refused(f"{WEIGHTS}: not a complete safetensors file ({problem})") from None
-    for name, values in found.items():
-        if values.dtype != np.float32 or not np.isfinite(values).all():
-            raise Refused(f"{WEIGHTS}: {name} does not hold finite float32 numbers")
-    return found

@@ -224,7 +224,7 @@ def copy(stream: Stream, layer: Sequence[Bank], bank: Bank, local: Local, model:
             continue
         links = [each for each in bank.read if _meets(each.rows, mine)]
         form = image(link.weights, read(stream, links, np.arange(mine.start, mine.stop)))
-        stored = read_bounds(stream, links, bank.forms, model.precision).stored
+        stored, *_ = read_bounds(stream, links, bank.forms, model.precision)
         outputs = Interval(-local.reach[mine].value, local.reach[mine].value)
         after[link.register] = replace(
             register.plus(plus(register.form, form), link.weights, outputs, False),
@@ -275,30 +275,12 @@ def read(stream: Stream, links: Sequence[Link], rows: Any) -> Form:
     return total
 
 
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """What is known of forms that are read: how far registers are off, the sum of the absolute values that are added,
-    what is read on reference tokens, which share of a sum is rounded, where it is a single product, what underflow
-    costs, and which share of what is read is rounded once more, to be held."""
-
-    stored: Upper
-    sizes: Upper
-    drift: Upper
-    share: Upper
-    single: Any
-    lost: float
-    held: Array
-
-    def rounded(self, known: Upper) -> Upper:
-        """The rounding of the read itself. `known` bounds what is read, but for what registers are off by: a product is
-        rounded relatively to what it is, and not to the terms of its register."""
-        alone = np.where(self.single, (known + self.stored).value, np.inf)
-        rounded = self.share * smallest(self.sizes, alone) + self.lost
-        return rounded + (known + self.stored + rounded) * self.held
-
-
-def read_bounds(stream: Stream, links: Sequence[Link], rows: int, precision: Precision) -> Sums:
-    """What is known of the forms that links read."""
+def read_bounds(
+    stream: Stream, links: Sequence[Link], rows: int, precision: Precision, known: Upper | None = None
+) -> tuple[Upper, Upper, Upper, Upper]:
+    """Of the forms that links read: how far registers are off, the rounding of the read itself, the sum of the absolute
+    values that are added, and what is read on reference tokens. `known` may bound what is read, but for what registers
+    are off by: a single product is rounded relatively to what it is, and not to the terms of its register."""
     tiny = precision.smallest_normal
     stored, sizes, drift = (Upper(np.zeros(rows)) for _ in range(3))
     terms, copied, columns = np.zeros(rows), np.ones(rows, dtype=bool), 0
@@ -317,8 +299,9 @@ def read_bounds(stream: Stream, links: Sequence[Link], rows: int, precision: Pre
     # One number times a power of two is read as it is.
     as_is = precision.exact & copied & single
     rounded, held = Upper(np.where(as_is, 0.0, share.value)), np.where(as_is, 0.0, precision.held)
-    drift = drift + precision.gamma(terms + 2) * drift
-    return Sums(stored, sizes, drift, rounded, single, (columns + 1.0) * tiny, held)
+    reached = stored + (sizes if known is None else known)
+    read = rounded * smallest(sizes, np.where(single, reached.value, np.inf)) + (columns + 1.0) * tiny
+    return stored, read + (reached + read) * held, sizes, drift + precision.gamma(terms + 2) * drift
 
 
 def _terms(weights: Array) -> Any:

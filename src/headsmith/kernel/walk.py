@@ -19,12 +19,12 @@ from .arithmetic import FLOAT64, Interval, Upper, largest, smallest
 from .errors import Refused, ThinMargin
 from .expressions import Computed, arguments_of
 from .flow import Edge, Gain, arrive, gains
-from .graph import Graph, dense, needed
+from .graph import Graph, dense
 from .heads import addresses, local_errors
-from .model import Bank, Model
+from .model import Bank, Model, largest_weight
 from .proof import Proof
 from .slopes import Edges
-from .softmax import Local, Reads
+from .softmax import Local, Reads, refuse_large
 
 CLOSE = 2.0**-10  # what is off by more, of what it may be, is worth a closer look
 
@@ -161,33 +161,19 @@ def _spread(values: Upper, components: Any, size: int) -> Upper:
 
 def _arriving(facts: Facts, walk: Walk, wanted: Set[int]) -> Mapping[int, Upper]:
     """Rule Arrive: how far the wanted nodes, and what they depend on, can be off."""
-    stack, before, edges = list(wanted), set[int](), facts.edges
-    while stack:
-        number = stack.pop()
-        if number not in before:
-            before.add(number)
-            stack.extend(argument for argument, _, _ in edges[number] if argument not in walk.final)
+    edges, before = facts.edges, {*wanted}
+    for number in range(max(wanted, default=-1), -1, -1):
+        if number in before and number not in walk.final:
+            before |= {argument for argument, _, _ in edges[number]}
     off = ChainMap(dict[int, Upper](), walk.final)
     for number in sorted(before - walk.final.keys()):
         off[number] = arrive(edges, number, facts.circuit.nodes[number].size, off) + walk.own.get(number, 0.0)
-        if number in facts.slopes.norms.heights:
-            off[number] = smallest(off[number], _by_norms(facts, walk, number))
         if np.isfinite(off[number].value).all():
             most = facts.limits.get(number, facts.ranges[number].magnitude.value)
             if np.any(off[number].value > CLOSE * most):
                 off[number] = smallest(off[number], _by_gains(facts, walk, number))
             walk.final[number] = off[number]
     return off
-
-
-def _by_norms(facts: Facts, walk: Walk, number: int) -> Upper:
-    """How far a node can be off, if all that was committed before it is known by norms."""
-    norms, total = facts.slopes.norms, Upper(0.0)
-    for each in needed(facts.circuit, [number]):
-        own = walk.own.get(each)
-        if own is not None and each != number and own.value.any():
-            total = total + (own * own * norms.weights.get(each, np.inf)).sum().sqrt()
-    return norms.heights[number] * total + walk.own.get(number, 0.0)
 
 
 def _by_gains(facts: Facts, walk: Walk, number: int) -> Upper:
@@ -225,19 +211,20 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
     """Rule Head: what one bank commits."""
     model, circuit = facts.model, facts.circuit
     nodes, components = arguments_of(bank, circuit)
-    sums = streams.read_bounds(walk.stream, bank.read, bank.forms, model.precision)
-    stored = sums.stored
     low, high, arriving, deviation = np.zeros((4, bank.forms))
     margins = facts.proof.margins_of_reads
-    for number in np.unique(nodes).tolist():
+    for number, mine, rows in _read_by(nodes, components):
         if number not in walk.forms:
             raise Refused(f"a head reads node {number}, which is not computed")
-        mine = np.flatnonzero(nodes == number)
-        rows = components[mine]
         seen = facts.ranges[number].widened(max(margins.get((claimed, number), 0.0) for claimed in bank.node.tolist()))
         low[mine], high[mine] = seen.low[rows], seen.high[rows]
         arriving[mine] = off[number][rows].value
-        if _read_alike(facts, bank, nodes, components, number):
+        pair = streams.read(walk.stream, bank.read, mine), streams.rows_of(walk.forms[number], rows)
+        deviation[mine] = streams.difference(*pair, len(mine), walk.magnitudes).value
+    exact, known = Interval(low, high), Interval(low, high).magnitude + arriving + deviation
+    stored, *others = streams.read_bounds(walk.stream, bank.read, bank.forms, model.precision, known)
+    for number, mine, rows in _read_by(nodes, components) if facts.proof.powers else ():
+        if _read_alike(facts, bank, mine, rows, number):
             # What is off in the registers is off for all that read them.
             held = np.zeros(facts.circuit.nodes[number].size)
             np.maximum.at(held, rows, stored.value[mine])
@@ -245,11 +232,7 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
             walk.own[number] = walk.held[number] + walk.own.get(number, 0.0)
             walk.final[number] = off[number] + held
             arriving[mine], stored.value[mine] = walk.final[number][rows].value, 0.0
-        pair = streams.read(walk.stream, bank.read, mine), streams.rows_of(walk.forms[number], rows)
-        deviation[mine] = streams.difference(*pair, len(mine), walk.magnitudes).value
-    exact = Interval(low, high)
-    rounded = sums.rounded(exact.magnitude + arriving + deviation)
-    reads = Reads(exact, Upper(deviation), Upper(arriving), stored, rounded, sums.sizes, sums.drift)
+    reads = Reads(exact, Upper(deviation), Upper(arriving), stored, *others)
     claimed = bank.node.tolist()
     for targets in {circuit.nodes[number].targets for number in claimed if bank.kind == "move"}:
         rows = model.positional[bank.address] if isinstance(bank.address, str) else np.full(len(targets), bank.address)
@@ -269,21 +252,26 @@ def _copied(model: Model, walk: Walk, bank: Bank) -> Local:
         own = np.array_equal(model.positional[bank.address], addresses(tuple(range(model.tokens)), model.bits))
     if not own:
         raise Refused(f"a {bank.kind} head stands for what it reads, but looks at other tokens")
-    sums = streams.read_bounds(walk.stream, bank.read, bank.forms, model.precision)
-    zero, size, rounded = Upper(np.zeros(bank.forms)), (sums.sizes + sums.drift).value, sums.rounded(sums.sizes)
-    return local_errors(model, bank, Reads(Interval(size, size), zero, zero, zero, rounded, sums.sizes, sums.drift))
+    _, rounded, sizes, drift = streams.read_bounds(walk.stream, bank.read, bank.forms, model.precision)
+    zero, size = Upper(np.zeros(bank.forms)), (sizes + drift).value
+    return local_errors(model, bank, Reads(Interval(size, size), zero, zero, zero, rounded, sizes, drift))
 
 
-def _read_alike(facts: Facts, bank: Bank, nodes: Any, components: Any, number: int) -> bool:
-    """Whether only this bank reads a node that is part of a power, and each of its components always by the same
-    weights."""
+def _read_by(nodes: Any, components: Any) -> list[tuple[int, Any, Any]]:
+    """The nodes that are read, each with the forms that read it and their components."""
+    found = [(number, np.flatnonzero(nodes == number)) for number in np.unique(nodes).tolist()]
+    return [(number, mine, components[mine]) for number, mine in found]
+
+
+def _read_alike(facts: Facts, bank: Bank, mine: Any, components: Any, number: int) -> bool:
+    """Whether only this bank, by the forms `mine`, reads a node that is part of a power, and each of its components
+    always by the same weights."""
     if not any(number in power.factors for power in facts.proof.powers.values()):
         return False
     readers = {each for each, node in enumerate(facts.circuit.nodes) if number in node.arguments}
     if readers - {*bank.node.tolist()} - {each.stands_for for each in facts.proof.regions.values()}:
         return False
-    mine = np.flatnonzero(nodes == number)
-    _, first, same = np.unique(components[mine], return_index=True, return_inverse=True)
+    _, first, same = np.unique(components, return_index=True, return_inverse=True)
     rows: dict[str, Any] = {}
     for link in bank.read:
         whole = rows.setdefault(link.register, np.zeros((bank.forms, link.weights.shape[-1])))
@@ -358,22 +346,19 @@ def _readout(facts: Facts, walk: Walk, arriving: Upper) -> Upper:
     if output not in walk.forms:
         raise Refused("the output of the circuit is not computed")
     off = streams.difference(form, walk.forms[output], model.outputs, walk.magnitudes)
-    sums = streams.read_bounds(walk.stream, model.readout, model.outputs, model.precision)
     known = facts.ranges[output].magnitude + arriving + off
-    terms, bias = 4 + sum(link.weights.shape[-1] for link in model.readout), np.abs(model.readout_bias)
-    added = model.precision.gamma(terms, 0) * (sums.sizes + bias) + sums.lost
-    added = added + (known + sums.stored + added + bias) * (2.1 * model.precision.held)
-    return off + sums.stored + Upper(np.where(bias > 0.0, added.value, sums.rounded(known).value))
+    stored, rounded, sizes, _ = streams.read_bounds(walk.stream, model.readout, model.outputs, model.precision, known)
+    columns, bias = sum(link.weights.shape[-1] for link in model.readout), np.abs(model.readout_bias)
+    added = model.precision.gamma(4 + columns, 0) * (sizes + bias) + (columns + 1.0) * model.precision.smallest_normal
+    added = added + (known + stored + added + bias) * (2.1 * model.precision.held)
+    return off + stored + Upper(np.where(bias > 0.0, added.value, rounded.value))
 
 
 def refuse_overflow(model: Model, walk: Walk) -> None:
-    """Raise Refused where a value, score or weight comes near the end of the format."""
-    links = [*model.embedding, *model.readout]
-    links += [link for bank, _ in walk.locals_ for link in (*bank.read, *bank.write)]
-    sizes = [float(np.max(np.abs(link.weights), initial=0.0)) for link in links]
-    registers = [float(largest(each.magnitude, each.drift).max().value) for each in walk.stream.values()]
-    outputs = streams.read_bounds(walk.stream, model.readout, model.outputs, model.precision).sizes
-    scores = [local.max_score for _, local in walk.locals_]
-    most = max([*sizes, *registers, *scores, float((outputs + np.abs(model.readout_bias)).max().value)])
-    if not most * max(1, len(links)) < model.precision.largest / 16.0:
-        raise Refused(f"a value, score or weight may reach {most:.3g}, beyond {model.precision.name}")
+    """Raise Refused where a register, weight or output comes near the end of the format; what heads read, and scores,
+    have been looked at before."""
+    for register in walk.stream.values():
+        refuse_large(model, largest(register.magnitude, register.drift), "a register")
+    refuse_large(model, Upper(largest_weight(model)), "a weight")
+    _, _, outputs, _ = streams.read_bounds(walk.stream, model.readout, model.outputs, model.precision)
+    refuse_large(model, outputs + np.abs(model.readout_bias), "an output")

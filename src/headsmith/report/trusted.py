@@ -38,6 +38,36 @@ def trusted() -> dict[str, int]:
     return {path.name: len(code_lines(path)) for path in sorted(KERNEL.glob("*.py"))}
 
 
+def groups() -> dict[str, list[str]]:
+    """The modules that are loaded for every file, under "core"; and for each special rule, by the name of the module
+    that is loaded only where a file needs it, that module and all that is loaded with it."""
+    always, elsewhere = {}, set[str]()
+    for path in KERNEL.glob("*.py"):
+        tree = ast.parse(path.read_text())
+        always[path.stem] = {name for node in tree.body for name in _imported(node)}
+        elsewhere |= {name for node in ast.walk(tree) for name in _imported(node)} - always[path.stem]
+
+    def loaded(start: str) -> set[str]:
+        found, todo = set[str](), {start}
+        while todo:
+            found |= todo
+            todo = {name for each in todo for name in always[each]} - found
+        return found
+
+    found = {"core": sorted({"__init__"} | loaded("__main__"))}
+    for name in sorted(elsewhere, key=lambda each: len(loaded(each)), reverse=True):
+        if not any(name in group for group in found.values()):
+            found[name] = sorted(loaded(name) - {*found["core"]})
+    return found
+
+
+def _imported(node: ast.AST) -> set[str]:
+    """The modules of the kernel that a statement imports."""
+    if not isinstance(node, ast.ImportFrom) or node.level != 1:
+        return set()
+    return {node.module} if node.module else {each.name for each in node.names}
+
+
 def ran_for(file: str | Path) -> dict[str, set[int]]:
     """The kernel's modules that took part in the check of a file or folder, with the numbers of their lines that ran,
     those included that ran when the module was loaded. Raises what `verify` raises."""
@@ -101,6 +131,8 @@ def _inner(node: ast.stmt) -> list[ast.stmt]:
 
 if __name__ == "__main__":
     counted = trusted()
-    for name, lines in counted.items():
-        print(f"{lines:6}  kernel/{name}")
+    for name, modules in groups().items():
+        lines = {module: counted[f"{module}.py"] for module in modules}
+        needed = "that every file needs" if name == "core" else f"more, where a file needs the rule {name}"
+        print(f"{sum(lines.values()):6}  lines {needed}: {', '.join(f'{m} {n}' for m, n in lines.items())}")
     print(f"{sum(counted.values()):6}  lines of code in {len(counted)} modules")

@@ -1,0 +1,178 @@
+"""What stock models have in common: tokens, inputs, words, heads and read-out, laid out in matrices of larger widths.
+
+The rows of the embedding: the reference tokens; the data token at each place, without its inputs; for each input what
+it adds to a data token, times its value; one row for padding, of zeros. With a vocabulary of numbers (tokenizer.json),
+there are as many data tokens as inputs, and rows for words: "x=0.25" is the data token at the place of x among the
+inputs, with 0.25 there and the middles of the domain for all others, an input like any other.
+
+Heads and columns are filled up with zeros, which add zeros. Scores are divided by the root of d_head = 16^k, together
+or a quarter power for each factor: powers of two, by which W_Q is multiplied. The bias of the read-out is a weight on
+`data`. After its registers, every token holds constants, against which norms see nothing else. In a `balanced` model
+two more columns come before these: a balance, to which minus the sum of all that is written to registers is written;
+and a probe, which holds zero and is read by minus the sum of the weights of all registers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from .arithmetic import FLOAT32, Array, Interval, Precision, Upper, largest
+from .errors import Refused
+from .matrices import Heads, readout_of, tokens_of
+from .model import RESERVED, Model
+from .reading import whole
+from .walk import Walk
+
+NUMBER = re.compile(r"(.*)=(-?[0-9]{1,40}(\.[0-9]{1,200})?)", re.DOTALL)
+MOST_NUMBERS, LARGEST_SQUARE = 1 << 28, 2.0**120
+Layers = Sequence[Sequence[Heads]]
+Words = Sequence[tuple[int, Array]]
+
+
+@dataclass(frozen=True, eq=False)
+class Laid:
+    """The embedding (rows, width); of every layer W_Q, W_K and W_V, (3, width, heads, d_head), and W_O, (heads, d_head,
+    width); and the read-out (width, outputs)."""
+
+    table: Array
+    layers: list[tuple[Array, Array]]
+    score: Array
+
+
+def numbers_of(model: Model, names: Sequence[str], box: Interval, words: Mapping[str, Any]) -> list[tuple[int, Array]]:
+    """The place and the inputs of the word in each row after that of padding."""
+    first, found = padding(model) + 1, list[tuple[int, Array]]()
+    rows = sorted((whole(row), word) for word, row in words.items() if whole(row) >= first)
+    if [row for row, _ in rows] != [*range(first, first + len(rows))] or (rows and model.tokens != len(names)):
+        raise Refused("the rows of words are not one after the other, or there is not one token for each variable")
+    for _, word in rows:
+        read = NUMBER.fullmatch(word)
+        if read is None or read[1] not in names:
+            raise Refused(f"the word {word!r} is not a name, = and a number")
+        place, number = names.index(read[1]), Fraction(read[2])
+        values = ((box.low + box.high) / 2.0).astype(np.float32).astype(np.float64)
+        values[place] = float(number)
+        inside = bool(np.all((box.low <= values) & (values <= box.high)))
+        if not inside or Fraction(float(np.float32(values[place]))) != number:
+            raise Refused(f"the number of the word {word!r} is no float32, or not in the domain")
+        found.append((place, values))
+    return found
+
+
+def padding(model: Model) -> int:
+    """The row of padding: after those of all tokens and inputs."""
+    return model.references + model.tokens + model.inputs
+
+
+def grown(size: int, factor: int, least: int) -> int:
+    """The first of size, size times factor, ... that is at least so much."""
+    while size < least:
+        size *= factor
+    return size
+
+
+def widest(layers: Layers) -> tuple[int, int, int]:
+    """The most heads in a layer, and the most features and values of a head."""
+    heads = [head for layer in layers for head in layer]
+    most = max(sum(len(W_Q) for W_Q, _, _, _ in layer) for layer in layers)
+    return most, max(W_Q.shape[2] for W_Q, _, _, _ in heads), max(W_V.shape[2] for _, _, W_V, _ in heads)
+
+
+def settings(model: Model, words: int, size: int, width: int) -> dict[str, Any]:
+    """What config.json says in any architecture; `size` numbers in all layers, and rows of `width`."""
+    rows = padding(model) + 1 + words
+    if size + width * rows > MOST_NUMBERS:
+        raise Refused(f"{rows} rows and {size} weights of layers, of the width {width}: too large for a stock model")
+    names = {str(place): f"y{place}" for place in range(model.outputs)}
+    found = {"dtype": "float32", "pad_token_id": padding(model), "vocab_size": rows, "id2label": names}
+    found |= {"label2id": {name: int(place) for place, name in names.items()}, "use_cache": False}
+    return found | {"bos_token_id": None, "eos_token_id": None, "tie_word_embeddings": False}
+
+
+# How large registers are --------------------------------------------------------------------------------------------
+
+
+def column_sizes(model: Model, walk: Walk, precision: Precision) -> Upper:
+    """How large each column of the stream may be, on any token, before any layer and after the last."""
+    found = np.zeros(sum(model.sizes.values()))
+    for stream in (*walk.past, walk.stream):
+        sizes = []
+        for name, register in stream.items():
+            drift = register.drift + precision.gamma(register.count + 2) * register.drift
+            size = largest(register.magnitude, drift) + register.off(precision)
+            sizes.append(np.ones_like(size.value) if name in RESERVED else size.value)
+        found = np.maximum(found, np.concatenate(sizes))
+    return Upper(found)
+
+
+def reserved(model: Model) -> Any:
+    """Which columns are reserved. Of data and reference at most one is 1, and of the columns of the grid; those of the
+    position code are +-1."""
+    return np.concatenate([np.full(size, name in RESERVED) for name, size in model.sizes.items()])
+
+
+def totals(model: Model, sizes: Upper) -> tuple[Upper, Upper]:
+    """Bounds of the sums of the sizes of all columns, and of their squares."""
+    own = sizes * ~reserved(model)
+    return own.sum() + (2.0 + model.bits), (own * own).sum() + (2.0 + model.bits)
+
+
+def root_of(squares: Upper, width: int, epsilon: float, given: float | None) -> float:
+    """The weight of all norms, the one that is given or the smallest: a power of two r with
+    Q (1 + 2 n u) + n epsilon < n u r^2, for squares of the other columns that add up to at most Q."""
+    needed = squares * (1.0 + 2.0 * width * FLOAT32.unit_roundoff) + width * epsilon
+    for root in 2.0 ** np.arange(41.0) if given is None else [given]:
+        square = float(root) * float(root) * width
+        fits = np.frexp(root)[0] == 0.5 and square <= LARGEST_SQUARE
+        if fits and needed.value < FLOAT32.unit_roundoff * square:
+            return float(root)
+    shown = "no constant is large enough" if given is None else f"the norms' weight {given:.4g} does not fit"
+    raise Refused(f"registers whose squares add up to {float(squares.value):.4g} are not normed away: {shown}")
+
+
+# What stock models hold ---------------------------------------------------------------------------------------------
+
+
+def laid_out(
+    model: Model, layers: Layers, words: Words, rows: int, sizes: tuple[int, int, int], constants: Array, balanced: bool
+) -> Laid:
+    """The matrices of a stock model of `sizes` (width, heads, d_head)."""
+    (width, heads, head), used = sizes, sum(model.sizes.values())
+    balance, probe = (used, used + 1) if balanced else (None, None)
+    tokens, inputs = tokens_of(model)
+    table, held = np.zeros((rows, width)), used + 2 * balanced
+    table[: padding(model)] = _filled(np.concatenate([tokens, inputs]).T, width, balance).T
+    table[: len(tokens), held : held + len(constants)] = constants
+    data = table[model.references : len(tokens)]
+    if words and (np.count_nonzero(inputs, axis=0) + data[:, :used].any(axis=0) > 1).any():
+        raise Refused("words need inputs that have columns of the stream for themselves")
+    for row, (place, values) in enumerate(words, padding(model) + 1):
+        table[row] = data[place]
+        table[row, :used] += values @ inputs  # one product of two float32 in each column, or what was there
+    found = []
+    for layer in layers:
+        reads, writes, first = np.zeros((3, width, heads, head)), np.zeros((width, heads, head)), 0
+        for *parts, W_O in layer:
+            mine = slice(first, first + len(W_O))
+            for read, part in zip(reads, parts, strict=True):
+                read[:, mine, : part.shape[2]] = _filled(part.transpose(1, 0, 2), width, probe)
+            writes[:, mine, : W_O.shape[1]] = _filled(W_O.transpose(2, 0, 1), width, balance)
+            first += len(W_O)
+        reads[0] *= np.sqrt(head)
+        found.append((reads, writes.transpose(1, 2, 0)))
+    return Laid(table, found, _filled(readout_of(model).T, width, probe))
+
+
+def _filled(weights: Array, width: int, minus_sum: int | None) -> Array:
+    """Weights (registers, ...) with zeros up to `width`; or minus the sum of all, at one place."""
+    found = np.zeros((width, *weights.shape[1:]))
+    found[: len(weights)] = weights.astype(np.float32)
+    if minus_sum is not None:
+        found[minus_sum] = -found.sum(axis=0)
+    return found
