@@ -207,21 +207,10 @@ def read_model(stored: Any, tensors: Tensors, roles: Any) -> Model:
         known = isinstance(address, int) or (address in positional and sizes[address] == sizes[POSITION] + 1)
         if tokens == 1 or not known:
             raise Refused(f"the register {address!r} of a move holds no addresses, or there is one token only")
-    return Model(
-        inputs=inputs,
-        outputs=outputs,
-        tokens=tokens,
-        precision=PRECISIONS[dtype],
-        sizes=sizes,
-        embedding=reader.links(field(stored, "embedding"), inputs, "write"),
-        initial=initial,
-        positional=positional,
-        layers=layers,
-        readout=reader.links(field(stored, "readout"), outputs, "read"),
-        readout_bias=bias,
-        attention=attention,
-        alone=alone,
-    )
+    embedding = reader.links(field(stored, "embedding"), inputs, "write")
+    readout = reader.links(field(stored, "readout"), outputs, "read")
+    shape = inputs, outputs, tokens, PRECISIONS[dtype], sizes
+    return Model(*shape, embedding, initial, positional, layers, readout, bias, attention, alone)
 
 
 def _paired(banks: Any, roles: Any) -> list[tuple[Any, Any]]:
@@ -244,12 +233,12 @@ class _Reader:
         return self._of_format(numbers(self.tensors, name, *dimensions))
 
     def _of_format(self, values: Array) -> Array:
+        if self.precision is FLOAT64:
+            return values
         unit, least = self.precision.held or self.precision.unit_roundoff, self.precision.normal
         # A number is a whole multiple of its last digit, which is 2 u of a power of two, and that of normal numbers.
         digit = np.maximum(np.ldexp(unit, np.frexp(values)[1]), 2.0 * unit * least)
-        if self.precision is not FLOAT64 and np.any(
-            (values % digit != 0.0) | (np.abs(values) > self.precision.largest)
-        ):
+        if np.any((values % digit != 0.0) | (np.abs(values) > self.precision.largest)):
             raise Refused(f"a weight is no {self.precision.name}")
         return values
 
