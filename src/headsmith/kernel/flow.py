@@ -266,7 +266,7 @@ def _through_thresholds(edges: Edges, steps: Steps, output: int) -> Edges:
     changed = dict(edges)
     for number, slopes in steps.slopes.items():
         if number <= output and edges[number]:
-            for inner, _ in steps.of[number].closed[:2]:
-                changed[inner] = ()
-            changed[number] = [*edges[number], (steps.of[number].source, slopes, False)]
+            step = steps.of[number]
+            changed |= dict.fromkeys(step.inside - {number, *step.gates}, ())
+            changed[number] = [*edges[number], (step.source, slopes, False)]
     return changed

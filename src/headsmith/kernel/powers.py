@@ -21,7 +21,7 @@ Errors.  Let E be what Q is off by, at most e in every entry, so |E| <= d e (Fro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,9 @@ import numpy as np
 
 from .arithmetic import Array, Interval, Upper, interval, smallest
 from .errors import Refused
-from .graph import PRODUCT, Graph, Node, dense
+from .graph import PRODUCT, Graph, dense, needed
+from .same import Forms, Polynomial, Row
+from .same import number as constant
 
 if TYPE_CHECKING:
     from .proof import Region
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, eq=False)
 class Power:
     """A node that is Q_k (labels < 0) or w_k, of features x and labels y. From level 1 on it is made of the nodes
-    `matrix` and `vector` (-1 for a square), through the `factors` of a product and the product `inner`."""
+    `matrix` and `vector` (-1 for a square), through the `factors` of a product, the product `inner`, and nodes `inside`
+    alone."""
 
     output: int
     level: int
@@ -50,6 +53,7 @@ class Power:
     vector: int = -1
     inner: int = -1
     factors: tuple[int, ...] = ()
+    inside: frozenset[int] = frozenset()
 
 
 def triangle(size: int) -> tuple[Any, Any, Any]:
@@ -63,44 +67,67 @@ def triangle(size: int) -> tuple[Any, Any, Any]:
 def power_of(circuit: Graph, regions: Mapping[int, Region], number: int, known: Mapping[int, Power]) -> Power:
     """The power at a node; Refused if it is none. `known` are those of smaller numbers."""
     nodes, node = circuit.nodes, circuit.nodes[number]
-    require(node.kind == "affine" and len(node.arguments) in (1, 2), number)
+    require(node.kind == "affine" and len(node.arguments) in (1, 2), number, "a power: it is no sum")
     *before, inner = node.arguments
-    mean = nodes[inner]
-    if mean.kind == "pool":
-        require(mean.name == "mean" and not mean.causal and not before, inner)
-        return _first(circuit, regions, number, node, mean.arguments[0])
+    if nodes[inner].kind == "pool":
+        return _first(circuit, regions, number, *factors_of(circuit, regions, nodes[inner].arguments[0]))
     left, right = factors_of(circuit, regions, inner)
-    matrix = known.get(nodes[left].arguments[0])
-    if matrix is None or matrix.labels >= 0:
-        raise Refused(f"node {number} is no power of a matrix that is known as one")
-    size = nodes[matrix.features].size
-    *_, place = triangle(size)
-    require(left not in regions and right not in regions, number)
-    pairs, one = _pairs(nodes, left, right), node.weights[0]
-    sums = [np.flatnonzero(row).tolist() for row in dense(node.weights[-1])]
-    require(set(np.unique(node.weights[-1])) <= {0.0, 1.0} and not node.constants.any(), number)
-    level, common = matrix.level + 1, (matrix.features, matrix.rate, matrix.kept)
-    if not before:
-        require(nodes[right].arguments[0] == matrix.output, right)
-        wanted = [[(place[i, k], place[k, j]) for k in range(size)] for i, j in zip(*triangle(size)[:2], strict=True)]
-        found = [sorted(tuple(sorted(pairs[p])) for p in row) for row in sums]
-        require(found == [sorted(tuple(sorted(each)) for each in row) for row in wanted], number)
-        return Power(number, level, common[0], -1, *common[1:], matrix.output, -1, inner, (left, right))
-    vector = known.get(before[0])
-    if vector is None or vector.labels < 0 or nodes[right].arguments[0] != vector.output:
-        raise Refused(f"node {number} is no power of a vector that is known as one")
-    same = (vector.level, vector.features, vector.rate) == (matrix.level, matrix.features, matrix.rate)
-    require(
-        same and (not vector.level or vector.kept == matrix.kept) and one.ndim == 1 and bool(np.all(one == 1)), number
-    )
-    wanted = [[(place[i, k], k) for k in range(size)] for i in range(size)]
-    require([sorted(pairs[p] for p in row) for row in sums] == [sorted(row) for row in wanted], number)
-    return Power(
-        number, level, common[0], vector.labels, *common[1:], matrix.output, vector.output, inner, (left, right)
-    )
+    matrix, vector = known.get(nodes[left].arguments[0]), known.get(before[0]) if before else None
+    if matrix is None or matrix.labels >= 0 or (before and vector is None):
+        raise Refused(f"node {number} is not made of a matrix and a vector that are known as powers")
+    if vector is not None:
+        same = (vector.level, vector.features, vector.rate) == (matrix.level, matrix.features, matrix.rate)
+        same &= vector.labels >= 0 and (not vector.level or vector.kept == matrix.kept)
+        require(same, number, "made of a matrix and a vector of the same level")
+    for factor in (left, right):
+        # What is off by at most the margin are the entries themselves.
+        rows = dense(nodes[factor].weights[0])
+        unit = bool(np.all(rows.sum(axis=1) == 1.0) and np.all(np.isin(rows, (0.0, 1.0))))
+        require(unit and len(nodes[factor].weights) == 1, factor, "a copy of entries")
+
+    def wanted(forms: Forms) -> Row:
+        rows, columns, place = triangle(nodes[matrix.features].size)
+        q = forms.free(circuit, matrix.output)
+        if vector is None:
+            return [
+                _dot([q[k] for k in place[i]], [q[k] for k in place[j]]) for i, j in zip(rows, columns, strict=True)
+            ]
+        w = forms.free(circuit, vector.output)
+        return [w[i] + _dot([q[k] for k in row], w) for i, row in enumerate(place)]
+
+    sources = [each.output for each in (matrix, vector) if each is not None]
+    inside = between(circuit, regions, number, sources, wanted)
+    labels, own = (-1, -1) if vector is None else (vector.labels, vector.output)
+    made = (matrix.output, own, inner, (left, right), inside)
+    return Power(number, matrix.level + 1, matrix.features, labels, matrix.rate, matrix.kept, *made)
 
 
-def require(holds: bool, number: int, what: str = "what a power needs") -> None:
+def _first(circuit: Graph, regions: Mapping[int, Region], number: int, left: int, right: int) -> Power:
+    """Q_0, which has a constant, or w_0."""
+    node, source = circuit.nodes[number], circuit.nodes[right].arguments[0]
+    rate, kept = float(node.weights[0].flat[0]), float(node.constants[0])
+
+    def matrix(forms: Forms) -> Row:
+        x, pairs = forms.free(circuit, source), zip(*triangle(circuit.nodes[source].size)[:2], strict=True)
+        return [forms.mean(x[i] * x[j]) * constant(rate) + constant(kept if i == j else 0) for i, j in pairs]
+
+    def vector(forms: Forms) -> Row:
+        (y,) = forms.free(circuit, source)
+        return [forms.mean(x * y) * constant(rate) for x in forms.free(circuit, left)]
+
+    if kept:
+        between(circuit, regions, number, [source], matrix)
+        return Power(number, 0, source, -1, -rate, kept)
+    require(circuit.nodes[source].size == 1, source, "a label")
+    between(circuit, regions, number, [left, source], vector)
+    return Power(number, 0, left, source, rate, 1.0)
+
+
+def _dot(left: Row, right: Row) -> Polynomial:
+    return sum((a * b for a, b in zip(left, right, strict=True)), start=constant(0))
+
+
+def require(holds: bool, number: int, what: str) -> None:
     """Raise Refused unless something holds of a node."""
     if not holds:
         raise Refused(f"node {number} is not {what}")
@@ -114,39 +141,20 @@ def factors_of(circuit: Graph, regions: Mapping[int, Region], number: int) -> tu
     return region.arguments
 
 
-def _pairs(nodes: Sequence[Node], left: int, right: int) -> list[tuple[int, int]]:
-    """Which components two nodes, which gather those of others, meet in each product."""
-    for number in (left, right):
-        node = nodes[number]
-        require(node.kind == "affine" and len(node.arguments) == 1 and not node.constants.any(), number)
-        rows = dense(node.weights[0])
-        require(bool(np.all((rows == 1.0).sum(axis=1) == 1) and np.all((rows != 0.0).sum(axis=1) == 1)), number)
-    places = [dense(nodes[number].weights[0]).argmax(axis=1).tolist() for number in (left, right)]
-    return list(zip(*places, strict=True))
-
-
-def _first(circuit: Graph, regions: Mapping[int, Region], number: int, node: Node, product: int) -> Power:
-    """Q_0 or w_0."""
-    nodes, weights = circuit.nodes, node.weights[0]
-    left, right = factors_of(circuit, regions, product)
-    require(weights.ndim == 1 and bool(np.all(weights == weights[0])), number)
-    rate, label = float(weights[0]), nodes[right]
-    require(
-        right not in regions and label.kind == "affine" and len(label.arguments) == 1 and not label.constants.any(),
-        right,
-    )
-    if nodes[label.arguments[0]].size == 1 and label.arguments[0] != left and not node.constants.any():
-        require(bool(np.all(dense(label.weights[0]) == 1.0)), right)
-        return Power(number, 0, left, label.arguments[0], rate, 1.0)
-    require(left not in regions, left)
-    features, pairs = label.arguments[0], _pairs(nodes, left, right)
-    rows, columns, _ = triangle(nodes[features].size)
-    kept = float(node.constants[0])
-    require(
-        nodes[left].arguments[0] == features and pairs == list(zip(rows.tolist(), columns.tolist(), strict=True)), left
-    )
-    require(np.array_equal(node.constants, np.where(rows == columns, kept, 0.0)), number)
-    return Power(number, 0, features, -1, -rate, kept)
+def between(
+    circuit: Graph, regions: Mapping[int, Region], number: int, sources: Collection[int], wanted: Callable[[Forms], Row]
+) -> frozenset[int]:
+    """The node, and all between it and its sources: sums, means, gates, and products that compare themselves anew.
+    Raises Refused unless the node is what is wanted of the sources (rule Same)."""
+    nodes = [circuit.nodes[regions[n].stands_for] if n in regions else node for n, node in enumerate(circuit.nodes)]
+    meant, forms = Graph(tuple(nodes), number), Forms()
+    inside = frozenset(needed(meant, [number], sources)) - {*sources}
+    for each in inside:
+        if nodes[each].kind not in ("affine", "pool", "relu"):
+            factors_of(circuit, regions, each)
+    if forms.of(meant, [number], sources) != [[wanted(forms)]]:
+        raise Refused(f"node {number} is not the step or power that it seems to be")
+    return inside
 
 
 def spectrum(power: Power, features: Interval) -> Interval:

@@ -112,6 +112,14 @@ class Forms:
         """The atom with this key, as a polynomial."""
         return polynomial([((self._atoms.setdefault(key, len(self._atoms)),), fmpq(1))])
 
+    def mean(self, x: Polynomial) -> Polynomial:
+        """The mean over all tokens."""
+        return self.atom("mean", False, x)
+
+    def free(self, graph: Graph, place: int) -> Row:
+        """The components of a node, as variables of their own."""
+        return [self.atom("free", place, component) for component in range(graph.nodes[place].size)]
+
     def of(self, graph: Graph, numbers: Sequence[int], free: Container[int] = (), blocks: int = 0) -> list[list[Row]]:
         """The normal forms of some nodes, component by component, with the components of the nodes `free` as variables
         of their own; in blocks at every token."""
@@ -120,7 +128,7 @@ class Forms:
             node = graph.nodes[place]
             arguments = [found[argument] for argument in node.arguments if place not in free]
             if place in free:
-                found[place] = [[self.atom("free", place, component) for component in range(node.size)]]
+                found[place] = [self.free(graph, place)]
             elif blocks and node.kind in ("input", "positional", "pool", "move", "exchange", "attend"):
                 found[place] = self._across(node, arguments, blocks)
             else:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,9 +28,11 @@ from .arithmetic import Array, Interval, Upper, interval, smallest
 from .errors import Refused
 from .flow import Growth, Steps, norm
 from .functions import enclose
-from .graph import Graph, Node, dense
+from .graph import Graph, dense
+from .powers import between, factors_of, often, require
 from .powers import factors as expansions
-from .powers import factors_of, often, require
+from .same import Forms, Polynomial, Row
+from .same import number as constant
 
 if TYPE_CHECKING:
     from .proof import Proof, Region
@@ -52,76 +54,60 @@ class Step:
     gradient: int = -1
     pool: int = -1
     gates: tuple[int, ...] = ()
-    closed: tuple[tuple[int, int], ...] = ()
-    """Pairs (node, its only reader)."""
+    inside: frozenset[int] = frozenset()
+    """All nodes between the source and the output, and the output."""
 
 
 def step_of(circuit: Graph, regions: Mapping[int, Region], output: int) -> Step:
     """The step whose result is a node; Refused if it is none."""
-    node = circuit.nodes[output]
-    if node.kind != "affine" or len(node.arguments) != 2 or node.constants.any():
-        raise Refused(f"node {output} is no step: it is not the sum of two nodes")
-    if {circuit.nodes[argument].kind for argument in node.arguments} == {"relu"}:
-        return _threshold(circuit, regions, output, node)
+    nodes, node = circuit.nodes, circuit.nodes[output]
+    require(node.kind == "affine" and len(node.arguments) == 2, output, "the sum of two nodes")
     source, pool = node.arguments
-    kept, rate = (_multiple(weights) for weights in node.weights)
-    mean = circuit.nodes[pool]
-    require(mean.kind == "pool" and mean.name == "mean" and not mean.causal, pool, "the mean over all tokens")
-    gradient = mean.arguments[0]
+    if {nodes[source].kind, nodes[pool].kind} == {"relu"}:
+        return _threshold(circuit, regions, output)
+    require(nodes[pool].kind == "pool", pool, "a mean")
+    gradient = nodes[pool].arguments[0]
     residual, features = factors_of(circuit, regions, gradient)
-    _ones(circuit, residual)
-    first = circuit.nodes[residual].arguments[0]
-    closed = [(pool, output), (gradient, pool), (residual, gradient)]
-    curve, inner = -1, first
+    kept, rate = (float(weights.flat[0]) for weights in node.weights)
+    first, *others = nodes[residual].arguments
+
+    def score(forms: Forms) -> Polynomial:
+        pairs = zip(forms.free(circuit, features), forms.free(circuit, source), strict=True)
+        return sum((x * w for x, w in pairs), start=constant(0))
+
+    curve, inner, inside = -1, first, frozenset[int]()
     if first not in regions:
-        curve, argument = first, circuit.nodes[first].arguments[0]
-        curved = circuit.nodes[first].kind == "expression" and len(circuit.nodes[first].arguments) == 1
-        require(curved and circuit.nodes[first].size == 1, first, "a function of one number")
-        _ones(circuit, argument)
-        require(len(circuit.nodes[argument].arguments) == 1 and _unbiased(circuit.nodes[argument]), argument, "a sum")
-        inner = circuit.nodes[argument].arguments[0]
-        closed += [(first, residual), (argument, first), (inner, argument)]
-    else:
-        closed += [(inner, residual)]
+        curve, argument = first, nodes[first].arguments[0]
+        alone = nodes[first].kind == "expression" and len(nodes[first].arguments) == nodes[first].size == 1
+        require(alone, first, "a function of one number")
+        inner = nodes[argument].arguments[0]
+        inside = between(circuit, regions, argument, [source, features], lambda forms: [score(forms)]) | {first}
     require(factors_of(circuit, regions, inner) == (source, features), inner, "a product of the same features")
-    _refuse_regions(regions, [number for number, _ in closed if number not in (inner, gradient)])
-    return Step(output, source, kept, -rate, features, inner, curve, residual, gradient, pool, closed=tuple(closed))
+
+    def wanted(forms: Forms) -> Row:
+        value = score(forms) if curve < 0 else forms.free(circuit, curve)[0]
+        weights = nodes[residual].weights
+        rest = replace(nodes[residual], weights=(np.zeros_like(weights[0]), *weights[1:]))
+        alone = Graph((*nodes[:residual], rest), residual)
+        ((rests,),) = forms.of(alone, [residual], [first, *others])
+        both = zip(forms.free(circuit, source), forms.free(circuit, features), rests, strict=True)
+        return [w * constant(kept) + forms.mean(x * (value + more)) * constant(rate) for w, x, more in both]
+
+    inside |= between(circuit, regions, output, {source, features, *others, curve}, wanted)
+    return Step(output, source, kept, -rate, features, inner, curve, residual, gradient, pool, inside=inside)
 
 
-def _ones(circuit: Graph, number: int) -> None:
-    """The node is a sum, and adds up all components of its first term."""
-    node = circuit.nodes[number]
-    require(node.kind == "affine" and bool(np.all(dense(node.weights[0]) == 1.0)), number, "a sum over components")
+def _threshold(circuit: Graph, regions: Mapping[int, Region], output: int) -> Step:
+    gates = circuit.nodes[output].arguments
+    above = circuit.nodes[circuit.nodes[gates[0]].arguments[0]]
+    source, bias = above.arguments[0], above.constants
+    require(above.kind == "affine" and bool(np.all(bias <= 0.0)), output, "a threshold")
 
+    def wanted(forms: Forms) -> Row:
+        pairs = [(w, constant(b)) for w, b in zip(forms.free(circuit, source), bias.tolist(), strict=True)]
+        return [forms.relu(b + w) - forms.relu(b - w) for w, b in pairs]
 
-def _unbiased(node: Node) -> bool:
-    return not node.constants.any()
-
-
-def _multiple(weights: Array) -> float:
-    """c if the weights are c times the identity."""
-    if weights.ndim != 1 or np.any(weights != weights[0]):
-        raise Refused("a step has weights that are no multiple of the identity")
-    return float(weights[0])
-
-
-def _refuse_regions(regions: Mapping[int, Region], numbers: Sequence[int]) -> None:
-    """The output of a region stands for something else than the sum that it is."""
-    for number in numbers:
-        require(number not in regions, number, "the sum that it seems to be")
-
-
-def _threshold(circuit: Graph, regions: Mapping[int, Region], output: int, node: Node) -> Step:
-    above, below = (circuit.nodes[gate].arguments[0] for gate in node.arguments)
-    sums = [circuit.nodes[number] for number in (above, below)]
-    _refuse_regions(regions, (above, below))
-    signs = [_multiple(weights) for each in (node, *sums) for weights in each.weights]
-    biases = [each.constants for each in sums]
-    require(all(each.kind == "affine" and len(each.arguments) == 1 for each in sums), output, "a threshold")
-    require(sums[0].arguments == sums[1].arguments and signs == [1.0, -1.0, 1.0, -1.0], output, "a threshold")
-    require(np.array_equal(biases[0], biases[1]) and bool(np.all(biases[0] <= 0.0)), output, "a threshold")
-    closed = tuple(zip((above, below), node.arguments, strict=True)) + tuple((gate, output) for gate in node.arguments)
-    return Step(output, sums[0].arguments[0], gates=node.arguments, closed=closed)
+    return Step(output, source, gates=gates, inside=between(circuit, regions, output, [source], wanted))
 
 
 def _expansion(step: Step, size: Upper, slope: Interval) -> Upper:
@@ -162,17 +148,17 @@ def steps_of(
         for argument, _, _ in mine:
             readers.setdefault(argument, set()).add(number)
     slopes, growth, counts = dict[int, Interval](), defaultdict[int, list[Growth]](list), dict[int, Array]()
-    closed = [pair for step in proof.steps.values() for pair in step.closed]
+    insides = {number: step.inside for number, step in proof.steps.items()}
     for number, power in proof.powers.items():
         counts[number] = often(power, proof.circuit.nodes[number].size)
         if power.level:
-            closed += [(power.inner, number), *((each, power.inner) for each in power.factors)]
+            insides[number] = power.inside
             margin = proof.regions[power.inner].margin or 0.0
             for source, factor in expansions(power, found, proof.powers, margin).items():
-                growth[source].append((number, factor, {number, *power.factors}))
-    for inner, reader in closed:
-        if readers.get(inner, set()) - {reader}:
-            raise Refused(f"node {inner} inside of the step at node {reader} is read from outside")
+                growth[source].append((number, factor, power.inside))
+    for number, inside in insides.items():
+        if any(not readers.get(inner, set()) <= inside for inner in inside - {number}):
+            raise Refused(f"a node inside of the step at node {number} is read from outside")
     for number, step in proof.steps.items():
         if step.gates:
             first, second = (gates[gate] for gate in step.gates)
@@ -182,7 +168,7 @@ def steps_of(
             margin = min(proof.regions[each].margin or 0.0 for each in (step.inner, step.gradient))
             slope = edges[step.curve][0][1] if step.curve >= 0 else interval(np.ones(1))
             factor = _expansion(step, found[step.features].widened(margin).magnitude, slope)
-            growth[step.source].append((number, factor, {number, step.inner}))
+            growth[step.source].append((number, factor, step.inside))
     shared: set[int] = set()
     for number, node in enumerate(proof.circuit.nodes):
         pooled = node.kind == "pool" and not node.causal

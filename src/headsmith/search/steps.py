@@ -31,9 +31,9 @@ def find_steps(proof: Proof) -> dict[int, Step]:
         for argument in circuit.nodes[number].arguments:
             readers.setdefault(argument, set()).add(number)
 
-    def alone(inner: int, reader: int) -> bool:
-        inside = proof.regions[reader].inside if reader in proof.regions else frozenset()
-        return readers.get(inner, set()) <= {reader, *inside} and inner != circuit.output
+    def alone(inner: int, inside: frozenset[int]) -> bool:
+        computing = (proof.regions[each].inside for each in inside if each in proof.regions)
+        return readers.get(inner, set()) <= inside.union(*computing) and inner != circuit.output
 
     anew = {number for region in proof.regions.values() for number in region.inside}
     for number in readers.keys() - anew:
@@ -41,6 +41,6 @@ def find_steps(proof: Proof) -> dict[int, Step]:
             step = step_of(circuit, proof.regions, number)
         except (Refused, LookupError):
             continue
-        if all(alone(inner, reader) for inner, reader in step.closed):
+        if all(alone(inner, step.inside) for inner in step.inside - {number}):
             found[number] = step
     return dict(sorted(found.items()))
