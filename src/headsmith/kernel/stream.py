@@ -278,7 +278,7 @@ def read(stream: Stream, links: Sequence[Link], rows: Any) -> Form:
 @dataclass(frozen=True, eq=False)
 class Sums:
     """What is known of forms that are read: how far registers are off, the sum of the absolute values that are added,
-    what is read on reference tokens, which share of a sum is rounded, where it is a single product, what underflow
+    what is read on reference tokens, which share of a sum is rounded, where that is of the sum itself, what underflow
     costs, and which share of what is read is rounded once more, to be held."""
 
     stored: Upper
@@ -297,8 +297,10 @@ class Sums:
         return rounded + (known + self.stored + rounded) * self.held
 
 
-def read_bounds(stream: Stream, links: Sequence[Link], rows: int, precision: Precision) -> Sums:
-    """What is known of the forms that links read."""
+def read_bounds(
+    stream: Stream, links: Sequence[Link], rows: int, precision: Precision, scale: Array | float = 1.0
+) -> Sums:
+    """What is known of the forms that links read, by their weights and by the same times a scale."""
     tiny = precision.smallest_normal
     stored, sizes, drift = (Upper(np.zeros(rows)) for _ in range(3))
     terms, copied, columns = np.zeros(rows), np.ones(rows, dtype=bool), 0
@@ -313,12 +315,11 @@ def read_bounds(stream: Stream, links: Sequence[Link], rows: int, precision: Pre
         terms[link.rows] += _terms(link.weights)
         copied[link.rows] &= _fine(link.weights).reshape(len(link.weights), -1).all(axis=1)
         columns += link.weights.shape[-1]
-    share, single = precision.gamma(terms + 2, 0), terms <= 1
-    # One number times a power of two is read as it is.
-    as_is = precision.exact & copied & single
-    rounded, held = Upper(np.where(as_is, 0.0, share.value)), np.where(as_is, 0.0, precision.held)
-    drift = drift + precision.gamma(terms + 2) * drift
-    return Sums(stored, sizes, drift, rounded, single, (columns + 1.0) * tiny, held)
+    # One number times a power of two is read as it is. Several are only added up, and two are rounded as their sum is.
+    as_is, added = precision.exact & copied & (terms <= 1), precision.exact & copied & _fine(scale)
+    share = precision.gamma(np.where(as_is, 0.0, np.where(added, terms - 1.0, terms + 2.0)), 0)
+    held, drift = np.where(as_is, 0.0, precision.held), drift + precision.gamma(terms + 2) * drift
+    return Sums(stored, sizes, drift, share, terms <= 1 + added, (columns + 1.0) * tiny, held)
 
 
 def _terms(weights: Array) -> Any:
@@ -326,7 +327,7 @@ def _terms(weights: Array) -> Any:
     return (weights != 0.0).reshape(len(weights), -1).sum(axis=1)
 
 
-def _fine(weights: Array) -> Any:
+def _fine(weights: Array | float) -> Any:
     """Which weights are zero or powers of two, of an ordinary size: products with them are exact."""
     sizes = np.abs(weights)
     return (sizes == 0.0) | ((np.frexp(sizes)[0] == 0.5) & (sizes >= 2.0**-20) & (sizes <= 2.0**20))

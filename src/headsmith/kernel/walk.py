@@ -225,7 +225,7 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
     """Rule Head: what one bank commits."""
     model, circuit = facts.model, facts.circuit
     nodes, components = arguments_of(bank, circuit)
-    sums = streams.read_bounds(walk.stream, bank.read, bank.forms, model.precision)
+    sums = streams.read_bounds(walk.stream, bank.read, bank.forms, model.precision, bank.scale)
     stored = sums.stored
     low, high, arriving, deviation = np.zeros((4, bank.forms))
     margins = facts.proof.margins_of_reads
