@@ -1,8 +1,9 @@
 """Long sums in parts: a register that many heads add to becomes several, and whoever read it reads all of them.
 
-A sum of k terms, in any order, may be rounded k - 1 times at up to its full size; so k terms of about the same size cost
-about k^2 / 2 of them. In p parts each sum has k/p terms: they cost k^2 / (2 p) together, and adding up the parts, where
-they are read, p - 1 roundings more. The residual stream is wider for that: only where an error cannot be met otherwise.
+A sum of k terms, in any order, may be rounded k - 1 times at up to its full size; so k terms of about the same size
+cost about k^2 / 2 of them. In p parts each sum has k/p terms: they cost k^2 / (2 p) together, and adding up the parts,
+where they are read, p - 1 roundings more. The residual stream is wider for that: only where an error cannot be met
+otherwise.
 """
 
 from __future__ import annotations
