@@ -9,7 +9,9 @@ import pytest
 import headsmith as hs
 from headsmith.core.balls import gate_constant
 from headsmith.report.falsify import errors_at, falsify
-from headsmith.report.kinks import crossings, kinks_of, vertices
+from headsmith.report.kinks import aimed, crossings, kinks_of, vertices
+from headsmith.source.evaluation import node_values
+from headsmith.source.graph import Affine, Relu
 
 
 def random_network(*widths: int, seed: int = 0) -> hs.Network:
@@ -102,6 +104,30 @@ def test_vertices_bring_several_arguments_near_zero() -> None:
     assert near.max() == 3
     assert np.mean(near >= 1) > 0.5
     assert np.all((points >= low) & (points <= high))
+
+
+def test_pulls_are_derivatives() -> None:
+    """Of a combination of outputs by the value of a gate: sums over the paths from it, through gates that are open."""
+    model = hs.compile(random_network(3, 6, 5, 2), (-1.0, 1.0), 1e-3, recipe="relu")
+    kinks, random = kinks_of(model), np.random.default_rng(0)
+    points, outputs = random.uniform(-1.0, 1.0, (20, 3)), random.standard_normal((20, 2))
+    gates = [(number, node) for number, node in enumerate(kinks.circuit.nodes) if isinstance(node, Relu)]
+    maps = [node.terms[-1].weights for node in kinks.circuit.nodes if isinstance(node, Affine)]
+    last = outputs @ maps[-1]
+    first = (last * (node_values(kinks.circuit, points)[gates[1][0]] > 0.0)) @ maps[1]
+    assert np.allclose(kinks.pulls(points, outputs), np.hstack([first, last])[:, kinks.places])
+
+
+def test_aimed_points_find_what_gates_do_together() -> None:
+    """Of a network of three layers, more than half as much again as the search that does not aim."""
+    model = hs.compile(random_network(12, 30, 30, 30, 1), (-1, 1), 1e-3, recipe="relu")
+    kinks, low, high = kinks_of(model), np.array(model.box.low), np.array(model.box.high)
+    starts = np.random.default_rng(0).uniform(-1.0, 1.0, (60, 12))
+    blind = vertices(kinks, starts, low, high, np.random.default_rng(1))
+    found = aimed(kinks, starts, low, high, 1, np.random.default_rng(1))
+    assert np.all((found >= low) & (found <= high))
+    assert errors_at(model, found).max() > 1.5 * errors_at(model, blind).max()
+    assert hs.falsify(model).error >= 0.9 * errors_at(model, found).max()
 
 
 def test_the_offset_is_where_a_gate_errs_most() -> None:

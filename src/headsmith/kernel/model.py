@@ -109,6 +109,11 @@ class Bank:
     width: int = 0
 
     @property
+    def scale(self) -> Array | float:
+        """By what the weights of reads are multiplied in the matrix that scores: of every head, or of all."""
+        return self.arrays.get({"sink": "query_scale", "boltzmann": "key_scale"}.get(self.kind, ""), 1.0)
+
+    @property
     def copies(self) -> bool:
         """Whether the outputs stand for no node, but for what the bank reads (stream.py, rule Clear)."""
         return bool(np.all(self.node == -1))
@@ -305,9 +310,8 @@ def largest_weight(model: Model) -> float:
     banks = [bank for layer in model.layers for bank in layer]
     sums = [*_heaviest(model.embedding), *_heaviest(model.readout), 1.0]
     for bank in banks:
-        scale = {"sink": "query_scale", "boltzmann": "key_scale"}.get(bank.kind, "")
         arrays += bank.arrays.values()
-        sums += [*_heaviest(bank.read), *_heaviest(bank.read, bank.arrays.get(scale)), *_heaviest(bank.write)]
+        sums += [*_heaviest(bank.read), *_heaviest(bank.read, bank.scale), *_heaviest(bank.write)]
         sums += [] if bank.kind == "table" and not model.sink_tokens else [KEY]
         for name, gain in bank.gains.items():
             plain = (bank.kind, name) == ("table", "gain") or model.attention == "elu+1"
@@ -315,12 +319,12 @@ def largest_weight(model: Model) -> float:
     return max([*sums, *(float(np.max(np.abs(array), initial=0.0)) for array in arrays)])
 
 
-def _heaviest(links: Iterable[Link], scale: Array | None = None) -> list[float]:
+def _heaviest(links: Iterable[Link], scale: Array | float = 1.0) -> list[float]:
     """For each register the sum of the largest weights of its links, times the scales of what they feed."""
     found: dict[str, Upper] = {}
     for link in links:
         weights = Upper(np.abs(link.weights))
-        if scale is not None:
+        if isinstance(scale, np.ndarray):
             weights = weights * (scale[link.rows] if link.weights.ndim == 1 else scale[link.rows, None])
         found[link.register] = weights.max() + found.get(link.register, 0.0)
     return [float(size.value) for size in found.values()]

@@ -276,11 +276,17 @@ def read(stream: Stream, links: Sequence[Link], rows: Any) -> Form:
 
 
 def read_bounds(
-    stream: Stream, links: Sequence[Link], rows: int, precision: Precision, known: Upper | None = None
+    stream: Stream,
+    links: Sequence[Link],
+    rows: int,
+    precision: Precision,
+    known: Upper | None = None,
+    scale: Array | float = 1.0,
 ) -> tuple[Upper, Upper, Upper, Upper]:
-    """Of the forms that links read: how far registers are off, the rounding of the read itself, the sum of the absolute
-    values that are added, and what is read on reference tokens. `known` may bound what is read, but for what registers
-    are off by: a single product is rounded relatively to what it is, and not to the terms of its register."""
+    """Of the forms that links read, by their weights and by the same times a scale: how far registers are off, the
+    rounding of the read itself, the sum of the absolute values that are added, and what is read on reference tokens.
+    `known` may bound what is read, but for what registers are off by: a single product is rounded relatively to what it
+    is, and not to the terms of its register."""
     tiny = precision.smallest_normal
     stored, sizes, drift = (Upper(np.zeros(rows)) for _ in range(3))
     terms, copied, columns = np.zeros(rows), np.ones(rows, dtype=bool), 0
@@ -295,12 +301,11 @@ def read_bounds(
         terms[link.rows] += _terms(link.weights)
         copied[link.rows] &= _fine(link.weights).reshape(len(link.weights), -1).all(axis=1)
         columns += link.weights.shape[-1]
-    share, single = precision.gamma(terms + 2, 0), terms <= 1
-    # One number times a power of two is read as it is.
-    as_is = precision.exact & copied & single
-    rounded, held = Upper(np.where(as_is, 0.0, share.value)), np.where(as_is, 0.0, precision.held)
-    reached = stored + (sizes if known is None else known)
-    read = rounded * smallest(sizes, np.where(single, reached.value, np.inf)) + (columns + 1.0) * tiny
+    # One number times a power of two is read as it is. Several are only added up, and two are rounded as their sum is.
+    as_is, added = precision.exact & copied & (terms <= 1), precision.exact & copied & _fine(scale)
+    share = precision.gamma(np.where(as_is, 0.0, np.where(added, terms - 1.0, terms + 2.0)), 0)
+    reached, held = stored + (sizes if known is None else known), np.where(as_is, 0.0, precision.held)
+    read = share * smallest(sizes, np.where(terms <= 1 + added, reached.value, np.inf)) + (columns + 1.0) * tiny
     return stored, read + (reached + read) * held, sizes, drift + precision.gamma(terms + 2) * drift
 
 
@@ -309,7 +314,7 @@ def _terms(weights: Array) -> Any:
     return (weights != 0.0).reshape(len(weights), -1).sum(axis=1)
 
 
-def _fine(weights: Array) -> Any:
+def _fine(weights: Array | float) -> Any:
     """Which weights are zero or powers of two, of an ordinary size: products with them are exact."""
     sizes = np.abs(weights)
     return (sizes == 0.0) | ((np.frexp(sizes)[0] == 0.5) & (sizes >= 2.0**-20) & (sizes <= 2.0**20))

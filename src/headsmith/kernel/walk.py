@@ -222,7 +222,7 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
         pair = streams.read(walk.stream, bank.read, mine), streams.rows_of(walk.forms[number], rows)
         deviation[mine] = streams.difference(*pair, len(mine), walk.magnitudes).value
     exact, known = Interval(low, high), Interval(low, high).magnitude + arriving + deviation
-    stored, *others = streams.read_bounds(walk.stream, bank.read, bank.forms, model.precision, known)
+    stored, *others = streams.read_bounds(walk.stream, bank.read, bank.forms, model.precision, known, bank.scale)
     for number, mine, rows in _read_by(nodes, components) if facts.proof.powers else ():
         if _read_alike(facts, bank, mine, rows, number):
             # What is off in the registers is off for all that read them.

@@ -34,6 +34,7 @@ from headsmith.heads.sink import SinkBank, rounded_up, split_scale
 from headsmith.heads.stream import position_bits
 from headsmith.heads.table import TableBank
 from headsmith.lower.relief import NONE, Relief, heaviest_read
+from headsmith.lower.split import in_parts
 from headsmith.transformer.gains import gains_of_heads
 from headsmith.transformer.ir import Bank, Layer, Transformer
 
@@ -81,6 +82,8 @@ def with_softmax_budget(
                 return replace(kept, query_scale=steep, key_scale=ones)
             case SinkBank():
                 scale = max(common * relief.of(layer), SMALLEST_SCALE)
+                # Sums of registers times powers of two round least (kernel/stream.py).
+                scale = 2.0 ** math.ceil(math.log2(scale)) if in_parts(bank) else scale
                 query, key = split_scale(scale / heaviest_read(bank), transformer.precision)
                 return replace(bank, query_scale=query, key_scale=key, position_gain=position, reference_gain=reference)
             case TableBank():

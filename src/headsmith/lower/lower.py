@@ -21,6 +21,7 @@ from headsmith.lower.mixing_banks import address_registers, gather, mixing_banks
 from headsmith.lower.reduce import Reduced, reduce
 from headsmith.lower.registers import OUTPUT, Allocation, allocate
 from headsmith.lower.reuse import with_registers_reused
+from headsmith.lower.split import with_sums_in_parts
 from headsmith.lower.table_banks import table_banks
 from headsmith.lower.tables import Multiplied, Tables
 from headsmith.source.graph import Graph, Positional, Relu
@@ -35,12 +36,13 @@ def lower(
     dtype: Dtype,
     tables: Tables | None = None,
     reuse: bool = True,
+    parts: int = 1,
     attention: AttentionKind = "softmax",
     alone: bool = False,
 ) -> Transformer:
     """The transformer whose sink heads, in the limit of large scales, compute `graph` exactly (up to rounded weights
     and what its `tables` do for the expressions). With `reuse`, registers serve again where that pays: under softmax
-    attention, whose heads can clear them."""
+    attention, whose heads can clear them. Else long sums may be in several `parts`."""
     reduced = reduce(graph, ranges)
     tables = tables or {}
     grid = max((len(table.offset) for table in tables.values() if not isinstance(table, Multiplied)), default=0)
@@ -85,7 +87,9 @@ def lower(
         attention=attention,
         alone=alone,
     )
-    if reuse and attention == "softmax":
+    if parts > 1:
+        transformer = with_sums_in_parts(transformer, parts)
+    elif reuse and attention == "softmax":
         transformer = with_registers_reused(transformer, apart=dtype != "float64")
     return transformer if dtype == "float64" else _rounded(transformer, dtype)
 

@@ -65,6 +65,9 @@ ACCURATE_ATTEMPTS = ((0.9, 128.0, math.inf),)
 
 TINY = 1e-300
 
+PARTS = (2, 4)
+"""In how many parts long sums are tried, where they round too much."""
+
 
 @dataclass(frozen=True, eq=False)
 class Met:
@@ -229,11 +232,14 @@ def _attempts(request: Request, fusion: Arrangement, planner: Callable[[float, f
             skeleton = laid(tables=planned.tables)
             try:
                 return _scaled(request, fusion, planned, skeleton)
-            except UnreachableError:
-                if not any(bank.cleared for layer in skeleton.layers for bank in layer.banks):
-                    raise
-                # Registers that are cleared round more.
-                return _scaled(request, fusion, planned, laid(tables=planned.tables, reuse=False))
+            except UnreachableError as problem:
+                # Registers that are cleared round more, and so do long sums.
+                others = [laid(tables=planned.tables, **options) for options in _less_rounded(request, skeleton)]
+                for other in others:
+                    if len(other.registers) > len(skeleton.registers) or other.sizes != skeleton.sizes:
+                        with suppress(UnreachableError):
+                            return _scaled(request, fusion, planned, other)
+                raise problem
 
         try:
             try:
@@ -249,6 +255,14 @@ def _attempts(request: Request, fusion: Arrangement, planner: Callable[[float, f
     if isinstance(refusal, ThinMarginError):
         raise UnreachableError(f"error {error:.3g} cannot be certified: {refusal}", part="rounding", smallest=math.inf)
     raise refusal
+
+
+def _less_rounded(request: Request, skeleton: Transformer) -> Iterator[dict[str, Any]]:
+    """How to lay out a model so that it rounds less, and has more columns."""
+    if any(bank.cleared for layer in skeleton.layers for bank in layer.banks):
+        yield {"reuse": False}
+    if request.dtype == "float32":
+        yield from ({"reuse": False, "parts": parts} for parts in PARTS)
 
 
 def _undecided(planned: Planned) -> list[Interval]:

@@ -112,7 +112,7 @@ def refused(request: Request, best: Met | None, why: Exception) -> UnreachableEr
             part=part,
             smallest=smallest,
         )
-    remedy = "dtype='float64', a smaller domain or smaller weights" if dtype == "float32" else "a smaller domain"
+    remedy = "dtype='float64', a smaller domain or smaller weights" if dtype != "float64" else "a smaller domain"
     if part == "approximation":
         remedy = "a smaller domain" if request.max_layers is None else "a smaller domain or more layers"
     return UnreachableError(

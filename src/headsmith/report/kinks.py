@@ -18,7 +18,7 @@ from headsmith.heads.attentions import PEAKS
 from headsmith.heads.sink import SinkBank
 from headsmith.model import Compiled
 from headsmith.source.evaluation import node_values
-from headsmith.source.graph import Graph, Relu
+from headsmith.source.graph import Affine, Graph, Relu
 
 HELD = 4_000_000
 """How many arguments are held at once."""
@@ -39,6 +39,25 @@ class Kinks:
         """The gates' arguments at `points` (..., inputs), shape (..., kinks)."""
         values = node_values(self.circuit, points)
         found = [values[node.argument] for node in self.circuit.nodes if isinstance(node, Relu)]
+        return np.asarray(np.concatenate(found, axis=-1)[..., self.places])
+
+    def pulls(self, points: Array, outputs: Array) -> Array:
+        """How much the gates' values move a combination of outputs, `outputs` (points, outputs), at each of the points:
+        (points, kinks). What is neither affine nor a gate is taken not to move."""
+        nodes, values = self.circuit.nodes, node_values(self.circuit, points)
+        pulled = [np.zeros((len(points), node.size)) for node in nodes]
+        pulled[self.circuit.output] = outputs
+        for number in range(self.circuit.output, -1, -1):
+            match nodes[number]:
+                case Affine(terms=terms):
+                    for term in terms:
+                        own = pulled[number]
+                        pulled[term.node] = pulled[term.node] + (
+                            own * term.weights if term.diagonal else own @ term.weights
+                        )
+                case Relu(argument=argument):
+                    pulled[argument] = pulled[argument] + pulled[number] * (values[argument] > 0.0)
+        found = [each for each, node in zip(pulled, nodes, strict=True) if isinstance(node, Relu)]
         return np.asarray(np.concatenate(found, axis=-1)[..., self.places])
 
 
@@ -125,6 +144,47 @@ def vertices(
         missing = (wanted - np.take_along_axis(value, chosen, axis=1)) * asked
         points = np.clip(points + _shortest_steps(rows, missing), low, high)
     return np.asarray(points)
+
+
+def aimed(
+    kinks: Kinks, starts: Array, low: Array, high: Array, outputs: int, random: np.random.Generator, steps: int = 8
+) -> Array:
+    """From each start, a point of the box where many gates are one offset from zero that move an output the same way.
+
+    A sink head is never above its gate: what heads of gates do to an output adds up if these move it the same way. Each
+    start has an output and a sign. The gates that are worth most there for how far away they are get Newton's method;
+    twice on the way they are chosen again.
+    """
+    points, most = starts[: max(1, HELD // ((len(low) + 1) * len(kinks)))], min(len(low), len(kinks))
+    wanted = np.eye(outputs)[random.integers(0, outputs, len(points))] * random.choice([-1.0, 1.0], (len(points), 1))
+    share, shape = random.uniform(0.3, 1.0, (len(points), 1)), (len(points), len(kinks))
+    for step in range(steps):
+        value, slope = _linearised(kinks, points, low, high)
+        if step in (0, 2, 4):
+            worth = np.maximum(kinks.pulls(points, wanted) * kinks.offsets, 0.0)
+            distance = np.abs(value) / np.maximum(np.linalg.norm(slope * (high - low), axis=-1), 1e-200)
+            score = worth * np.exp(0.5 * random.standard_normal(shape)) / (distance + (0.005 if step else 0.02))
+            chosen = np.argsort(-score, axis=1)[:, :most]
+            asked = (np.arange(most) < share * most) & (np.take_along_axis(worth, chosen, axis=1) > 0.0)
+        held = np.take_along_axis(value, chosen, axis=1)
+        rows = np.take_along_axis(slope, chosen[..., None], axis=1) * asked[..., None]
+        missing = (np.where(held >= 0.0, 1.0, -1.0) * kinks.offsets[chosen] - held) * asked
+        points = _moved(points, rows, missing, low, high)
+    return np.asarray(points)
+
+
+def _moved(points: Array, rows: Array, missing: Array, low: Array, high: Array, turns: int = 4) -> Array:
+    """Points of the box that are d further, rows d = missing, as nearly as can be: coordinates that would leave the box
+    stay at its side, and the others make up for them."""
+    moved, free = points, np.ones_like(points)
+    for _ in range(turns):
+        left = missing - (rows @ (moved - points)[..., None])[..., 0]
+        moved = moved + _shortest_steps(rows * free[:, None], left) * free
+        outside = (moved < low) | (moved > high)
+        moved, free = np.clip(moved, low, high), np.where(outside, 0.0, free)
+        if not outside.any():
+            break
+    return np.asarray(moved)
 
 
 def _shortest_steps(rows: Array, missing: Array) -> Array:

@@ -5,6 +5,7 @@ It tries
     random points, corners      the box as a whole
     kinks                       zeros of gate arguments, met along random segments: a sink head errs most beside them
     vertices                    several gates at once beside their zeros, by Newton's method on their arguments
+    aimed                       the same, for gates whose heads move an output the same way
     ascent                      from the worst points so far, random steps that shrink when they fail
 
 The target is evaluated in extended precision where the network is small; the worst points always are.
@@ -19,7 +20,7 @@ import numpy as np
 from headsmith.core.arrays import Array, Indices
 from headsmith.model import Compiled
 from headsmith.report.found import Found, fitting_dtype, over
-from headsmith.report.kinks import crossings, kinks_of, vertices
+from headsmith.report.kinks import aimed, crossings, kinks_of, vertices
 from headsmith.source.evaluation import evaluate
 
 CHAINS = 32
@@ -32,7 +33,8 @@ def falsify_points(compiled: Compiled, *, effort: int = 4000, seed: int = 0) -> 
     search.scatter(effort // 8)
     search.corners(effort // 8)
     search.beside_kinks(effort // 4)
-    search.at_vertices(effort // 4)
+    search.at_vertices(effort // 8)
+    search.aimed(effort // 8)
     search.ascend(effort - search.evaluations)
     return search.found()
 
@@ -96,6 +98,13 @@ class _Search:
         """Points beside as many kinks as there are inputs."""
         if len(self.kinks) and self.compiled.box.size <= 32:
             self._try(vertices(self.kinks, self._inside(count), self.low, self.high, self.random))
+
+    def aimed(self, count: int) -> None:
+        """Points beside many kinks that move an output the same way: each costs as much as several runs."""
+        size, outputs = self.compiled.box.size, self.compiled.transformer.outputs
+        if len(self.kinks) > 1 and size <= 128 and count >= 8:
+            starts = self._inside(count // 4)
+            self._try(aimed(self.kinks, starts, self.low, self.high, outputs, self.random))
 
     def ascend(self, count: int) -> None:
         """Climb from the worst points: steps along one or all coordinates, doubled on success and shrunk on failure."""
