@@ -149,7 +149,8 @@ def facts_of(target: Graph, model: Model, proof: Proof, box: Interval) -> Facts:
         raise Refused("there is no rule for sampled functions beside others")
     if not float(box.magnitude.max().value) < model.precision.largest / 16.0:
         raise Refused(f"inputs may be beyond {model.precision.name}")
-    _refuse_other_function(target, proof)
+    if proof.blocks or proof.regions or proof.views or proof.alike or not identical(target, proof.circuit):
+        _refuse_other_function(target, proof)
     places = headed(proof.circuit, model)
     refuse_open(proof, places)
     found, chords = ranges(proof, box, check_region)
@@ -222,8 +223,6 @@ def _masks(target: Graph, model: Model, proof: Proof) -> tuple[str, ...]:
 def _refuse_other_function(target: Graph, proof: Proof) -> None:
     """Rule Same: the circuit, with what its regions stand for, is the target; regions and views are what they say."""
     forms, meant = Forms(), proof.meant()
-    if identical(target, meant) and not (proof.blocks or proof.regions or proof.views or proof.alike):
-        return
     viewed = [(number, view) for number, views in proof.views.items() for view in views]
     ((wanted,),) = forms.of(target, [target.output])
     found, *others = forms.of(meant, [meant.output, *chain(*viewed)], blocks=proof.blocks)

@@ -79,8 +79,9 @@ class Register:
             added = np.arange(1, weights.shape[1]) < count[:, None]
             sums = (largest(*ordered)[:, 1:] * added).sum()
         sums = self.sums + self.most * count + sums + most * self.count
-        size = self.magnitude + weights @ outputs.magnitude
-        products = self.products + np.where(_fine(weights), 0.0, weights) @ outputs.magnitude
+        size, exact = weights @ outputs.magnitude, _fine(weights)
+        products = np.where(exact, 0.0, weights) @ outputs.magnitude if exact.any() else size
+        size, products = self.magnitude + size, self.products + products
         most, count = self.most + most, self.count + count
         return replace(self, form=form, magnitude=size, products=products, most=most, sums=sums, count=count)
 
@@ -318,5 +319,5 @@ def _terms(weights: Array) -> Any:
 
 def _fine(weights: Array) -> Any:
     """Which weights are zero or powers of two, of an ordinary size: products with them are exact."""
-    sizes = np.abs(weights)
-    return (sizes == 0.0) | ((np.frexp(sizes)[0] == 0.5) & (sizes >= 2.0**-20) & (sizes <= 2.0**20))
+    exponents = np.clip(np.abs(weights), 2.0**-20, 2.0**20).view(np.int64) & -(1 << 52)
+    return (weights == 0.0) | (exponents.view(np.float64) == np.abs(weights))

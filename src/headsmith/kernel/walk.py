@@ -228,13 +228,13 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
     sums = streams.read_bounds(walk.stream, bank.read, bank.forms, model.precision)
     stored = sums.stored
     low, high, arriving, deviation = np.zeros((4, bank.forms))
-    margins = facts.proof.margins_of_reads
+    margins, claimed = facts.proof.margins_of_reads, {*bank.node.tolist()}
     for number in np.unique(nodes).tolist():
         if number not in walk.forms:
             raise Refused(f"a head reads node {number}, which is not computed")
         mine = np.flatnonzero(nodes == number)
         rows = components[mine]
-        seen = facts.ranges[number].widened(max(margins.get((claimed, number), 0.0) for claimed in bank.node.tolist()))
+        seen = facts.ranges[number].widened(max(margins.get((each, number), 0.0) for each in claimed))
         low[mine], high[mine] = seen.low[rows], seen.high[rows]
         arriving[mine] = off[number][rows].value
         if _read_alike(facts, bank, nodes, components, number):
@@ -250,7 +250,6 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
     exact = Interval(low, high)
     rounded = sums.rounded(exact.magnitude + arriving + deviation)
     reads = Reads(exact, Upper(deviation), Upper(arriving), stored, rounded, sums.sizes, sums.drift)
-    claimed = bank.node.tolist()
     for targets in {circuit.nodes[number].targets for number in claimed if bank.kind == "move"}:
         rows = model.positional[bank.address] if isinstance(bank.address, str) else np.full(len(targets), bank.address)
         if not np.array_equal(rows, addresses(targets, model.bits) if isinstance(bank.address, str) else targets):
