@@ -96,12 +96,13 @@ def own_addresses(tokens: int) -> dict[str, Array]:
 
 
 def own_head(
-    read: Sequence[Link], write: Sequence[Link], count: int, tokens: int, most: int | None = None
+    read: Sequence[Link], write: Sequence[Link], count: int, tokens: int, split: int = 1
 ) -> MeanBank | MoveBank:
-    """A head that looks at its own token alone: of `count` numbers that it reads, and returns; or several of them, none
-    of which returns more than `most`."""
-    split = 1 if most is None else -(-count // most)
-    none = np.full(-(-count // split) * split, -1)  # what is left over in the last head is zero
+    """A head that looks at its own token alone: of `count` numbers that it reads, and returns; or `split` of them."""
+    none = np.full(-(-count // split) * split, -1)
+    if len(none) > count:
+        # What is left over in the last head reads `data`, and goes nowhere.
+        read = [*read, Link(DATA, np.ones((len(none) - count, 1)), count)]
     if tokens == 1:
         return MeanBank(none, 0 * none, tuple(read), tuple(write), 1.0, 1.0, split)
     return MoveBank(none, 0 * none, tuple(read), tuple(write), OWN, 1.0, 1.0, split)
@@ -187,14 +188,13 @@ def _rewritten(transformer: Transformer, found: Mapping[str, Lifetime], pieces: 
     narrow = sum(each.size for each in kept) + sum(piece.size for piece in pieces)
     layers = []
     for number, layer in enumerate(transformer.layers, 1):
-        most = max(LEAST_VALUES, MOST_PADDED // ((layer.heads + 1) * narrow))
         banks: list[Bank] = [
             replace(bank, read=_placed(bank.read, homes, reading=True), write=_placed(bank.write, homes, reading=False))
             for bank in layer.banks
         ]
         carrying = [bank for bank in banks if np.all(bank.node == -1)]
         others = [bank for bank in banks if bank not in carrying]
-        layers.append(Layer((*others, *_clearing(transformer, found, pieces, number, carrying, most))))
+        layers.append(Layer((*others, *_clearing(transformer, found, pieces, number, carrying, narrow))))
     return replace(
         transformer,
         registers=(*kept, *(Register(piece.name, piece.size) for piece in pieces)),
@@ -228,21 +228,20 @@ def _clearing(
     pieces: Sequence[Piece],
     number: int,
     carrying: Sequence[Bank],
-    most: int,
+    narrow: int,
 ) -> list[Bank]:
     """The head that clears what was read for the last time in this layer, where something else comes after it; it does
     what the head that is `carrying` something in this layer does, too."""
     read, write = ([link for bank in carrying for link in getattr(bank, way)] for way in ("read", "write"))
     count = sum(bank.outputs for bank in carrying)
-    known = {link.register: link.first for link in read if link.weights.ndim == 1 and np.all(link.weights == 1.0)}
     biases: list[tuple[str, Array]] = []
     for piece in pieces:
         for tenant, following, part in zip(piece.tenants, piece.tenants[1:], piece.parts[1:], strict=False):
             if found[tenant].last == number:
-                if piece.name not in known:
-                    read.append(Link(piece.name, np.ones(piece.size), count))
-                write.append(Link(piece.name, -np.ones(piece.size), known.get(piece.name, count)))
-                count += piece.size if piece.name not in known else 0
+                # What is carried has outputs of its own: else two links would meet in one weight of W_O.
+                read.append(Link(piece.name, np.ones(piece.size), count))
+                write.append(Link(piece.name, -np.ones(piece.size), count))
+                count += piece.size
                 bias = transformer.initial.get(following)
                 if bias is not None and bias[part].any():
                     biases.append((piece.name, bias[part]))
@@ -252,7 +251,9 @@ def _clearing(
         read.append(Link(DATA, np.ones((1, 1)), count))
         write += [Link(name, bias[:, None], count) for name, bias in biases]
         count += 1
-    return [own_head(read, write, count, transformer.tokens, most)]
+    heads = transformer.layers[number - 1].heads
+    values = max(LEAST_VALUES, MOST_PADDED // ((heads + 1) * narrow))
+    return [own_head(read, write, count, transformer.tokens, max(1, min(-(-count // values), int(MORE_HEADS * heads))))]
 
 
 def _banks(transformer: Transformer) -> list[Bank]:
