@@ -71,6 +71,8 @@ def stored_bank(stem: str, item: Bank, keep: Callable[..., str]) -> dict[str, An
     for name, default in BANK_REGISTERS.get(item.kind, {}).items():
         if getattr(item, name) != default:
             stored[name] = getattr(item, name)
+    if isinstance(item, MeanBank | MoveBank) and item.split > 1:
+        stored["split"] = item.split
     return stored
 
 
@@ -83,6 +85,7 @@ def read_bank(item: dict[str, Any], tensor: Callable[[str], Any]) -> Bank:
     found |= {name: read_links(item[name], tensor) for name in ("read", "write")}
     found |= {name: float(item[name]) for name in BANK_NUMBERS[kind]}
     found |= {name: int(item[name]) for name in BANK_COUNTS.get(kind, ())}
+    found |= {"split": int(item["split"])} if "split" in item else {}
     if kind == "move" and type(item["address"]) is int:
         return MoveBank(**found, address=item["address"])
     found |= {name: _name(item, name, default) for name, default in BANK_REGISTERS.get(kind, {}).items()}

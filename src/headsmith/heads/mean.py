@@ -29,12 +29,18 @@ from headsmith.heads.bank import HeadBank
 
 @dataclass(frozen=True, eq=False)
 class MeanBank(HeadBank):
-    """One mean head. Output k is the mean of row k of `read`: component `component[k]` of node `node[k]`."""
+    """One mean head. Output k is the mean of row k of `read`: component `component[k]` of node `node[k]`. With `split`,
+    that many heads of the same scores return the same number of outputs each."""
 
     kind: ClassVar[str] = "mean"
 
     gain: float
     keep_gain: float
+    split: int = 1
+
+    @property
+    def heads(self) -> int:
+        return self.split
 
 
 def feature_count(sink: int) -> int:

@@ -50,7 +50,8 @@ NOTHING = -1
 class MoveBank(HeadBank):
     """One move head. Output k is row k of `read` at the addressee: component `component[k]` of node `node[k]`.
 
-    `address` is the positional register that holds the addresses, or the one token that all tokens fetch from.
+    `address` is the positional register that holds the addresses, or the one token that all tokens fetch from. With
+    `split`, that many heads of the same scores return the same number of outputs each.
     """
 
     kind: ClassVar[str] = "move"
@@ -58,6 +59,11 @@ class MoveBank(HeadBank):
     address: str | int
     gain: float
     keep_gain: float
+    split: int = 1
+
+    @property
+    def heads(self) -> int:
+        return self.split
 
 
 def feature_count(bank: MoveBank, tokens: int, sink: int) -> int:

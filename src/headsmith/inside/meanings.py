@@ -169,7 +169,7 @@ class Meanings:
         if isinstance(bank, SinkBank):
             return [self._gate(node, component) for node, component in places]
         if bank.cleared:
-            return [f"{bank.kind}: clears {shortened(', '.join(bank.cleared), LENGTH)}"]
+            return [f"{bank.kind}: clears {shortened(', '.join(bank.cleared), LENGTH)}"] * bank.heads
         each = len(places) // bank.heads
         kind = {"gate": "product", "boltzmann": "max"}.get(bank.kind, bank.kind)
         names = []

@@ -329,9 +329,8 @@ def _signed(matrix: Array, x: Interval, found: Interval, slack: Array) -> Interv
     close = ((found.low < 0.0) & (found.low >= -8.0 * slack)) | ((found.high > 0.0) & (found.high <= 8.0 * slack))
     if not close.any():
         return found
-    positive, negative = np.maximum(matrix, 0.0), np.minimum(matrix, 0.0)
-    falls = (positive != 0.0) @ (x.low < 0.0).astype(np.float64) + (negative != 0.0) @ (x.high > 0.0).astype(np.float64)
-    rises = (positive != 0.0) @ (x.high > 0.0).astype(np.float64) + (negative != 0.0) @ (x.low < 0.0).astype(np.float64)
+    falls = _applied(matrix > 0.0, x.low < 0.0) + _applied(matrix < 0.0, x.high > 0.0)
+    rises = _applied(matrix > 0.0, x.high > 0.0) + _applied(matrix < 0.0, x.low < 0.0)
     low = np.where(falls == 0.0, np.maximum(found.low, 0.0), found.low)
     return Interval(low, np.where(rises == 0.0, np.minimum(found.high, 0.0), found.high))
 

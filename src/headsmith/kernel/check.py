@@ -153,7 +153,8 @@ def facts_of(target: Graph, model: Model, proof: Proof, box: Interval) -> Facts:
     if "sampled" in kinds and not kinds <= {"input", "affine", "positional", "move", "sampled"}:
         raise Refused("there is no rule for sampled functions beside others")
     refuse_large(model, box.magnitude, "an input")
-    _refuse_other_function(target, proof)
+    if proof.blocks or proof.regions or proof.views or proof.alike or not identical(target, proof.circuit):
+        _refuse_other_function(target, proof)
     places = headed(proof.circuit, model)
     refuse_open(proof, places)
     found, chords = ranges(proof, box, _compared)
@@ -237,8 +238,6 @@ def masks_of(target: Graph, model: Model, proof: Proof) -> tuple[str, ...]:
 def _refuse_other_function(target: Graph, proof: Proof) -> None:
     """Rule Same: the circuit, with what its regions stand for, is the target; regions and views are what they say."""
     forms, meant = Forms(), proof.meant()
-    if identical(target, meant) and not (proof.blocks or proof.regions or proof.views or proof.alike):
-        return
     viewed = [(number, view) for number, views in proof.views.items() for view in views]
     ((wanted,),) = forms.of(target, [target.output])
     found, *others = forms.of(meant, [meant.output, *chain(*viewed)], blocks=proof.blocks)

@@ -72,7 +72,7 @@ def heads_of(model: Model, bank: Bank) -> Heads:
     data, reference, grid = (ones[columns[name]] if name in columns else ones[:0] for name in (DATA, REFERENCE, GRID))
     place, kept = ones[columns[POSITION]] if bits else ones[:0], reference + grid.sum(axis=0)
     keep = [(gains["keep_gain"] / KEY * kept, KEY * reference)] if "keep_gain" in gains and model.sink_tokens else []
-    values, arrays = read[:, :, None], bank.arrays
+    values, arrays = read.reshape(bank.heads, -1, read.shape[1]).transpose(0, 2, 1), bank.arrays
     if bank.kind == "sink":
         reference_gain, position_gain = gains["reference_gain"] / KEY, gains["position_gain"] / KEY
         query, key = arrays["query_scale"][:, None], arrays["key_scale"][:, None]
@@ -96,15 +96,14 @@ def heads_of(model: Model, bank: Bank) -> Heads:
         features = [(arrays["query_scale"][:, None] * data, arrays["key_scale"][:, None] * read)]
         features += [(gains["gain"] / KEY * data, KEY * data), *keep]
     elif bank.kind == "mean":
-        features, values = [(gains["gain"] / KEY * data, KEY * data), *keep], read.T[None]
+        features = [(gains["gain"] / KEY * data, KEY * data), *keep]
     elif bank.kind == "move" and isinstance(bank.address, int):
         code = addresses((bank.address,), bits)[:, :-1] @ place
-        features, values = [(gains["gain"] / KEY * data, KEY * code), *keep], read.T[None]
+        features = [(gains["gain"] / KEY * data, KEY * code), *keep]
     elif bank.kind == "move":
         address = ones[columns[str(bank.address)]]
         features = [(gains["gain"] / KEY * one, KEY * bit) for one, bit in zip(address[:-1], place, strict=True)]
         features += [(query + gains["gain"] * bits / KEY * address[-1], key) for query, key in keep]
-        values = read.T[None]
     else:
         wide = bank.width
         features = [(read[each], read[wide + each]) for each in range(wide)]

@@ -20,10 +20,10 @@ values (W_V) are these; KEY = 8 only shares gains between query and key.
                 x | slope . grid;               KEY data | offset/KEY . grid - position_gain bits/2/KEY data
                 position_gain/2/KEY position[k] | KEY position[k]
                 keep_gain/KEY (reference + sum grid - data) | KEY reference
-    mean        one head: all forms are values.                         gain/KEY data | KEY data;   keep
+    mean        `split` heads: as many forms are values of each.        gain/KEY data | KEY data;   keep
     boltzmann   one head a form x: value x.  query_scale data | key_scale x;  gain/KEY data | KEY data;   keep
     product     one head for each pair of forms x, y, under linear attention: value y.      x | data
-    move        one head: all forms are values.  gain/KEY address[k] | KEY position[k];
+    move        `split` heads: as many forms are values of each.  gain/KEY address[k] | KEY position[k];
                 gain bits/KEY address[bits] + keep_gain/KEY (reference + sum grid) | KEY reference
                 of an address that is a number, code c of a token: gain/KEY data | KEY sum_k c[k] position[k];  keep
     attend      one head: the first `width` forms are the query, the next the key, the others values
@@ -289,9 +289,10 @@ class _Reader:
         if kind == "table" and mapping(stored).get("grid", GRID) != GRID:
             raise Refused("there is no rule for tables whose grid is the data tokens")
         node, component = (indices(self.tensors, field(role, name)) for name in ("node", "component"))
-        heads = len(node) if kind == "product" else lengths.get("h", 1)
+        split = whole(mapping(stored).get("split", 1), 1, len(node)) if kind in ("mean", "move") else 1
+        heads = len(node) if kind == "product" else lengths.get("h", split)
         outputs = heads * lengths.get("c", 1) if arrays else len(node)
-        if not len(node) == len(component) == outputs or not outputs:
+        if not len(node) == len(component) == outputs or not outputs or outputs % heads:
             raise Refused(f"a {kind} bank of {heads} heads claims {len(node)} and {len(component)} components")
         width = whole(field(stored, "width"), 1, sum(self.sizes.values())) if kind == "attend" else 0
         pairs = {"table": heads * lengths.get("a", 1), "gate": 2 * heads, "product": 2 * heads}

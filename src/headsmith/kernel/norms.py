@@ -94,8 +94,8 @@ def _rows(size: int, edges: Sequence[Any], kept: Any, places: Mapping[int, Any])
     """What takes the live nodes to those that stay, and to the node: of gates, what passes for certain."""
     read = {argument: slope.low if isinstance(slope, Interval) else slope for argument, slope, _ in edges}
     found = [dense(read[each]) if each in read else np.zeros((size, len(at))) for each, at in places.items()]
-    staying = np.eye(sum(map(len, places.values())))[kept]
-    return np.vstack([staying, np.hstack(found)]) if found else np.zeros((size, 0))
+    rows = np.hstack([np.zeros((size, 0)), *found])
+    return np.vstack([np.eye(rows.shape[1])[kept], rows]) if len(kept) else rows
 
 
 def _simple(edges: Sequence[Any], carried: bool) -> bool:

@@ -150,7 +150,9 @@ def digest(stored: Any, tensors: Tensors) -> str:
             return [plain("", each) for each in value]
         if key in ("bias", "weights", "values", "answers", "lipschitz", "scale") and isinstance(value, str):
             array = np.ascontiguousarray(tensors[value], dtype="<f8")
-            return hashlib.sha256(json.dumps(array.shape).encode() + array.tobytes()).hexdigest()
+            found = hashlib.sha256(json.dumps(array.shape).encode())
+            found.update(array)
+            return found.hexdigest()
         return value
 
     text = json.dumps(plain("", stored), sort_keys=True, separators=(",", ":"))

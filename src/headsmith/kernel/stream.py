@@ -82,8 +82,9 @@ class Register:
             added = np.arange(1, weights.shape[1]) < count[:, None]
             sums = (largest(*ordered)[:, 1:] * added).sum()
         sums = self.sums + self.most * count + sums + most * self.count
-        size = self.magnitude + weights @ outputs.magnitude
-        products = self.products + np.where(_fine(weights), 0.0, weights) @ outputs.magnitude
+        size, exact = weights @ outputs.magnitude, _fine(weights)
+        products = np.where(exact, 0.0, weights) @ outputs.magnitude if exact.any() else size
+        size, products = self.magnitude + size, self.products + products
         # What is added is held, and so is the register after that.
         kept, often = self.kept + (self.most * np.sign(count) + most + most), self.often + 2.0 * np.sign(count)
         found = replace(self, form=form, magnitude=size, products=products, sums=sums, kept=kept, often=often)
@@ -316,5 +317,5 @@ def _terms(weights: Array) -> Any:
 
 def _fine(weights: Array | float) -> Any:
     """Which weights are zero or powers of two, of an ordinary size: products with them are exact."""
-    sizes = np.abs(weights)
-    return (sizes == 0.0) | ((np.frexp(sizes)[0] == 0.5) & (sizes >= 2.0**-20) & (sizes <= 2.0**20))
+    exponents = np.clip(np.abs(weights), 2.0**-20, 2.0**20).view(np.int64) & -(1 << 52)
+    return (weights == 0.0) | (exponents.view(np.float64) == np.abs(weights))

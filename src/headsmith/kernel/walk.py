@@ -212,11 +212,11 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
     model, circuit = facts.model, facts.circuit
     nodes, components = arguments_of(bank, circuit)
     low, high, arriving, deviation = np.zeros((4, bank.forms))
-    margins = facts.proof.margins_of_reads
+    margins, claimed = facts.proof.margins_of_reads, {*bank.node.tolist()}
     for number, mine, rows in _read_by(nodes, components):
         if number not in walk.forms:
             raise Refused(f"a head reads node {number}, which is not computed")
-        seen = facts.ranges[number].widened(max(margins.get((claimed, number), 0.0) for claimed in bank.node.tolist()))
+        seen = facts.ranges[number].widened(max(margins.get((each, number), 0.0) for each in claimed))
         low[mine], high[mine] = seen.low[rows], seen.high[rows]
         arriving[mine] = off[number][rows].value
         pair = streams.read(walk.stream, bank.read, mine), streams.rows_of(walk.forms[number], rows)
@@ -233,7 +233,6 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
             walk.final[number] = off[number] + held
             arriving[mine], stored.value[mine] = walk.final[number][rows].value, 0.0
     reads = Reads(exact, Upper(deviation), Upper(arriving), stored, *others)
-    claimed = bank.node.tolist()
     for targets in {circuit.nodes[number].targets for number in claimed if bank.kind == "move"}:
         rows = model.positional[bank.address] if isinstance(bank.address, str) else np.full(len(targets), bank.address)
         if not np.array_equal(rows, addresses(targets, model.bits) if isinstance(bank.address, str) else targets):

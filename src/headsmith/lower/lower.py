@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from headsmith.core.intervals import Interval
 from headsmith.core.rounding import Dtype, held
 from headsmith.heads.attentions import AttentionKind
 from headsmith.heads.gate import GateBank
+from headsmith.heads.mean import MeanBank
+from headsmith.heads.move import MoveBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import Link, Register
 from headsmith.heads.table import TableBank
@@ -20,11 +23,12 @@ from headsmith.lower.links import constant, links, writes
 from headsmith.lower.mixing_banks import address_registers, gather, mixing_banks
 from headsmith.lower.reduce import Reduced, reduce
 from headsmith.lower.registers import OUTPUT, Allocation, allocate
-from headsmith.lower.reuse import with_registers_reused
+from headsmith.lower.reuse import own_addresses, own_head, with_registers_reused
 from headsmith.lower.split import with_sums_in_parts
 from headsmith.lower.table_banks import table_banks
 from headsmith.lower.tables import Multiplied, Tables
 from headsmith.source.graph import Graph, Positional, Relu
+from headsmith.transformer.dense import matrix
 from headsmith.transformer.ir import Bank, Layer, Transformer, reserved_registers
 
 
@@ -44,9 +48,31 @@ def lower(
     and what its `tables` do for the expressions). With `reuse`, registers serve again where that pays: under softmax
     attention, whose heads can clear them. Else long sums may be in several `parts`."""
     reduced = reduce(graph, ranges)
-    tables = tables or {}
+    laid = partial(_laid, graph, reduced, tables or {}, tokens, attention, alone)
+    transformer = laid(allocate(reduced.graph))
+    if parts > 1:
+        transformer = with_sums_in_parts(transformer, parts)
+    elif reuse and attention == "softmax":
+        others = allocate(reduced.graph, carry=True)
+        plain = all(
+            np.all(others.homes[each].scale == 1.0) and not others.homes[each].offset.any() for each in others.carried
+        )
+        carrying = laid(others) if others.carried and plain else None
+        transformer = with_registers_reused(transformer, carrying, apart=dtype != "float64")
+    return transformer if dtype == "float64" else _rounded(transformer, dtype)
+
+
+def _laid(
+    graph: Graph,
+    reduced: Reduced,
+    tables: Tables,
+    tokens: int,
+    attention: AttentionKind,
+    alone: bool,
+    allocation: Allocation,
+) -> Transformer:
+    """The transformer whose registers are these."""
     grid = max((len(table.offset) for table in tables.values() if not isinstance(table, Multiplied)), default=0)
-    allocation = allocate(reduced.graph)
     names = _names(reduced.graph, allocation)
     registers = [Register(names[register], reduced.graph.nodes[register].size) for register in allocation.writes]
     positional = {
@@ -56,10 +82,14 @@ def lower(
             if isinstance(node, Positional) and n in names
         },
         **address_registers(reduced, tokens),
+        **own_addresses(tokens if allocation.carried else 1),
     }
+    registers += [
+        Register(name, table.shape[1]) for name, table in own_addresses(tokens if allocation.carried else 1).items()
+    ]
     registers += [Register(name, table.shape[1]) for name, table in address_registers(reduced, tokens).items()]
     depth = max((allocation.levels[node] for node in reduced.origin), default=0)
-    transformer = Transformer(
+    return Transformer(
         inputs=graph.input.size,
         outputs=graph.nodes[graph.output].size,
         tokens=tokens,
@@ -78,6 +108,7 @@ def lower(
                     *_sinks(reduced, allocation, names, level, tables),
                     *table_banks(reduced, allocation, names, level, tables, grid),
                     *mixing_banks(reduced, allocation, names, level),
+                    *_carrying(reduced, allocation, names, level, tokens),
                 )
             )
             for level in range(1, depth + 1)
@@ -87,11 +118,20 @@ def lower(
         attention=attention,
         alone=alone,
     )
-    if parts > 1:
-        transformer = with_sums_in_parts(transformer, parts)
-    elif reuse and attention == "softmax":
-        transformer = with_registers_reused(transformer, apart=dtype != "float64")
-    return transformer if dtype == "float64" else _rounded(transformer, dtype)
+
+
+def _carrying(
+    reduced: Reduced, allocation: Allocation, names: dict[int, str], level: int, tokens: int
+) -> list[MeanBank | MoveBank]:
+    """The head that carries what is complete since the layer before."""
+    first, read = dict[int, int](), list[Link]()
+    for number in allocation.carried:
+        if allocation.levels[number] == level - 1:
+            first[number] = sum(link.rows for link in read)
+            ones = np.ones(reduced.graph.nodes[number].size)
+            read.append(Link(names[allocation.homes[number].register], ones, first[number]))
+    added = [replace(link, weights=matrix(link)) for link in writes(allocation, names, first)]
+    return [own_head(read, added, sum(link.rows for link in read), tokens)] if read else []
 
 
 def _sinks(

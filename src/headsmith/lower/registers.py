@@ -10,6 +10,9 @@ gates):
             gate.
   virtual   an affine function of other affine nodes is read directly from their registers, twice (query and value), or
             folded into writes: whichever has fewer weights.
+  carried   P = Q + W z, where z is complete a layer before Q is: what active gates pass on. Folded, W z is written by
+            all heads that wrote z, and P's register is in use since then; virtual, z's register is for longer. Instead,
+            a head that looks at its own token alone may read z and add W z to P's register while other heads write Q.
 """
 
 from __future__ import annotations
@@ -67,17 +70,21 @@ class Home:
 
 @dataclass(frozen=True, eq=False)
 class Allocation:
-    """For each placed affine node its home; for each register (named by its first node) what is written into it."""
+    """For each placed affine node its home; for each register (named by its first node) what is written into it; and
+    the placed nodes that are carried, in the layer after they are complete."""
 
     levels: dict[int, int]
     homes: dict[int, Home]
     writes: dict[int, list[Combination]]
     reads: dict[Reader, Combination]
+    carried: tuple[int, ...] = ()
 
 
 @dataclass(eq=False)
 class _Allocator:
     graph: Graph
+    levels: dict[int, int]
+    carry: bool = False
     expansions: dict[int, Combination] = field(default_factory=dict)
     flattenings: dict[int, Combination] = field(default_factory=dict)
     folded: dict[int, dict[int, int]] = field(default_factory=dict)
@@ -86,17 +93,31 @@ class _Allocator:
         self._constants = any(isinstance(node, Positional) for node in self.graph.nodes)
 
     def expand(self, number: int) -> Combination:
-        """The node over inputs and gates."""
-        stops = _Stops(lambda n: n in self.expansions or not isinstance(self.graph.nodes[n], Affine))
-        for earlier in needed(self.graph, number, stops):
-            node = self.graph.nodes[earlier]
-            if earlier in self.expansions:
+        """The node over inputs, gates and what is carried."""
+        stack = [number]
+        while stack:
+            current = stack[-1]
+            node, old = self.graph.nodes[current], self.old(current)
+            fresh = [each for each in arguments(node) if each not in old] if isinstance(node, Affine) else []
+            missing = [each for each in fresh if each not in self.expansions]
+            stack += missing
+            if missing:
                 continue
-            if isinstance(node, Affine):
-                self.expansions[earlier] = self._substitute(node, self.expansions.__getitem__)
-            else:
-                self.expansions[earlier] = _itself(earlier, node.size)
+            stack.pop()
+            if current not in self.expansions:
+                known = {each: self.expansions[each] for each in fresh} | {each: self.flatten(each) for each in old}
+                found = self._substitute(node, known.__getitem__) if isinstance(node, Affine) else None
+                self.expansions[current] = found or _itself(current, node.size)
         return self.expansions[number]
+
+    def old(self, number: int) -> set[int]:
+        """The arguments of an affine node that are to be carried: they are complete before others are."""
+        node = self.graph.nodes[number]
+        if not self.carry or self._constants or not isinstance(node, Affine):
+            return set()
+        if not all(isinstance(self.graph.nodes[each], Affine) for each in arguments(node)):
+            return set()
+        return {each for each in arguments(node) if self.levels[each] < self.levels[number]}
 
     def flatten(self, number: int) -> Combination:
         """The node over nodes that have a register."""
@@ -126,7 +147,7 @@ class _Allocator:
         """An affine function of affine nodes alone, when reading them (twice) takes no more weights than folding
         them."""
         node = self.graph.nodes[number]
-        if not isinstance(node, Affine):
+        if not isinstance(node, Affine) or self.old(number):
             return False
         sources = [self.graph.nodes[term.node] for term in node.terms]
         if any(not isinstance(source, Affine | Positional) for source in sources):
@@ -167,10 +188,11 @@ def _itself(number: int, size: int) -> Combination:
     return Combination({number: np.ones(size)}, np.zeros(size))
 
 
-def allocate(graph: Graph) -> Allocation:
-    """Give every affine node that is read a home, and collect what is written where."""
-    allocator = _Allocator(graph)
+def allocate(graph: Graph, carry: bool = False) -> Allocation:
+    """Give every affine node that is read a home, and collect what is written where. Nothing is carried unless
+    `carry`."""
     levels = _levels(graph)
+    allocator = _Allocator(graph, levels, carry)
     reads = {
         (number, index): allocator.flatten(argument)
         for number, node in enumerate(graph.nodes)
@@ -183,6 +205,13 @@ def allocate(graph: Graph) -> Allocation:
         level = levels[reader[0]] if reader != OUTPUT else len(graph.nodes)
         for number in combination.parts:
             last_read[number] = max(last_read.get(number, 0), level)
+    placed, carried = list(last_read), set[int]()
+    while placed:
+        for source in allocator.expand(placed.pop()).parts:
+            if isinstance(graph.nodes[source], Affine):
+                placed += [source] if source not in last_read else []
+                last_read[source] = max(last_read.get(source, 0), levels[source] + 1)
+                carried.add(source)
     homes: dict[int, Home] = {}
     writes: dict[int, list[Combination]] = {}
     taken: set[int] = set()
@@ -203,7 +232,7 @@ def allocate(graph: Graph) -> Allocation:
         homes[number] = Home(below.register, scale, parent.weights * below.offset + node.bias)
         own = {term.node: product(1.0 / scale, term.weights) for term in node.terms if term is not parent}
         writes[below.register].append(Combination(own, np.zeros(node.size)))
-    return Allocation(levels, homes, writes, reads)
+    return Allocation(levels, homes, writes, reads, tuple(sorted(carried)))
 
 
 def _scaled(outer: Array, inner: Array) -> Array:

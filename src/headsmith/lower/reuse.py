@@ -34,9 +34,14 @@ from headsmith.transformer.ir import Bank, Layer, Transformer, width
 NARROWER, MORE_HEADS = 0.45, 0.125
 """Registers are used again where that leaves at most so much of d_model, and takes at most so many more heads."""
 
-MOST_PADDED = 1 << 22
-"""Tools that pad all heads of a layer to the widest value store so many numbers of W_V at most: the head that clears is
-as wide as the layer."""
+MOST_PADDED, LEAST_VALUES = 1 << 22, 10
+"""Tools that pad all heads of a layer to the widest value store so many numbers of W_V at most if one head clears. In
+wider models several heads of the same scores do, so many values each or more: all heads have these few columns then,
+which is less than the columns that are saved."""
+
+SMALL = 24
+"""A register that is so many times smaller than another does not take some of its columns: all links to the larger one
+would be cut in two for a few."""
 
 SHARED = "shared"
 """Registers that hold several others one after the other: shared, shared/2, ..."""
@@ -68,21 +73,47 @@ class Piece:
         return int(self.parts[0].stop - self.parts[0].start)
 
 
-def with_registers_reused(transformer: Transformer, apart: bool) -> Transformer:
-    """The same function with fewer columns, where that pays; else the model as it is. What is cleared stays empty for a
-    layer if `apart`."""
-    if not all(isinstance(bank, SinkBank | TableBank | GateBank) for bank in _banks(transformer)):
-        return transformer
-    found = lifetimes(transformer)
-    pieces = allotted(found, apart)
-    cleared = {found[tenant].last for piece in pieces for tenant in piece.tenants[:-1]}
-    heads = sum(layer.heads for layer in transformer.layers)
-    saved = sum(each.size for each in found.values()) - sum(piece.size for piece in pieces)
-    narrow, widest = width(transformer) - saved, max((layer.heads for layer in transformer.layers), default=0) + 1
-    few = narrow <= NARROWER * width(transformer) and widest * narrow**2 <= MOST_PADDED
-    if not few or len(cleared) > MORE_HEADS * heads:
-        return transformer
-    return _rewritten(transformer, found, pieces)
+def with_registers_reused(transformer: Transformer, carrying: Transformer | None, apart: bool) -> Transformer:
+    """The same function with fewer columns, where that pays; else the model as it is. `carrying` computes it, too, with
+    heads that carry what is complete to later registers (registers.py). What is cleared stays empty for a layer if
+    `apart`."""
+    before, heads, best = width(transformer), _heads(transformer), transformer
+    for candidate in (transformer, carrying):
+        if candidate is None or not all(_plain(bank) for bank in _banks(candidate)):
+            continue
+        found = lifetimes(candidate)
+        pieces = allotted(found, apart)
+        saved = sum(each.size for each in found.values()) - sum(piece.size for piece in pieces)
+        if width(candidate) - saved <= min(NARROWER * before, width(best) - 1):
+            reused = _rewritten(candidate, found, pieces)
+            best = reused if _heads(reused) <= (1.0 + MORE_HEADS) * heads else best
+    return best
+
+
+def own_addresses(tokens: int) -> dict[str, Array]:
+    """The register by which every token finds itself, where there are several."""
+    return {OWN: addresses(range(tokens), tokens)} if tokens > 1 else {}
+
+
+def own_head(
+    read: Sequence[Link], write: Sequence[Link], count: int, tokens: int, split: int = 1
+) -> MeanBank | MoveBank:
+    """A head that looks at its own token alone: of `count` numbers that it reads, and returns; or `split` of them."""
+    none = np.full(-(-count // split) * split, -1)
+    if len(none) > count:
+        # What is left over in the last head reads `data`, and goes nowhere.
+        read = [*read, Link(DATA, np.ones((len(none) - count, 1)), count)]
+    if tokens == 1:
+        return MeanBank(none, 0 * none, tuple(read), tuple(write), 1.0, 1.0, split)
+    return MoveBank(none, 0 * none, tuple(read), tuple(write), OWN, 1.0, 1.0, split)
+
+
+def _plain(bank: Bank) -> bool:
+    return isinstance(bank, SinkBank | TableBank | GateBank) or bool(np.all(bank.node == -1))
+
+
+def _heads(transformer: Transformer) -> int:
+    return sum(layer.heads for layer in transformer.layers)
 
 
 def lifetimes(transformer: Transformer) -> dict[str, Lifetime]:
@@ -119,6 +150,7 @@ def allotted(found: Mapping[str, Lifetime], apart: bool) -> list[Piece]:
     for each in sorted(found.values(), key=lambda each: (each.first, each.last)):
         ends = [found[column[-1][0]].last for column in history]
         free = [place for place, last in enumerate(ends) if last + apart <= each.first and last > 0]
+        free = [place for place in free if found[history[place][-1][0]].size < SMALL * each.size]
         # Whole registers first, so that there are few pieces.
         free.sort(key=lambda place: (abs(found[history[place][-1][0]].size - each.size), history[place][-1]))
         new = range(len(history), len(history) + max(each.size - len(free), 0))
@@ -151,23 +183,24 @@ def _rewritten(transformer: Transformer, found: Mapping[str, Lifetime], pieces: 
         if piece.tenants[0] in transformer.initial
     }
     kept = [each for each in transformer.registers if each.name not in found]
-    positional = dict(transformer.positional)
-    if transformer.tokens > 1:
-        positional[OWN] = addresses(range(transformer.tokens), transformer.tokens)
-        kept.append(Register(OWN, positional[OWN].shape[1]))
+    added = {name: table for name, table in own_addresses(transformer.tokens).items() if name not in transformer.sizes}
+    kept += [Register(name, table.shape[1]) for name, table in added.items()]
+    narrow = sum(each.size for each in kept) + sum(piece.size for piece in pieces)
     layers = []
     for number, layer in enumerate(transformer.layers, 1):
         banks: list[Bank] = [
             replace(bank, read=_placed(bank.read, homes, reading=True), write=_placed(bank.write, homes, reading=False))
             for bank in layer.banks
         ]
-        layers.append(Layer((*banks, *_clearing(transformer, found, pieces, number))))
+        carrying = [bank for bank in banks if np.all(bank.node == -1)]
+        others = [bank for bank in banks if bank not in carrying]
+        layers.append(Layer((*others, *_clearing(transformer, found, pieces, number, carrying, narrow))))
     return replace(
         transformer,
         registers=(*kept, *(Register(piece.name, piece.size) for piece in pieces)),
         embedding=_placed(transformer.embedding, homes, reading=False),
         initial=initial,
-        positional=positional,
+        positional={**transformer.positional, **added},
         layers=tuple(layers),
         readout=_placed(transformer.readout, homes, reading=True),
     )
@@ -190,14 +223,22 @@ def _placed(
 
 
 def _clearing(
-    transformer: Transformer, found: Mapping[str, Lifetime], pieces: Sequence[Piece], number: int
+    transformer: Transformer,
+    found: Mapping[str, Lifetime],
+    pieces: Sequence[Piece],
+    number: int,
+    carrying: Sequence[Bank],
+    narrow: int,
 ) -> list[Bank]:
-    """The head that clears what was read for the last time in this layer, where something else comes after it."""
-    read, write, count = [], [], 0
+    """The head that clears what was read for the last time in this layer, where something else comes after it; it does
+    what the head that is `carrying` something in this layer does, too."""
+    read, write = ([link for bank in carrying for link in getattr(bank, way)] for way in ("read", "write"))
+    count = sum(bank.outputs for bank in carrying)
     biases: list[tuple[str, Array]] = []
     for piece in pieces:
         for tenant, following, part in zip(piece.tenants, piece.tenants[1:], piece.parts[1:], strict=False):
             if found[tenant].last == number:
+                # What is carried has outputs of its own: else two links would meet in one weight of W_O.
                 read.append(Link(piece.name, np.ones(piece.size), count))
                 write.append(Link(piece.name, -np.ones(piece.size), count))
                 count += piece.size
@@ -210,10 +251,9 @@ def _clearing(
         read.append(Link(DATA, np.ones((1, 1)), count))
         write += [Link(name, bias[:, None], count) for name, bias in biases]
         count += 1
-    none = np.full(count, -1)
-    if transformer.tokens == 1:
-        return [MeanBank(none, 0 * none, tuple(read), tuple(write), 1.0, 1.0)]
-    return [MoveBank(none, 0 * none, tuple(read), tuple(write), OWN, 1.0, 1.0)]
+    heads = transformer.layers[number - 1].heads
+    values = max(LEAST_VALUES, MOST_PADDED // ((heads + 1) * narrow))
+    return [own_head(read, write, count, transformer.tokens, max(1, min(-(-count // values), int(MORE_HEADS * heads))))]
 
 
 def _banks(transformer: Transformer) -> list[Bank]:

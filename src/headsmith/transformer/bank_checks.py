@@ -54,8 +54,8 @@ def check_scales(bank: BoltzmannBank, where: str) -> None:
 
 def check_vector(bank: MeanBank | MoveBank | AttendBank, where: str) -> None:
     """At least one output, in a row."""
-    if bank.node.ndim != 1 or bank.outputs == 0:
-        raise CertificateError(f"{where}: outputs of shape {bank.node.shape}")
+    if bank.node.ndim != 1 or bank.outputs == 0 or bank.heads < 1 or bank.outputs % bank.heads:
+        raise CertificateError(f"{where}: outputs of shape {bank.node.shape} for {bank.heads} heads")
 
 
 def check_attend(bank: AttendBank, where: str) -> None:

@@ -214,12 +214,12 @@ def _bank_nonzeros(transformer: Transformer, bank: Bank) -> int:
             sizes = [transformer.sizes[name] for name in silent_registers(bank, transformer.grid_tokens)]
             return read + keys + bank.heads * (1 + keep + (bank.gain != 0.0) * sum(sizes))
         case MeanBank():
-            return read + (bank.gain != 0.0) + 1 + keep
+            return read + bank.heads * ((bank.gain != 0.0) + 1 + keep)
         case BoltzmannBank():
             return 2 * read + bank.heads * (1 + (bank.gain != 0.0) + 1 + keep)
         case MoveBank():
             pairs = 1 + bits if isinstance(bank.address, int) else 2 * bits + transformer.sink_tokens
-            return read + pairs + keep
+            return read + bank.heads * (pairs + keep)
         case GateBank():
             keys = int(np.count_nonzero(bank.slope)) + int(np.count_nonzero(bank.offset))
             return read + keys + bank.heads * (1 + (bits > 0) + 2 * bits + keep + 1)

@@ -188,10 +188,10 @@ def _bank(transformer: Transformer, bank: Bank) -> DenseLayer:
             return DenseLayer(W_Q, W_K, read[:, :, None], write[:, None, :])
         case MeanBank():
             _mean_features(transformer, bank, W_Q, W_K)
-            return DenseLayer(W_Q, W_K, read.T[None], write[None])
+            return DenseLayer(W_Q, W_K, _split(bank, read).transpose(0, 2, 1), _split(bank, write))
         case MoveBank():
             _move_features(transformer, bank, W_Q, W_K)
-            return DenseLayer(W_Q, W_K, read.T[None], write[None])
+            return DenseLayer(W_Q, W_K, _split(bank, read).transpose(0, 2, 1), _split(bank, write))
         case GateBank():
             _gate_features(transformer, bank, read[0::2], W_Q, W_K)
             return DenseLayer(W_Q, W_K, read[1::2, :, None], write[:, None, :])
@@ -200,6 +200,11 @@ def _bank(transformer: Transformer, bank: Bank) -> DenseLayer:
             return DenseLayer(W_Q, W_K, read[bank.parts[2]].T[None], write[None])
         case _:
             assert_never(bank)
+
+
+def _split(bank: Bank, rows: Array) -> Array:
+    """A row for each output, as the heads have them: (heads, outputs of each, d_model)."""
+    return rows.reshape(bank.heads, -1, rows.shape[1])
 
 
 def read_matrix(transformer: Transformer, bank: Bank) -> Array:
