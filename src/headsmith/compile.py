@@ -23,7 +23,7 @@ import numpy as np
 
 from headsmith.core.errors import TargetError
 from headsmith.core.rounding import Dtype
-from headsmith.heads.attentions import ATTENTIONS, MASKS, AttentionKind, MaskKind
+from headsmith.heads.attentions import ATTENTIONS, MASKS, NOT_AMONG, AttentionKind, MaskKind
 from headsmith.lower.approximates import apart, meet_apart
 from headsmith.lower.meet import Met, Request
 from headsmith.lower.recipes import as_cost, meet
@@ -105,8 +105,8 @@ def asked_alone(attention: str, mask: str | None, tokens: int, recipe: str) -> b
         raise TargetError(f"recipe {recipe!r} is for softmax attention; under {attention} attention leave it out")
     if tokens > 1 and mask != "self+prefix":
         raise TargetError(
-            f"{attention} attention is certified for data tokens that see themselves and the prefix alone: with "
-            f"tokens={tokens}, ask for mask='self+prefix'"
+            f"{attention} attention is certified for data tokens that see themselves and the prefix alone "
+            f"({NOT_AMONG[attention]}): with tokens={tokens}, ask for mask='self+prefix'"
         )
     return True
 

@@ -216,10 +216,9 @@ class Compiled:
         """How the model is called, for other tools (export/plain.py)."""
         model, mask = self.transformer, "causal" if causal else "full"
         if model.attention != "softmax":
-            raise TargetError(
-                f"the model has {model.attention} attention, and other tools are given softmax attention; it runs "
-                "here, and model.dense() and model.circuit() have all of its matrices and heads"
-            )
+            # Tokens see themselves and the prefix alone: what is called with many points runs them one by one.
+            kind = {"attention": model.attention, "alone": True}
+            return called(model.inputs, model.outputs, model.tokens, "points", False, model.dtype) | kind
         self._refuse_mask(causal)
         refuse_length(model, model.tokens, causal)
         if mask not in self.certificate.masks:
@@ -228,6 +227,13 @@ class Compiled:
         takes: Takes = "points" if model.tokens == 1 else "sequences"
         takes = "blocks" if isinstance(self.fusion, Pieces) else takes
         return called(model.inputs, model.outputs, model.tokens, takes, causal, model.dtype)
+
+    def _refuse_closed_forms(self, fused: bool) -> None:
+        if fused and self.transformer.attention != "softmax":
+            raise TargetError(
+                f"the model has {self.transformer.attention} attention, and closed forms for other tools are those of "
+                "softmax heads: without fused, attention itself runs there"
+            )
 
     def to_torch(self, *, fused: bool = False, causal: bool = False, dtype: Dtype | None = None) -> Any:
         """The model as a torch.nn.Module: linear maps and scaled_dot_product_attention, layer by layer, with a place
@@ -239,6 +245,7 @@ class Compiled:
         """
         from headsmith.run.torch_runtime import fused_module, textbook_module
 
+        self._refuse_closed_forms(fused)
         if fused:
             return fused_module(self.transformer, self.called(causal=causal), dtype)
         return textbook_module(self.plain(causal=causal), dtype)
@@ -246,6 +253,7 @@ class Compiled:
     def to_onnx(self, *, fused: bool = False, causal: bool = False) -> Any:
         """The model as an onnx.ModelProto of opset 17 (export/onnx_model.py), which ONNX Runtime runs in the model's
         dtype; `fused`, through closed forms. Its input x is (batch, inputs), or (batch, m, inputs) for sequences."""
+        self._refuse_closed_forms(fused)
         if fused:
             return fused_onnx(self.transformer, self.called(causal=causal))
         return textbook_onnx(self.plain(causal=causal))

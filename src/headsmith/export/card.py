@@ -119,7 +119,8 @@ def card(model: Any, to: str, fused: bool, stock: Any = None) -> str:
     rows += [(name, bound(value), MEANING.get(name, "")) for name, value in certificate.parts.items()]
     sections = [
         f"# {title}",
-        f"A softmax transformer of attention alone, compiled by Headsmith with a proof of its error"
+        f"A transformer of {model.transformer.attention} attention alone, compiled by Headsmith with a proof of its "
+        f"error"
         f"{', here through closed forms of its heads' if fused else ''}"
         f"{f'. It is a stock {to}: norms and MLPs are there, and its error counts them' if stock else ''}.",
         "## What is proven",

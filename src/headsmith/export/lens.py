@@ -19,6 +19,11 @@ from headsmith.export.plain import Plain, refuse_halves
 def lens(model: Plain) -> Plain:
     """The model's weights under the names of a native TransformerBridge, and its configuration."""
     config, tensors = model.config, model.tensors
+    if "alone" in config:
+        raise TargetError(
+            f"this model has {config['attention']} attention under the mask self+prefix; TransformerLens has softmax "
+            "attention, full or causal: export to torch, onnx or huggingface"
+        )
     if config["answers"] is not None:
         raise TargetError("this model ends in a softmax over answers, for which TransformerLens has no place")
     if not config["layers"]:

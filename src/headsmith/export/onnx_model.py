@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from headsmith.export.onnx_builder import Builder
+from headsmith.export.onnx_weights import positive, weights_of
 from headsmith.export.plain import Plain
 from headsmith.heads.attend import AttendBank
 from headsmith.heads.stream import Link
@@ -44,10 +45,15 @@ def textbook_onnx(model: Plain) -> Any:
         for name, width in (("query", "d_head"), ("key", "d_head"), ("value", "d_value")):
             found = linear(stream, f"layers.{number}.{name}")
             apart = graph.op("Reshape", found, graph.whole(0, 0, layer["heads"], layer[width]))
+            if name != "value" and config.get("attention") == "elu+1":
+                apart = positive(graph, apart)
             parts.append(graph.op("Transpose", apart, perm=[0, 2, 3, 1] if name == "key" else [0, 2, 1, 3]))
         scores = graph.op("MatMul", parts[0], parts[1], name=f"layers.{number}.scores")
         scores = graph.masked(scores, everyone) if config["causal"] else scores
-        pattern = graph.op("Softmax", scores, name=f"layers.{number}.pattern", axis=-1)
+        if "alone" in config:
+            pattern = weights_of(graph, config, scores)
+        else:
+            pattern = graph.op("Softmax", scores, name=f"layers.{number}.pattern", axis=-1)
         means = graph.op("Transpose", graph.op("MatMul", pattern, parts[2]), perm=[0, 2, 1, 3])
         side = graph.op("Reshape", means, graph.whole(0, 0, layer["heads"] * layer["d_value"]))
         stream = graph.op("Add", stream, linear(side, f"layers.{number}.output"))

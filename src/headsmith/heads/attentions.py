@@ -44,6 +44,12 @@ GATES: dict[str, float] = {
     "elu+1": 0.16,
 }
 """How far a gate of scale one can be from the ReLU."""
+NOT_AMONG: dict[str, str] = {
+    "linear": "a linear weight cannot be zero for all other tokens and the score for oneself",
+    "elu+1": "its weights add up feature by feature, so that no code of positions silences other tokens",
+    **dict.fromkeys(("hardmax", "sparsemax", "sigmoid", "relu"), "codes of positions have a proof for softmax alone"),
+}
+"""Why data tokens that see each other are refused."""
 PEAKS = {"sparsemax": 0.5, "elu+1": 0.8031}
 """How far from zero that is, where it is not as far as under softmax."""
 

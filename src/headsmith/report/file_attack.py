@@ -140,6 +140,11 @@ class _Search:
     def dtype(self) -> str:
         return str(self.header["transformer"]["dtype"])
 
+    @property
+    def target(self) -> Any:
+        """What the claim is about: what a network approximates, if the file says so."""
+        return self.header.get("approximates", self.header["source"])
+
     def starts(self, rng: np.random.Generator, count: int, length: int) -> Any:
         """Sequences inside the box: anywhere, at corners, with equal tokens, with one token unlike the others."""
         low, high = self.box
@@ -156,7 +161,7 @@ class _Search:
         """Error over bound for each sequence, (count,); infinite where the model has no number."""
         got = plain_run(self.model, self.laid(sequences), self.dtype, self.causal)
         with np.errstate(all="ignore"):
-            wanted = target_values(self.header["source"], self.tensors, sequences, Wide())
+            wanted = target_values(self.target, self.tensors, sequences, Wide())
             share = np.abs(got - wanted) / self.bounds
         return np.max(np.where(np.isnan(share), np.inf, share), axis=(1, 2)).astype(np.float64)
 
@@ -189,7 +194,7 @@ class _Search:
         """What many digits say of a sequence: as it runs and, under softmax attention, with roundings pushed both
         ways."""
         with precise.many_digits():
-            wanted = target_values(self.header["source"], self.tensors, sequence, Digits())
+            wanted = target_values(self.target, self.tensors, sequence, Digits())
             laid = self.laid(sequence[None])
             plain = plain_run(self.model, laid, self.dtype, self.causal)[0]
             shares = self._shares(plain, wanted)

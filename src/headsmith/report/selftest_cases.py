@@ -92,6 +92,27 @@ def other_attention(rng: Random) -> Any:
     return compile(Network(layers), (-1, 1), error=error, dtype=_format(rng), attention=kind)
 
 
+def approximator(rng: Random) -> Any:
+    """A network with the function that it was made for: chords between knots, of one input or of a sum of two; some of
+    its weights are a little off."""
+    from headsmith import Network, compile
+    from headsmith.core.functions import FUNCTIONS
+
+    names, rows, biases, last, start, far = list("xy")[: int(rng.integers(1, 3))], [], [], [], 0.0, 0.0
+    chosen = [str(each) for each in rng.choice(SMOOTH, len(names))]
+    for place, name in enumerate(chosen):
+        ends = np.sort([-1.0, *rng.uniform(-1.0, 1.0, int(rng.integers(1, 6))), 1.0])
+        between, values = np.linspace(-1.0, 1.0, 1001), FUNCTIONS[name].value(ends, None).astype(np.float64)
+        slopes = np.diff(values) / np.diff(ends)
+        rows += [np.eye(len(names))[place]] * len(slopes)
+        biases, last, start = [*biases, *(-ends[:-1])], [*last, *np.diff(slopes, prepend=0.0)], start + float(values[0])
+        far += float(np.abs(np.interp(between, ends, values) - FUNCTIONS[name].value(between, None)).max())
+    weights = np.array(last) * (1.0 + rng.choice([0.0, 1e-3]) * rng.normal(size=len(last)))
+    network = Network([(np.array(rows), biases), (weights[None], [start])], names=names, transposed=False)
+    formula = " + ".join(f"{name}({each})" for name, each in zip(chosen, names, strict=True))
+    return compile(network, (-1, 1), error=1.2 * far + 0.05, dtype=_format(rng), approximates=formula)
+
+
 def pieces(rng: Random) -> Any:
     """The largest of several affine forms, with a token for each."""
     from headsmith import compile
@@ -195,6 +216,7 @@ CLASSES: dict[str, Maker] = {
     "formulas, maxout": pieces,
     "other attentions": other_attention,
     "16 bits": of_16_bits,
+    "approximators": approximator,
     "sequence programs": program,
     "learners": learner,
 }

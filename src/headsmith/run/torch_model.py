@@ -3,7 +3,8 @@
 This file stands alone: it needs torch, a configuration and weights. Folders that Headsmith exports hold a copy of it.
 The residual stream has reference tokens first, which are constants, then data tokens. There is no normalisation and no
 MLP, and scores are not divided by anything. A model of 16 bits (bfloat16, float16) computes every linear map and all of
-attention in float32, and rounds what they return.
+attention in float32, and rounds what they return. A model may have another attention than softmax, and tokens that see
+themselves and the reference tokens alone (config "attention" and "alone").
 
     model(x)                            x is (..., inputs), or (..., m, inputs) for a model of sequences of m tokens
     model.layers[0].heads[3]            the place for forward hooks at one head: its output is the head's mean of
@@ -57,10 +58,11 @@ class Head(nn.Module):
 class Attention(nn.Module):
     """One layer: heads side by side, which add what they return to the stream."""
 
-    def __init__(self, d_model: int, layer: Mapping[str, Any], causal: bool, dtype: torch.dtype) -> None:
+    def __init__(self, config: Mapping[str, Any], layer: Mapping[str, Any], dtype: torch.dtype) -> None:
         super().__init__()
-        heads, d_head, d_value = layer["heads"], layer["d_head"], layer["d_value"]
-        self.count, self.causal = heads, causal
+        heads, d_head, d_value, d_model = layer["heads"], layer["d_head"], layer["d_value"], config["d_model"]
+        self.count, self.causal, self.kind = heads, config["causal"], config.get("attention", "softmax")
+        self.alone, self.prefix = config.get("alone", False), config["reference_tokens"]
         self.query = Linear(d_model, heads * d_head, bias=False, dtype=dtype)
         self.key = Linear(d_model, heads * d_head, bias=False, dtype=dtype)
         self.value = Linear(d_model, heads * d_value, bias=False, dtype=dtype)
@@ -69,9 +71,12 @@ class Attention(nn.Module):
 
     def forward(self, stream: torch.Tensor) -> torch.Tensor:
         query, key, value = (self.apart(part(stream)) for part in (self.query, self.key, self.value))
-        with sdpa_kernel(SDPBackend.MATH):
-            query, key, value = (part.to(inside(part.dtype)) for part in (query, key, value))
-            means = functional.scaled_dot_product_attention(query, key, value, is_causal=self.causal, scale=1.0)
+        query, key, value = (part.to(inside(part.dtype)) for part in (query, key, value))
+        if self.kind == "softmax" and not self.alone:
+            with sdpa_kernel(SDPBackend.MATH):
+                means = functional.scaled_dot_product_attention(query, key, value, is_causal=self.causal, scale=1.0)
+        else:
+            means = weights_of(self.kind, query, key, self.visible(stream)) @ value
         means = means.to(stream.dtype)
         if any(head._forward_hooks or head._forward_pre_hooks for head in self.heads):
             means = torch.stack([head(mean) for head, mean in zip(self.heads, means.unbind(1), strict=True)], dim=1)
@@ -80,11 +85,15 @@ class Attention(nn.Module):
     def pattern(self, stream: torch.Tensor) -> torch.Tensor:
         """Where every head looks: (batch, heads, query token, key token)."""
         query, key = (self.apart(part(stream)).to(inside(stream.dtype)) for part in (self.query, self.key))
-        scores = query @ key.transpose(2, 3)
-        if self.causal:
-            ahead = torch.ones(scores.shape[2:], dtype=torch.bool, device=scores.device).triu(1)
-            scores = scores.masked_fill(ahead, float("-inf"))
-        return scores.softmax(-1)
+        return weights_of(self.kind, query, key, self.visible(stream))
+
+    def visible(self, stream: torch.Tensor) -> torch.Tensor:
+        """Which key tokens a query token sees."""
+        every = torch.ones(stream.shape[1], stream.shape[1], dtype=torch.bool, device=stream.device)
+        if self.alone:
+            every = torch.eye(stream.shape[1], dtype=torch.bool, device=stream.device)
+            every[:, : self.prefix] = True
+        return every.tril() if self.causal else every
 
     def apart(self, values: torch.Tensor) -> torch.Tensor:
         """(batch, tokens, heads * width) as (batch, heads, tokens, width)."""
@@ -102,7 +111,7 @@ class Transformer(nn.Module):
         self.embed = Linear(config["inputs"] * laid, d_model, dtype=dtype)
         self.positions = nn.Parameter(torch.zeros(tokens, d_model, dtype=dtype))
         self.references = nn.Parameter(torch.zeros(config["reference_tokens"], d_model, dtype=dtype))
-        self.layers = nn.ModuleList(Attention(d_model, layer, config["causal"], dtype) for layer in config["layers"])
+        self.layers = nn.ModuleList(Attention(config, layer, dtype) for layer in config["layers"])
         if config["answers"] is None:
             self.unembed = Linear(d_model, config["outputs"], dtype=dtype)
         else:
@@ -129,6 +138,30 @@ class Transformer(nn.Module):
         if self.config["answers"] is None:
             return self.unembed(stream)
         return self.answers(self.last(stream).softmax(-1))
+
+
+def weights_of(kind: str, query: torch.Tensor, key: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
+    """Where queries look, among the keys that they see."""
+    if kind == "elu+1":
+        query, key = (torch.where(each > 0.0, each + 1.0, each.clamp(max=0.0).exp()) for each in (query, key))
+        products = (query @ key.transpose(2, 3)).masked_fill(~visible, 0.0)
+        return products / products.sum(-1, keepdim=True)
+    scores = query @ key.transpose(2, 3)
+    if kind in ("sigmoid", "relu", "linear"):
+        weights = 1.0 / (1.0 + (-scores).exp()) if kind == "sigmoid" else scores
+        return (weights.relu() if kind == "relu" else weights).masked_fill(~visible, 0.0)
+    scores = scores.masked_fill(~visible, float("-inf"))
+    if kind == "softmax":
+        return scores.softmax(-1)
+    scores = scores - scores.amax(-1, keepdim=True)
+    if kind == "hardmax":
+        largest = (scores == 0.0).to(scores.dtype)
+        return largest / largest.sum(-1, keepdim=True)
+    # sparsemax: the largest scores lose the same, so that what is left of them has the sum one.
+    ordered = scores.sort(-1, descending=True).values.clamp(min=-2.0)
+    counts, sums = torch.arange(1, scores.shape[-1] + 1, dtype=scores.dtype, device=scores.device), ordered.cumsum(-1)
+    kept = (1.0 + counts * ordered > sums).sum(-1, keepdim=True)
+    return (scores - (sums.gather(-1, kept - 1) - 1.0) / kept).relu()
 
 
 def build(config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Transformer:

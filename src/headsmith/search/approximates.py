@@ -1,8 +1,9 @@
 """The cells on which a network is compared with what it approximates: a tree of halvings, finer where it must be.
 
 The kernel bounds the difference on every cell; where a bound is well above the largest difference that was found by
-trying points, the cell is cut in two, along the input in which the difference bends most. A first search comes within a
-hundredth of what was found. Where few cells do that, closer ones follow.
+trying points, the cell is cut in two, along the input in which the difference bends most. How many cells that takes
+grows with one over the excess, once for every two inputs. So for several inputs a first search leaves an excess that
+costs little, a share of what the network leaves of the error; closer ones follow where few cells do.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ Difference = Callable[[Array], Array]
 
 CLOSER = ((1e-2, 1 << 15), (1e-3, 1 << 12), (1e-5, 1 << 11), (1e-9, 1 << 11), (1e-12, 1 << 11))
 """How close to the largest difference found, and with how many cells at most."""
+SHARE, FEW = 0.15, 1 << 10
+"""For several inputs: the share of what is left of the error that may be lost; and the cells that more than this may
+take."""
 ROUNDING = 5e-13
 """What rounding may add, of numbers of size 1."""
 FREE = 1e-3
@@ -63,8 +67,11 @@ def search_cells(network: Graph, wanted: Graph, low: Array, high: Array, differe
 def _searched(network: Graph, wanted: Graph, box: Interval, difference: Difference, error: float) -> _Search:
     search = _Search(network, wanted, box.low, box.high, difference)
     search.enter([((0, 0),) * len(search.wide)])
-    for tolerance, cells in CLOSER:
-        most = cells if len(search.wide) == 1 or tolerance == CLOSER[0][0] else cells >> 3
+    several = len(search.wide) > 1
+    while several and search.refine(CLOSER[0][0], error, CLOSER[0][1], SHARE):
+        pass
+    for place, (tolerance, cells) in enumerate(CLOSER):
+        most = (cells >> 3 if place else FEW) if several else cells
         while search.refine(tolerance, error, most):
             pass
         if search.largest > error or len(search.leaves) >= most:
@@ -133,11 +140,12 @@ class _Search:
                 self.extreme[side], self.ends[side] = float(values[best]), points[best]
         return found
 
-    def refine(self, tolerance: float, error: float, most: int) -> bool:
+    def refine(self, tolerance: float, error: float, most: int, share: float = FREE) -> bool:
         """Cut the cells with bounds above the largest difference found, the worst first if they are too many; whether
         there were any. A network that is too far from the function is not looked at closely."""
         near = 1.0 + (tolerance if self.largest <= error else max(tolerance, 0.1))
-        goal, leaves = max(self.largest * near + ROUNDING, FREE * error), self.leaves
+        free = self.largest + share * (error - self.largest) if share > FREE else FREE * error
+        goal, leaves = max(self.largest * near + ROUNDING, free), self.leaves
         above = leaves[~(self.bounds[leaves] <= goal)]
         above = above[np.argsort(-np.nan_to_num(self.bounds[above], nan=np.inf), kind="stable")]
         above = above[: max(most - len(leaves), 0)][: max(len(leaves), 64)]

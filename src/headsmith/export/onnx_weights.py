@@ -1,0 +1,67 @@
+"""Weights of other attentions than softmax in ONNX, where tokens see themselves and the prefix alone.
+
+There is one data token, which sees everything; reference tokens do not see it. `weights_of` of heads/attentions.py, in
+primitives that ONNX Runtime has for float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from headsmith.export.onnx_builder import Builder
+
+
+def positive(graph: Builder, features: str) -> str:
+    """phi of elu+1: e^x below zero, 1 + x above. Both are max(x, 0) + e^min(x, 0)."""
+    zero = graph.number("nothing", 0.0)
+    return graph.op("Add", graph.op("Max", features, zero), graph.op("Exp", graph.op("Min", features, zero)))
+
+
+def weights_of(graph: Builder, config: Mapping[str, Any], scores: str) -> str:
+    """Scores (batch, head, query token, key token), or products of features under elu+1, as weights."""
+    kind, prefix = config["attention"], config["reference_tokens"]
+    seen = np.ones((prefix + 1, prefix + 1))
+    seen[:prefix, prefix] = 0.0
+    if kind in ("sigmoid", "relu", "linear", "elu+1"):
+        if kind == "sigmoid":
+            unit = graph.number("unit", 1.0)
+            scores = graph.op("Div", unit, graph.op("Add", unit, graph.op("Exp", graph.op("Neg", scores))))
+        if kind == "relu":
+            scores = graph.op("Max", scores, graph.number("nothing", 0.0))
+        weights = graph.op("Mul", scores, graph.number("seen", seen)) if prefix else scores
+        return _shares(graph, weights) if kind == "elu+1" else weights
+    if prefix:
+        scores = graph.op("Add", scores, graph.number("unseen", np.where(seen > 0.0, 0.0, -np.inf)))
+    scores = graph.op("Sub", scores, graph.op("ReduceMax", scores, axes=[-1], keepdims=1))
+    if kind == "hardmax":
+        return _shares(graph, _as_number(graph, graph.op("Equal", scores, graph.number("nothing", 0.0))))
+    return _sparsemax(graph, scores, prefix + 1)
+
+
+def _sparsemax(graph: Builder, scores: str, tokens: int) -> str:
+    """The largest scores lose the same, so that what is left of them has the sum one."""
+    unit, nothing = graph.number("unit", 1.0), graph.number("nothing", 0.0)
+    graph.nodes.append(
+        graph.onnx.helper.make_node("TopK", [scores, graph.whole(tokens)], [f"{scores}_sorted", f"{scores}_places"])
+    )
+    ordered = graph.op("Max", f"{scores}_sorted", graph.number("far", -2.0))
+    sums, counts = graph.op("CumSum", ordered, graph.places("last_axis", 3)), np.arange(1.0, tokens + 1.0)
+    reach = graph.op("Add", unit, graph.op("Mul", ordered, graph.number("counts", counts)))
+    inside = _as_number(graph, graph.op("Greater", reach, sums))
+    kept = graph.op("ReduceSum", inside, graph.whole(-1), keepdims=1)
+    place = graph.op("Sub", graph.op("Cast", kept, to=graph.onnx.TensorProto.INT64), graph.whole(1))
+    total = graph.op("GatherElements", sums, place, axis=3)
+    lost = graph.op("Div", graph.op("Sub", total, unit), kept)
+    return graph.op("Max", graph.op("Sub", scores, lost), nothing)
+
+
+def _shares(graph: Builder, values: str) -> str:
+    return graph.op("Div", values, graph.op("ReduceSum", values, graph.whole(-1), keepdims=1))
+
+
+def _as_number(graph: Builder, truth: str) -> str:
+    kinds = {"float32": graph.onnx.TensorProto.FLOAT, "float64": graph.onnx.TensorProto.DOUBLE}
+    return graph.op("Cast", truth, to=kinds[graph.dtype.name])
