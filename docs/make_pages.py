@@ -38,6 +38,8 @@ MODELS = {
     "mean": "hs.compile_sequence(lambda x: hs.tokens.mean(x[:, 0]), tokens=8, domain=(-1, 1), error=1e-6)",
     "move": "hs.compile_sequence(lambda x: hs.tokens.shift(x[:, 0]), tokens=8, domain=(-1, 1), error=1e-6)",
     "attend": "hs.in_context.kernel_regression(0.5, features=1, examples=8, error=1e-3)",
+    "product": 'hs.compile("x*y", {"x": (-1, 1), "y": (-1, 1)}, error=1e-9, attention="linear")',
+    "attentions": 'hs.compile("relu(x)", {"x": (-1, 1)}, error=1e-2, attention="sparsemax")',
 }
 """For each kind of head a small model that has one: the line that makes it, which is run as it stands."""
 
@@ -73,9 +75,7 @@ def main(folder: Path, measure: bool) -> None:
     (folder / "heads").mkdir(parents=True, exist_ok=True)
     for kind in MODELS:
         (folder / "heads" / f"{kind}.md").write_text(head_page(kind, folder / "heads"), encoding="utf-8")
-    listed = "\n".join(MODELS)
-    index = f"# The heads, kind by kind\n\n```{{toctree}}\n:maxdepth: 1\n\n{listed}\n```\n"
-    (folder / "heads" / "index.md").write_text(index, encoding="utf-8")
+    (folder / "heads" / "index.md").write_text(heads_index(), encoding="utf-8")
     draw_pictures(folder)
     for name, text in (
         ("claims", claims_page(measure)),
@@ -98,17 +98,33 @@ def draw_pictures(folder: Path) -> None:
 
 def head_page(kind: str, folder: Path) -> str:
     """What a kind of head computes and why, in the words of its module; a model that has one, in words and drawn."""
-    title, *derivation = blocks_of(importlib.import_module(f"headsmith.heads.{kind}").__doc__ or "")
+    title, told = first_sentence(kind), importlib.import_module(f"headsmith.heads.{kind}").__doc__ or ""
+    derivation = blocks_of(told.removeprefix(f"{title}."))
     model = eval(MODELS[kind], {"hs": hs})
     shown = f">>> model = {MODELS[kind]}\n>>> print(model.explain())\n{model.explain()}"
     hs.plot(model, folder / f"{kind}.png", effort=500)
     return (
-        f"# {markdown_text(title.text.rstrip('.'))}\n\n"
+        f"# {markdown_text(title)}\n\n"
         + "\n\n".join(block_text(block) for block in derivation)
         + f"\n\n## A model with such a head\n\n```text\n{shown}\n```\n\n"
         + f'What `hs.plot(model, "{kind}.png")` draws of it: the target and the model, their difference beside the '
         + f"certified error, and where the head looks.\n\n![target, error and attention]({kind}.png)\n"
     )
+
+
+def heads_index() -> str:
+    """Every kind of head in a line, and the pages about them."""
+    titles = {kind: first_sentence(kind).partition(": ") for kind in MODELS}
+    lines = [f"- [{name}]({kind}.md): {markdown_text(told)}" for kind, (name, _, told) in titles.items()]
+    pages = "\n".join(f"{name} <{kind}>" for kind, (name, _, _) in titles.items())
+    intro = "What each kind computes, its lemma with the derivation, and a small model that has one, drawn."
+    listed = "\n".join(lines)
+    return f"# The heads, kind by kind\n\n{intro}\n\n{listed}\n\n```{{toctree}}\n:hidden:\n\n{pages}\n```\n"
+
+
+def first_sentence(kind: str) -> str:
+    """What opens the module of a kind of head."""
+    return (importlib.import_module(f"headsmith.heads.{kind}").__doc__ or "").partition(".")[0]
 
 
 def block_text(block: Block) -> str:
@@ -160,8 +176,8 @@ def records_page() -> str:
     costs = ["layers", "heads", "tokens", "parameters", "largest weight"]
     names = ["target", "domain", "error", "certified", *costs, "by"]
     parts.append(
-        "`headsmith records` prints them. Cost is layers, then heads, then tokens (reference and data tokens together), "
-        'then the largest weight. *auto* is what `recipe="auto"` compiles.'
+        "`headsmith records` prints them. Cost is layers, then heads, then tokens (reference and data tokens), then "
+        'the largest weight. *auto* is what `recipe="auto"` compiles.'
     )
     return "\n\n".join([*parts, markdown_table(names, table)]) + "\n"
 
