@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import json
 import re
 import shlex
 import sys
@@ -21,9 +22,11 @@ from click.testing import CliRunner
 
 import headsmith as hs
 from headsmith.cli import commands
+from headsmith.core.figures import bound
+from headsmith.core.markup import markdown_table, markdown_text
 from headsmith.core.prose import Block, blocks_of
 from headsmith.report.claims import Claim, check, claims
-from headsmith.report.markup import markdown
+from headsmith.report.markup import figure_cells
 from headsmith.report.papers import PAPERS
 
 MODELS = {
@@ -35,6 +38,8 @@ MODELS = {
     "mean": "hs.compile_sequence(lambda x: hs.tokens.mean(x[:, 0]), tokens=8, domain=(-1, 1), error=1e-6)",
     "move": "hs.compile_sequence(lambda x: hs.tokens.shift(x[:, 0]), tokens=8, domain=(-1, 1), error=1e-6)",
     "attend": "hs.in_context.kernel_regression(0.5, features=1, examples=8, error=1e-3)",
+    "product": 'hs.compile("x*y", {"x": (-1, 1), "y": (-1, 1)}, error=1e-9, attention="linear")',
+    "attentions": 'hs.compile("relu(x)", {"x": (-1, 1)}, error=1e-2, attention="sparsemax")',
 }
 """For each kind of head a small model that has one: the line that makes it, which is run as it stands."""
 
@@ -43,16 +48,19 @@ PICTURES = {
     "softened.png": 'regions "max(x, y, -x - y)" --domain -1:1 --soften',
     "product.png": "plot product.safetensors",
     "recipes.png": 'plan "1/x" --domain x=0.5:1 --error 1e-2 --error 1e-3 --error 1e-4',
-    "centred.png": 'plot centred.safetensors --head "layer 1 / mean head 0"',
+    "largest.png": 'plot largest.safetensors --head "layer 1 / boltzmann head 0"',
 }
 """Pictures of pages that are written by hand, and the commands that draw them; `-o` and the name come last."""
 
 SAVED = {
     "product.safetensors": 'hs.compile("x*y", {"x": (-1, 1), "y": (-1, 1)}, error=1e-6)',
-    "centred.safetensors": "hs.compile_sequence("
-    "lambda x: x - hs.tokens.mean(x), tokens=16, domain=(-1, 1), error=1e-9)",
+    "largest.safetensors": "hs.compile_sequence("
+    "lambda x: hs.tokens.max(x[:, 0]), tokens=8, domain=(0, 1), error=1e-6, causal=True)",
 }
 """The models that those commands read, and the lines that make them."""
+
+WIDTH = 80
+"""Signatures that are longer have a line for each argument."""
 
 TAGS = {
     "abstract": "stated in the paper's abstract",
@@ -67,9 +75,7 @@ def main(folder: Path, measure: bool) -> None:
     (folder / "heads").mkdir(parents=True, exist_ok=True)
     for kind in MODELS:
         (folder / "heads" / f"{kind}.md").write_text(head_page(kind, folder / "heads"), encoding="utf-8")
-    listed = "\n".join(MODELS)
-    index = f"# The heads, kind by kind\n\n```{{toctree}}\n:maxdepth: 1\n\n{listed}\n```\n"
-    (folder / "heads" / "index.md").write_text(index, encoding="utf-8")
+    (folder / "heads" / "index.md").write_text(heads_index(), encoding="utf-8")
     draw_pictures(folder)
     for name, text in (
         ("claims", claims_page(measure)),
@@ -92,12 +98,13 @@ def draw_pictures(folder: Path) -> None:
 
 def head_page(kind: str, folder: Path) -> str:
     """What a kind of head computes and why, in the words of its module; a model that has one, in words and drawn."""
-    title, *derivation = blocks_of(importlib.import_module(f"headsmith.heads.{kind}").__doc__ or "")
+    title, told = first_sentence(kind), importlib.import_module(f"headsmith.heads.{kind}").__doc__ or ""
+    derivation = blocks_of(told.removeprefix(f"{title}."))
     model = eval(MODELS[kind], {"hs": hs})
     shown = f">>> model = {MODELS[kind]}\n>>> print(model.explain())\n{model.explain()}"
     hs.plot(model, folder / f"{kind}.png", effort=500)
     return (
-        f"# {escaped(title.text.rstrip('.'))}\n\n"
+        f"# {markdown_text(title)}\n\n"
         + "\n\n".join(block_text(block) for block in derivation)
         + f"\n\n## A model with such a head\n\n```text\n{shown}\n```\n\n"
         + f'What `hs.plot(model, "{kind}.png")` draws of it: the target and the model, their difference beside the '
@@ -105,17 +112,26 @@ def head_page(kind: str, folder: Path) -> str:
     )
 
 
+def heads_index() -> str:
+    """Every kind of head in a line, and the pages about them."""
+    titles = {kind: first_sentence(kind).partition(": ") for kind in MODELS}
+    lines = [f"- [{name}]({kind}.md): {markdown_text(told)}" for kind, (name, _, told) in titles.items()]
+    pages = "\n".join(f"{name} <{kind}>" for kind, (name, _, _) in titles.items())
+    intro = "What each kind computes, its lemma with the derivation, and a small model that has one, drawn."
+    listed = "\n".join(lines)
+    return f"# The heads, kind by kind\n\n{intro}\n\n{listed}\n\n```{{toctree}}\n:hidden:\n\n{pages}\n```\n"
+
+
+def first_sentence(kind: str) -> str:
+    """What opens the module of a kind of head."""
+    return (importlib.import_module(f"headsmith.heads.{kind}").__doc__ or "").partition(".")[0]
+
+
 def block_text(block: Block) -> str:
     """A block of a docstring in Markdown."""
     if block.display:
         return f"```text\n{block.text}\n```"
-    return f"**{block.name}.** {escaped(block.text)}" if block.name else escaped(block.text)
-
-
-def escaped(text: str) -> str:
-    """Plain text in Markdown: nothing in it is markup, but words between backticks stay code."""
-    parts = re.split(r"(`[^`]+`)", text)
-    return "".join(part if part.startswith("`") else re.sub(r"([\\*_{}\[\]<>|^~$#])", r"\\\1", part) for part in parts)
+    return f"**{block.name}.** {markdown_text(block.text)}" if block.name else markdown_text(block.text)
 
 
 def claims_page(measure: bool) -> str:
@@ -129,14 +145,17 @@ def claims_page(measure: bool) -> str:
 
 def claim_text(row: Claim, measure: bool) -> str:
     """One claim."""
-    text = f"### {row.id}\n\n**{row.claim}**\n\nWhat is run: {inspect.getdoc(row.check) or ''}"
+    told = markdown_text(inspect.getdoc(row.check) or "")
+    text = f"### {row.id}\n\n**{markdown_text(row.claim)}**\n\nWhat is run: {told}"
     if row.tag:
         text += f"\n\nWhere it comes from: {TAGS[row.tag]}."
     if not measure:
         return f"{text}\n\n`headsmith claims --only {row.id} --figures` runs it."
-    # The markup has a heading of its own, which would be one too many here.
-    figures = [line for line in markdown(list(check([row]))).splitlines() if not line.startswith("#")]
-    return text + "\n\n" + "\n".join(figures)
+    (found,) = check([row])
+    names, cells = figure_cells(found)
+    parts = [text, f"Ran: {markdown_text(found.ran)}.", f"Outcome: {markdown_text(found.verdict)}."]
+    plain = [[re.sub(r"([*_])", r"\\\1", cell) for cell in line] for line in cells]
+    return "\n\n".join([*parts, markdown_table(names, plain)] if cells else parts)
 
 
 def records_page() -> str:
@@ -146,31 +165,82 @@ def records_page() -> str:
         "The cheapest models known for each of some targets, at a given error. All are certified: a record is a file "
         "whose proof the kernel has checked, and it is beaten by a file that the kernel certifies at a lower cost.",
     ]
-    if "records" in commands.commands:
-        done = CliRunner().invoke(commands, ["records"], catch_exceptions=False)
-        parts.append(f"```text\n$ headsmith records\n{done.output.rstrip()}\n```")
-    else:
-        parts.append("This release has no table of records yet.")
-    return "\n\n".join(parts) + "\n"
+    done = CliRunner().invoke(commands, ["records", "--json"], catch_exceptions=False)
+    rows = json.loads(done.output)["records"]
+    table = [
+        [f"`{row['formula']}`", domain_told(row["domain"]), f"{row['error']:g}", bound(row["certified"])]
+        + [f"{number:,}" for number in (row["layers"], row["heads"], row["reference_tokens"] + row["data_tokens"])]
+        + [f"{row['parameters']:,}", f"{row['max_weight']:.4g}", row["by"]]
+        for row in rows
+    ]
+    costs = ["layers", "heads", "tokens", "parameters", "largest weight"]
+    names = ["target", "domain", "error", "certified", *costs, "by"]
+    parts.append(
+        "`headsmith records` prints them. Cost is layers, then heads, then tokens (reference and data tokens), then "
+        'the largest weight. *auto* is what `recipe="auto"` compiles.'
+    )
+    return "\n\n".join([*parts, markdown_table(names, table)]) + "\n"
+
+
+def domain_told(text: str) -> str:
+    """A domain with its numbers as short as people write them."""
+    return re.sub(r"-?\d+\.\d{6,}", lambda found: f"{float(found.group()):.4g}", text)
 
 
 def reference() -> str:
     """Every public name with its signature and docstring; of modules and classes, what is in them."""
-    parts = ["# Reference\n\nEvery public name of `import headsmith as hs`, in the words of its docstring.\n"]
-    for name in sorted(hs.__all__, key=str.lower):
-        thing = getattr(hs, name)
-        parts.append(f"## {name}\n\n{entry(f'hs.{name}', thing)}")
-        parts += [entry(f"hs.{name}.{inner}", getattr(thing, inner)) for inner in inside(thing)]
-    return "\n".join(parts)
+    parts = ["# Reference\n\nEvery public name of `import headsmith as hs`, in the words of its docstring."]
+    things = {name: getattr(hs, name) for name in sorted(hs.__all__, key=str.lower)}
+    for group in GROUPS:
+        parts.append(f"## {group}")
+        for name, thing in things.items():
+            if group_of(thing) == group:
+                parts.append(f"### {name}\n\n{entry(f'hs.{name}', thing)}")
+                parts += [entry(f"hs.{name}.{inner}", getattr(thing, inner)) for inner in inside(thing)]
+    return "\n\n".join(parts) + "\n"
+
+
+GROUPS = ("What to call", "What comes back, and networks", "Modules", "Functions for targets", "Errors")
+
+
+def group_of(thing: Any) -> str:
+    """Under which heading a public name stands."""
+    if isinstance(thing, ModuleType):
+        return "Modules"
+    if inspect.isclass(thing):
+        return "Errors" if issubclass(thing, Exception) else "What comes back, and networks"
+    made_of_targets = ("headsmith.source.library", "headsmith.source.cpwl", "headsmith.source.maxout")
+    return "Functions for targets" if thing.__module__ in made_of_targets else "What to call"
 
 
 def entry(name: str, thing: Any) -> str:
     """A name, how it is called, and its docstring."""
+    told = "\n\n".join(block_text(block) for block in blocks_of(inspect.getdoc(thing) or ""))
+    return f"```python\n{name}{signature_of(thing)}\n```\n\n{told}"
+
+
+def signature_of(thing: Any) -> str:
+    """How something is called: in one line, or, where that is long, a line for each argument."""
+    if not callable(thing) or (inspect.isclass(thing) and issubclass(thing, Exception)):
+        return ""
     try:
-        signature = str(inspect.signature(thing)) if callable(thing) else ""
+        signature = inspect.signature(thing)
     except (TypeError, ValueError):
-        signature = ""
-    return f"```text\n{name}{signature}\n\n{inspect.getdoc(thing) or ''}\n```\n"
+        return ""
+    # Annotations are texts, which are shown with quotes; classes among the defaults are not shown as code.
+    plain = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(signature))
+    plain = re.sub(r"<class '([\w.]+)'>", r"\1", plain)
+    if len(plain) <= WIDTH:
+        return plain
+    pieces, depth = [""], 0
+    inner, _, returned = plain.removeprefix("(").rpartition(")")
+    for letter in inner:
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and not depth:
+            pieces.append("")
+        else:
+            pieces[-1] += letter
+    return "(\n" + "".join(f"    {piece.strip()},\n" for piece in pieces) + f"){returned}"
 
 
 def inside(thing: Any) -> list[str]:

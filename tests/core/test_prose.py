@@ -16,6 +16,7 @@ def test_paragraphs_flow_and_displays_keep_their_lines() -> None:
     assert (display.text, display.display) == ("query   x\nkey     y", True)
     assert (named.name, named.text) == ("Leak lemma", "At most a little.")
     assert (more.text, more.display) == ("It goes on.", False)
+    assert blocks_of(">>> 1 + 1\n2")[0].display
 
 
 @pytest.mark.parametrize("kind", [*RUN, "ramp", "attentions"])

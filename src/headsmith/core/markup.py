@@ -47,6 +47,13 @@ def csv_text(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return file.getvalue()
 
 
+def markdown_text(text: str) -> str:
+    """Text as Markdown: nothing in it is markup, but words between backticks stay code."""
+    parts = re.split(r"(`[^`]+`)", text)
+    special = re.compile(r"([\\*_{}\[\]<>|^~$#])")
+    return "".join(part if part.startswith("`") else special.sub(r"\\\1", part) for part in parts)
+
+
 def latex_text(text: str) -> str:
     """Text as LaTeX: what is special there is escaped, powers are raised."""
     plain = "".join(_SPECIAL.get(character, character) for character in text)

@@ -23,11 +23,12 @@ class Block:
 
 def blocks_of(docstring: str) -> list[Block]:
     """The blocks of a docstring. Lines that are indented from the first on are a display, unless they are a paragraph
-    of several lines that goes on with the statement before."""
+    of several lines that goes on with the statement before; examples of Python are displays, too."""
     found = []
     for part in re.split(r"\n\s*\n", docstring.strip("\n")):
         lines = part.split("\n")
-        if lines[0].startswith("    ") and (len(lines) == 1 or COLUMNS.search(part)):
+        indented = lines[0].startswith("    ") and (len(lines) == 1 or COLUMNS.search(part))
+        if indented or lines[0].lstrip().startswith(">>> "):
             found.append(Block("\n".join(line.removeprefix("    ") for line in lines), display=True))
             continue
         named = NAMED.match(part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headsmith.core.markup import PREAMBLE, latex_table, markdown_table
+from headsmith.core.markup import PREAMBLE, latex_table, markdown_table, markdown_text
 from headsmith.report.claims import Checked
 from headsmith.report.papers import paper_of, papers_of
 from headsmith.report.tables import figure_text, word
@@ -15,8 +15,8 @@ def markdown(rows: Sequence[Checked]) -> str:
     """A table of outcomes, then the figures of each claim."""
     parts = [markdown_table(["id", "claim", "from", "ran", "outcome"], [_outcome(row) for row in rows])]
     for row in rows:
-        parts.append(f"## {row.id}: {row.claim}\n\n{_sentence(row)}")
-        names, cells = _cells(row)
+        parts.append(f"## {row.id}: {markdown_text(row.claim)}\n\n{markdown_text(_sentence(row))}")
+        names, cells = figure_cells(row)
         parts += [markdown_table(names, cells)] if cells else []
     papers = papers_of(row.id for row in rows)
     parts += ["## References\n\n" + "\n".join(f"- {each.letter}: {each.citation}" for each in papers)] if papers else []
@@ -33,7 +33,7 @@ def latex(rows: Sequence[Checked]) -> str:
 def _latex_table(row: Checked) -> str:
     paper = paper_of(row.id)
     source = f" Claimed in arXiv:{paper.arxiv}." if paper is not None else ""
-    return latex_table(*_cells(row), f"{row.id}: {row.claim}. {_sentence(row)}{source}", f"tab:{row.id}")
+    return latex_table(*figure_cells(row), f"{row.id}: {row.claim}. {_sentence(row)}{source}", f"tab:{row.id}")
 
 
 def _sentence(row: Checked) -> str:
@@ -45,7 +45,7 @@ def _outcome(row: Checked) -> list[str]:
     return [row.id, row.claim, row.tag, row.ran, row.verdict]
 
 
-def _cells(row: Checked) -> tuple[list[str], list[list[str]]]:
+def figure_cells(row: Checked) -> tuple[list[str], list[list[str]]]:
     """The rows of a claim as text; a column that some rows lack is empty there."""
     rows: list[dict[str, Any]] = list(row.figure.get("rows", []))
     names = list(dict.fromkeys(name for each in rows for name in each))
