@@ -46,7 +46,7 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import FLOAT64, PRECISIONS, Array, Precision, Upper
+from .arithmetic import FLOAT64, PRECISIONS, Array, Interval, Precision, Upper, interval
 from .errors import Refused
 from .reading import Tensors, field, flag, indices, items, mapping, numbers, real, text, whole
 
@@ -322,10 +322,10 @@ def largest_weight(model: Model) -> float:
 
 def _heaviest(links: Iterable[Link], scale: Array | float = 1.0) -> list[float]:
     """For each register the sum of the largest weights of its links, times the scales of what they feed."""
-    found: dict[str, Upper] = {}
+    found: dict[str, Interval] = {}
     for link in links:
         weights = Upper(np.abs(link.weights))
         if isinstance(scale, np.ndarray):
             weights = weights * (scale[link.rows] if link.weights.ndim == 1 else scale[link.rows, None])
-        found[link.register] = weights.max() + found.get(link.register, 0.0)
-    return [float(size.value) for size in found.values()]
+        found[link.register] = interval(weights.max().value) + found.get(link.register, interval(0.0))
+    return [float(size.high) for size in found.values()]

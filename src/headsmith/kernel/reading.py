@@ -151,7 +151,7 @@ def digest(stored: Any, tensors: Tensors) -> str:
         if key in ("bias", "weights", "values", "answers", "lipschitz", "scale") and isinstance(value, str):
             array = np.ascontiguousarray(tensors[value], dtype="<f8")
             found = hashlib.sha256(json.dumps(array.shape).encode())
-            found.update(array)
+            found.update(array.data)
             return found.hexdigest()
         return value
 

@@ -98,7 +98,8 @@ def approximator(rng: Random) -> Any:
     from headsmith import Network, compile
     from headsmith.core.functions import FUNCTIONS
 
-    names, rows, biases, last, start, far = list("xy")[: int(rng.integers(1, 3))], [], [], [], 0.0, 0.0
+    names, start, far = list("xy")[: int(rng.integers(1, 3))], 0.0, 0.0
+    rows, biases, last = list[Any](), list[float](), list[float]()
     chosen = [str(each) for each in rng.choice(SMOOTH, len(names))]
     for place, name in enumerate(chosen):
         ends = np.sort([-1.0, *rng.uniform(-1.0, 1.0, int(rng.integers(1, 6))), 1.0])
