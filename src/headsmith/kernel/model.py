@@ -46,7 +46,7 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import FLOAT64, PRECISIONS, Array, Interval, Precision, Upper, interval
+from .arithmetic import FLOAT64, PRECISIONS, Array, Interval, Precision, interval
 from .errors import Refused
 from .reading import Tensors, field, flag, indices, items, mapping, numbers, real, text, whole
 
@@ -324,8 +324,8 @@ def _heaviest(links: Iterable[Link], scale: Array | float = 1.0) -> list[float]:
     """For each register the sum of the largest weights of its links, times the scales of what they feed."""
     found: dict[str, Interval] = {}
     for link in links:
-        weights = Upper(np.abs(link.weights))
+        weights = interval(np.abs(link.weights))
         if isinstance(scale, np.ndarray):
             weights = weights * (scale[link.rows] if link.weights.ndim == 1 else scale[link.rows, None])
-        found[link.register] = interval(weights.max().value) + found.get(link.register, interval(0.0))
+        found[link.register] = interval(weights.high.max(initial=0.0)) + found.get(link.register, interval(0.0))
     return [float(size.high) for size in found.values()]
