@@ -13,8 +13,8 @@ For q >= f''/2 (r - l)^2, e + d s + q s (1 - s) = e + (d + q) s - q s^2 is a qua
 From below it is the same with all signs turned round. Where f'' is not bounded (the square root at 0), v lies between
 its two values up to the deviation, and f in its range.
 
-Perspectives.  A region may have two arguments s and V, V > 0, and stand for an expression f that is homogeneous,
-f(c s, c V) = c f(s, V) for c > 0, with an inside that has no constants. As relu(V t) = V relu(t), the inside is
+Perspectives.  A region may have two arguments s and V, V > 0, and stand for f = s^2 / V, with an inside that has no
+constants. f is homogeneous, f(c s, c V) = c f(s, V) for c > 0. As relu(V t) = V relu(t), the inside is
 homogeneous too: it is V times what it is at t = s / V and 1, and f(s, V) = V f(t, 1). Both are compared over the range
 of s / V; the difference is V times that.
 
@@ -29,22 +29,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
-from math import nan
-from operator import add
-from typing import Any
 
 import numpy as np
 
 from .arithmetic import Array, Interval, Upper, interval, largest
 from .errors import Refused
-from .functions import Program, enclose, run
+from .functions import Program, enclose
 from .graph import HYPOTENUSE, Node, dense
 from .proof import Proof, Region
 from .ranges import between, chords
 from .table import quadratic_top
 
 MOST_ENDS, AT_ONCE, MOST_ENTRIES = 1 << 18, 1 << 18, 1 << 24
-HOMOGENEOUS = {"sqrt": 0.5, "square": 2.0, "reciprocal": -1.0}
+PERSPECTIVE = Program(2, (("times", 0, 0), ("over", 2, 1)))  # s^2 / V
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +95,7 @@ def curves_of(proof: Proof, region: Region, wide: list[Interval]) -> tuple[list[
             Interval(np.zeros(size), largest(wide[0].magnitude, wide[1].magnitude).value),
         )
         held = [{argument: side} for argument in region.arguments for side in (-1.0, 1.0)]
-    elif np.all(wide[1].low > 0.0) and _degree(program) == 1.0:
+    elif np.all(wide[1].low > 0.0) and program == PERSPECTIVE:
         place, scale, held = wide[0] / wide[1], wide[1], [{region.arguments[1]: 1.0}]
     else:
         raise Refused(f"node {region.output} stands for what is no perspective, or whose scale may not be positive")
@@ -108,19 +105,6 @@ def curves_of(proof: Proof, region: Region, wide: list[Interval]) -> tuple[list[
     low, high = float(place.low.min()), float(place.high.max())
     arguments = [{argument: each.get(argument) for argument in region.arguments} for each in held]
     return [Curve(nodes, each, size, program, low, high) for each in arguments], scale
-
-
-def _degree(program: Program) -> float:
-    """d with f(c s, c V) = c^d f(s, V) for c > 0; nan where that is not seen."""
-
-    def linear(terms: list[tuple[Fraction, float]], constant: Fraction) -> float:
-        degrees = {degree for _, degree in terms} | ({0.0} if constant else set())
-        return degrees.pop() if len(degrees) == 1 else nan
-
-    def call(name: str, _: Any, degree: float) -> float:
-        return degree * HOMOGENEOUS[name] if name in HOMOGENEOUS else 0.0 if degree == 0.0 else nan
-
-    return float(run(program, [1.0, 1.0], linear, call, times=add))
 
 
 def check_curve(curve: Curve, ends: Array | None) -> tuple[Interval, dict[int, Interval]]:

@@ -150,7 +150,7 @@ def between(
     meant, forms = Graph(tuple(nodes), number), Forms()
     inside = frozenset(needed(meant, [number], sources)) - {*sources}
     for each in inside:
-        if nodes[each].kind not in ("affine", "pool", "relu"):
+        if each in regions or nodes[each].kind not in ("affine", "pool", "relu"):
             factors_of(circuit, regions, each)
     if forms.of(meant, [number], sources) != [[wanted(forms)]]:
         raise Refused(f"node {number} is not the step or power that it seems to be")
