@@ -98,6 +98,12 @@ def test_what_is_no_power_is_refused() -> None:
         stands = {**regions, power.factors[0]: regions[power.inner]}
         with pytest.raises((Refused, LookupError)):  # both refuse a file (check.DAMAGE)
             power_of(circuit, stands, power.output, powers)
+    # Margins are about entries: an eighth of w, in sums that are eight times as large, is no power.
+    output, factor = circuit.nodes[applied[0].output], applied[0].factors[1]
+    eighth = changed(circuit, factor, weights=tuple(each / 8.0 for each in circuit.nodes[factor].weights))
+    eighth = changed(eighth, applied[0].output, weights=(output.weights[0], 8.0 * output.weights[1]))
+    with pytest.raises(Refused, match="copy of entries"):
+        power_of(eighth, regions, applied[0].output, powers)
     later = {**powers, applied[0].vector: replace(powers[applied[0].vector], rate=0.1)}
     with pytest.raises(Refused):
         power_of(circuit, regions, applied[0].output, later)

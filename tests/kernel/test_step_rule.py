@@ -128,6 +128,28 @@ def test_a_sum_that_stands_for_something_else_is_no_part_of_a_step() -> None:
         step_of(lasso.circuit, {above: region}, threshold.output)
 
 
+def test_what_is_added_to_the_curve_of_a_step_lies_outside_of_it() -> None:
+    """f(x . w) - x . w is no f(x . w) + rest: its slope is not that of f."""
+    found, step = descent("logistic regression in context")
+    residual = found.circuit.nodes[step.residual]
+    (score,) = found.circuit.nodes[step.curve].arguments
+    weights = (residual.weights[0], -np.ones((residual.size, 1)))
+    forged = changed(found.circuit, step.residual, arguments=(step.curve, score), weights=weights)
+    with pytest.raises(Refused, match="outside of the step"):
+        step_of(forged, found.proof.regions, step.output)
+
+
+def test_a_threshold_of_components_in_another_order_is_refused() -> None:
+    """It is the same function, but the slopes of its gates are those of other components."""
+    found = facts(LASSO)
+    step = next(step for step in found.proof.steps.values() if step.gates)
+    turned, (above, _) = np.eye(2)[::-1], (found.circuit.nodes[gate].arguments[0] for gate in step.gates)
+    forged = changed(found.circuit, above, weights=(turned,))
+    forged = changed(forged, step.output, weights=(turned, found.circuit.nodes[step.output].weights[1]))
+    with pytest.raises(Refused, match="threshold"):
+        step_of(forged, found.proof.regions, step.output)
+
+
 def test_a_step_that_is_read_from_outside_is_refused() -> None:
     """If somebody else reads the products of a step, the step is no longer all that an error does."""
     header, tensors = contents_of(RIDGE)

@@ -79,11 +79,12 @@ def power_of(circuit: Graph, regions: Mapping[int, Region], number: int, known: 
         same = (vector.level, vector.features, vector.rate) == (matrix.level, matrix.features, matrix.rate)
         same &= vector.labels >= 0 and (not vector.level or vector.kept == matrix.kept)
         require(same, number, "made of a matrix and a vector of the same level")
-    for factor in (left, right):
+    sources = [matrix.output, matrix.output if vector is None else vector.output]
+    for factor, source in zip((left, right), sources, strict=True):
         # What is off by at most the margin are the entries themselves.
         rows = dense(nodes[factor].weights[0])
         unit = bool(np.all(rows.sum(axis=1) == 1.0) and np.all(np.isin(rows, (0.0, 1.0))))
-        require(unit and len(nodes[factor].weights) == 1, factor, "a copy of entries")
+        require(unit and nodes[factor].arguments == (source,), factor, f"a copy of entries of node {source}")
 
     def wanted(forms: Forms) -> Row:
         rows, columns, place = triangle(nodes[matrix.features].size)
@@ -95,7 +96,6 @@ def power_of(circuit: Graph, regions: Mapping[int, Region], number: int, known: 
         w = forms.free(circuit, vector.output)
         return [w[i] + _dot([q[k] for k in row], w) for i, row in enumerate(place)]
 
-    sources = [each.output for each in (matrix, vector) if each is not None]
     inside = between(circuit, regions, number, sources, wanted)
     labels, own = (-1, -1) if vector is None else (vector.labels, vector.output)
     made = (matrix.output, own, inner, (left, right), inside)

@@ -94,14 +94,18 @@ def step_of(circuit: Graph, regions: Mapping[int, Region], output: int) -> Step:
         return [w * constant(kept) + forms.mean(x * (value + more)) * constant(rate) for w, x, more in both]
 
     inside |= between(circuit, regions, output, {source, features, *others, curve}, wanted)
+    require(inside.isdisjoint(others), residual, "a sum of f(x . w) and of what lies outside of the step")
     return Step(output, source, kept, -rate, features, inner, curve, residual, gradient, pool, inside=inside)
 
 
 def _threshold(circuit: Graph, regions: Mapping[int, Region], output: int) -> Step:
-    gates = circuit.nodes[output].arguments
-    above = circuit.nodes[circuit.nodes[gates[0]].arguments[0]]
+    node, gates = circuit.nodes[output], circuit.nodes[output].arguments
+    above, below = (circuit.nodes[circuit.nodes[gate].arguments[0]] for gate in gates)
     source, bias = above.arguments[0], above.constants
-    require(above.kind == "affine" and bool(np.all(bias <= 0.0)), output, "a threshold")
+    # The slopes of both gates, component by component, belong to the same component of the result.
+    alone = above.kind == below.kind == "affine" and above.arguments == below.arguments == (source,)
+    alone = alone and all(weights.ndim == 1 for each in (node, above, below) for weights in each.weights)
+    require(alone and bool(np.all(bias <= 0.0)), output, "a threshold")
 
     def wanted(forms: Forms) -> Row:
         pairs = [(w, constant(b)) for w, b in zip(forms.free(circuit, source), bias.tolist(), strict=True)]

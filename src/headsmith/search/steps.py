@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from headsmith.kernel.check import DAMAGE
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.graph import needed
 from headsmith.kernel.powers import Power, power_of
@@ -16,7 +17,7 @@ def find_powers(proof: Proof) -> dict[int, Power]:
     found: dict[int, Power] = {}
     if any(node.kind == "pool" for node in proof.circuit.nodes):
         for number in needed(proof.circuit, [proof.circuit.output]):
-            with suppress(Refused, LookupError):
+            with suppress(Refused, *DAMAGE):
                 found[number] = power_of(proof.circuit, proof.regions, number, found)
     # Means alone are no powers.
     made = {each for power in found.values() if power.level for each in (power.output, power.matrix, power.vector)}
@@ -39,7 +40,7 @@ def find_steps(proof: Proof) -> dict[int, Step]:
     for number in readers.keys() - anew:
         try:
             step = step_of(circuit, proof.regions, number)
-        except (Refused, LookupError):
+        except (Refused, *DAMAGE):
             continue
         if all(alone(inner, step.inside) for inner in step.inside - {number}):
             found[number] = step
