@@ -14,7 +14,7 @@ TOY = Precision("toy", 2.0**-12, 1e-300, 1e300)
 def register(values: Array) -> Register:
     """One that holds constants."""
     zero, sizes = Upper(np.zeros(len(values))), Upper(np.abs(values))
-    return Register(constant(values), sizes, zero, sizes, zero, np.sign(sizes.value), zero, zero, zero, zero.value)
+    return Register(constant(values), sizes, sizes, zero, np.sign(sizes.value), zero, zero, zero, zero.value)
 
 
 def summed(terms: list[float], tree: str, push: float, random: np.random.Generator) -> float:

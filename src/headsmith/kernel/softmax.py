@@ -243,8 +243,6 @@ def scales_of(model: Model, bank: Bank, reads: Reads, first: str, second: str) -
 
 def refuse_large(model: Model, values: Upper, what: str) -> None:
     """Raise Refused where a value comes near the end of the format."""
-    reached = float(values.max().value)
+    reached, name = float(values.max().value), model.precision.name
     if not reached < model.precision.largest / 16.0:
-        raise Refused(
-            f"{what} may reach {reached:.3g}, beyond {model.precision.name}: shrink the domain or the weights"
-        )
+        raise Refused(f"{what} may reach {reached:.3g}, beyond {name}: shrink the domain or the weights")

@@ -47,16 +47,15 @@ Form = Mapping[int, Interval]
 
 @dataclass(frozen=True, eq=False)
 class Register:
-    """The form of a register; a bound of the sum of absolute values of its terms, of those among them that are rounded
-    products, of the sum of any of them, and of all sums that additions return; how many terms there are, a bound of its
-    value on reference tokens, and of what is left of what it held before; of formats that hold fewer bits, a bound of
-    all that was held, added up, and how often that was."""
+    """The form of a register; a bound of the sum of absolute values of its terms, of the sum of any of them, and of all
+    that is rounded, added up: the sums that additions return, and products twice; how many terms there are, a bound of
+    its value on reference tokens, and of what is left of what it held before; of formats that hold fewer bits, a bound
+    of all that was held, added up, and how often that was."""
 
     form: Form
     magnitude: Upper
-    products: Upper
     most: Upper
-    sums: Upper
+    rounded: Upper
     count: Array
     drift: Upper
     left: Upper
@@ -66,7 +65,7 @@ class Register:
     def off(self, precision: Precision) -> Upper:
         """How far the register is from its form."""
         gamma, tiny = precision.gamma(self.count + 2, self.often), precision.smallest_normal
-        rounded = (self.products * 2.0 + self.sums) * precision.unit_roundoff + self.kept * precision.held
+        rounded = self.rounded * precision.unit_roundoff + self.kept * precision.held
         return rounded + gamma * gamma * self.magnitude + (self.count + self.often + 1.0) * tiny + self.left
 
     def plus(self, form: Form, weights: Array, outputs: Interval, fine: bool) -> Register:
@@ -81,13 +80,12 @@ class Register:
             ordered = [Upper(-np.sort(-side.value, axis=1)).running() for side in each]
             added = np.arange(1, weights.shape[1]) < count[:, None]
             sums = (largest(*ordered)[:, 1:] * added).sum()
-        sums = self.sums + self.most * count + sums + most * self.count
         size, exact = weights @ outputs.magnitude, _fine(weights)
         products = np.where(exact, 0.0, weights) @ outputs.magnitude if exact.any() else size
-        size, products = self.magnitude + size, self.products + products
+        rounded = self.rounded + self.most * count + sums + most * self.count + products * 2.0
         # What is added is held, and so is the register after that.
         kept, often = self.kept + (self.most * np.sign(count) + most + most), self.often + 2.0 * np.sign(count)
-        found = replace(self, form=form, magnitude=size, products=products, sums=sums, kept=kept, often=often)
+        found = replace(self, form=form, magnitude=self.magnitude + size, rounded=rounded, kept=kept, often=often)
         return replace(found, most=self.most + most, count=self.count + count)
 
 
@@ -176,7 +174,7 @@ def start(model: Model, circuit: Graph, inputs: Interval) -> dict[str, Register]
         if name in model.positional:
             form, sizes = _positional(circuit, model.positional[name]), np.abs(model.positional[name]).max(axis=0)
         zero, held = Upper(np.zeros(size)), Upper(sizes)
-        stream[name] = Register(form, held, zero, held, zero, np.sign(sizes), zero, zero, zero, zero.value)
+        stream[name] = Register(form, held, held, zero, np.sign(sizes), zero, zero, zero, zero.value)
     node, fine = np.zeros(model.inputs, dtype=np.int64), model.precision is not FLOAT64
     for link in model.embedding:
         register, components = stream[link.register], np.arange(model.inputs)
@@ -221,7 +219,7 @@ def copy(stream: Stream, layer: Sequence[Bank], bank: Bank, local: Local, model:
             drift = spilled - register.drift.value if alone else register.drift + spilled
             drift = drift + model.precision.gamma(terms) * (register.drift + spilled)
             form, two = constant(np.zeros(len(link.weights))), np.full(len(link.weights), 2.0)
-            after[link.register] = Register(form, left, left, left, left, two, drift, left, left, two)
+            after[link.register] = Register(form, left, left, left * 3.0, two, drift, left, left, two)
             continue
         links = [each for each in bank.read if _meets(each.rows, mine)]
         form = image(link.weights, read(stream, links, np.arange(mine.start, mine.stop)))

@@ -137,10 +137,9 @@ def _first(facts: Facts) -> Walk:
     size = facts.ranges[0].magnitude
     exact = precision is FLOAT64
     own[0] = size * 0.0 if exact else size * (precision.unit_roundoff + precision.held) + precision.smallest_normal
-    magnitudes = {0: size + own[0], streams.CONSTANT: Upper(np.ones(1))}
-    for number, node in enumerate(circuit.nodes):
-        if node.kind == "positional":
-            magnitudes[number] = Upper(np.abs(node.constants).max(axis=0))
+    fixed = [number for number, node in enumerate(circuit.nodes) if node.kind == "positional"]
+    magnitudes = {number: facts.ranges[number].magnitude for number in fixed}
+    magnitudes |= {0: size + own[0], streams.CONSTANT: Upper(np.ones(1))}
     ends = [np.maximum(end, 0.0) + own[0] for end in (-facts.ranges[0].low, facts.ranges[0].high)]
     stream = streams.start(facts.model, circuit, Interval(-ends[0].value, ends[1].value))
     return Walk(stream, _forms(facts), magnitudes, own, {}, {}, {}, [], [])
@@ -301,9 +300,7 @@ def _refuse_thin_margins(facts: Facts, walk: Walk) -> None:
 
 def _refuse_beyond(number: int, off: float, margin: float) -> None:
     if not off <= margin:
-        raise ThinMargin(
-            f"what is read at or for node {number} may be off by {off:.3g}, more than the margin {margin:.3g}"
-        )
+        raise ThinMargin(f"what is read for node {number} may be off by {off:.3g}, more than the margin {margin:.3g}")
 
 
 def carried(facts: Facts, walk: Walk) -> dict[str, Upper]:
