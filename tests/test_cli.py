@@ -12,6 +12,8 @@ import pytest
 
 import headsmith as hs
 from headsmith.cli import main
+from headsmith.cli_options import DTYPES
+from headsmith.core.rounding import PRECISIONS
 
 
 class Shell:
@@ -344,6 +346,10 @@ def test_help_loads_nothing_heavy() -> None:
     program = "from headsmith.cli import main\ntry: main(['--help'])\nexcept SystemExit as stop: assert stop.code == 0"
     heavy = {"numpy", "matplotlib", "torch", "onnx", "rich", "flint", "safetensors", "sklearn"}
     assert not loaded_by(program) & heavy
+
+
+def test_the_formats_are_those_of_models() -> None:
+    assert list(DTYPES) == list(PRECISIONS)
 
 
 def test_importing_headsmith_loads_no_framework() -> None:

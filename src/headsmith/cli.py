@@ -25,6 +25,7 @@ from headsmith.cli_models import (
     verify_command,
 )
 from headsmith.cli_options import (
+    DTYPES,
     PICTURES,
     TakesFormulas,
     as_json_option,
@@ -39,7 +40,6 @@ from headsmith.cli_selftest import selftest_command
 from headsmith.cli_studies import claims_command, regions_command, signal_command
 from headsmith.cli_studio import page_command, studio_command
 from headsmith.core.errors import HeadsmithError
-from headsmith.core.rounding import PRECISIONS
 
 if TYPE_CHECKING:
     from headsmith.core.rounding import Dtype
@@ -71,7 +71,7 @@ def commands() -> None:
 @click.option("--tokens", type=int, default=1, show_default=True, help="Data tokens in one sequence, at most.")
 @click.option(
     "--dtype",
-    type=click.Choice(list(PRECISIONS)),
+    type=click.Choice(DTYPES),
     default="float64",
     show_default=True,
     help="What the model runs in.",
@@ -166,7 +166,7 @@ def compile_command(
 @click.option("--tokens", type=int, default=1, show_default=True, help="Data tokens in one sequence, at most.")
 @click.option(
     "--dtype",
-    type=click.Choice(list(PRECISIONS)),
+    type=click.Choice(DTYPES),
     default="float64",
     show_default=True,
     help="What the model runs in.",

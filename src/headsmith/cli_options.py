@@ -11,6 +11,9 @@ import click
 
 from headsmith.core.errors import HeadsmithError
 
+DTYPES = ("float64", "float32", "bfloat16", "float16")
+"""The formats of models, by name: those of core/rounding.py, which would load numpy for --help."""
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
