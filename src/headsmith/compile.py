@@ -29,10 +29,10 @@ from headsmith.lower.meet import Met, Request
 from headsmith.lower.recipes import as_cost, meet
 from headsmith.model import Compiled
 from headsmith.progress import Shown, shown
-from headsmith.reading import Target, paired, read
+from headsmith.reading import Target, multiplied, paired, read
 from headsmith.transformer.bill import bill
 
-RECIPES = ("auto", "native", "relu", "ramp", "maxout")
+RECIPES = ("auto", "native", "relu", "ramp", "maxout", "swiglu")
 
 
 def compile(
@@ -54,7 +54,8 @@ def compile(
 
     `target` is a formula ("x*y + sin(z)"), a list of formulas (several outputs), a Python function of traced
     values, or a Network. `recipe` "relu" makes every operation a ReLU circuit and every gate a head, "native" takes
-    table heads, "ramp" and "maxout" their own kinds of heads, "auto" the cheapest of all;
+    table heads, "ramp" and "maxout" their own kinds of heads, "auto" the cheapest of all these; "swiglu" is no longer
+    attention alone: products and gates are neurons of SwiGLU blocks, as a Llama has them;
     `cost` weighs layers, heads, reference_tokens, max_weight (default: in that order). `max_layers` limits the depth.
     `domain` is (low, high) for every input, a sequence of such pairs, or {"name": (low, high), ...}. `tokens` is how
     many data tokens one sequence may hold. With `approximates`, the target is a network that was made to be close to
@@ -79,6 +80,7 @@ def compile(
         network, wanted, box = (target, None, domain) if approximates is None else paired(target, approximates, domain)
         request = read(network, box, error, 1 if alone else tokens, dtype, max_layers, report)
         request = replace(request, attention=attention, alone=alone)
+        request = multiplied(request) if recipe == "swiglu" else request
         heads = recipe if attention == "softmax" else "relu"
         if wanted is None:
             met = meet(request, heads, order)

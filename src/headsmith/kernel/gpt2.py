@@ -33,7 +33,20 @@ from .arithmetic import FLOAT32, Array, Interval, Precision, Upper
 from .check import Certificate, certificate
 from .errors import Refused
 from .graph import Graph
-from .layout import Laid, Layers, Words, column_sizes, grown, laid_out, reserved, root_of, settings, totals, widest
+from .layout import (
+    Laid,
+    Layers,
+    Neurons,
+    Words,
+    column_sizes,
+    grown,
+    laid_out,
+    reserved,
+    root_of,
+    settings,
+    totals,
+    widest,
+)
 from .matrices import Heads, readout_of
 from .model import Model
 from .walk import Facts, walk_through
@@ -52,10 +65,12 @@ ASSUMES = (
 
 
 def stock(
-    target: Graph, facts: Facts, box: Interval, layers: Layers, words: Words, root: float | None
+    target: Graph, facts: Facts, box: Interval, layers: Layers, neurons: list[Neurons], words: Words, root: float | None
 ) -> tuple[Certificate, dict[str, Any], dict[str, Any]]:
     """What is proved of the stock model, its configuration and its weights by name."""
     model, banks = facts.model, [bank for layer in facts.model.layers for bank in layer]
+    if any(len(gate) for gate, _, _ in neurons):
+        raise Refused("a GPT-2 has no SwiGLU blocks: no neuron of its MLPs multiplies; take a Llama")
     if model.tokens > 1 or words or {bank.kind for bank in banks} - {"sink", "table", "gate"}:
         raise Refused("no rule for several data tokens in a GPT-2: norms move scores that must be equal; take a Llama")
     config, heads = config_of(model, layers), [head for layer in layers for head in layer]

@@ -54,6 +54,12 @@ def _other(model: Model, bank: Bank, reads: Reads, *_: Upper) -> Local:
     return other_errors(model, bank, reads)
 
 
+def _neurons(model: Model, bank: Bank, reads: Reads, *_: Upper) -> Local:
+    from .swiglu import neuron_errors
+
+    return neuron_errors(model, bank, reads)
+
+
 # Sink: the ReLU -----------------------------------------------------------------------------------------------------
 
 
@@ -343,6 +349,8 @@ RULES: dict[str, dict[str, Callable[..., Local]]] = {
     "move": {"move": move_errors},
     "attend": {"attend": attend_errors},
     "product": {"expression": _other},
+    "swiglu": {"expression": _neurons},
+    "silu": {"relu": _neurons},
 }
 # What heads of a kind compute, and by which rule.
 
