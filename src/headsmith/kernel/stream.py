@@ -201,8 +201,9 @@ def write(
     tokens and `spilled` on reference tokens. Rounding is looked at closely if `fine`."""
     after = dict(stream)
     for link in bank.write:
-        twice = bank.kind == "swiglu"
-        written = _written(after[link.register], link, circuit, bank.node, bank.component, outputs, fine, twice)
+        written = _written(after[link.register], link, circuit, bank.node, bank.component, outputs, fine)
+        if bank.kind == "swiglu":  # as two terms, each of which may be all of it (swiglu.py)
+            written = written.plus(written.form, link.weights, outputs[link.columns], fine)
         after[link.register] = replace(written, drift=written.drift + link.weights @ spilled[link.columns])
     return after
 
@@ -248,16 +249,8 @@ def _cancels(link: Link, bank: Bank) -> bool:
 
 
 def _written(
-    register: Register,
-    link: Link,
-    circuit: Graph,
-    nodes: Any,
-    components: Any,
-    outputs: Interval,
-    fine: bool,
-    twice: bool = False,
+    register: Register, link: Link, circuit: Graph, nodes: Any, components: Any, outputs: Interval, fine: bool
 ) -> Register:
-    """With the products of a link; `twice` if outputs come as two terms, each within the same bounds (swiglu.py)."""
     form, nodes, components = register.form, nodes[link.columns], components[link.columns]
     for number in np.unique(nodes).tolist():
         mine = np.flatnonzero(nodes == number)
@@ -267,10 +260,7 @@ def _written(
             weights = np.zeros((len(link.weights), size))
             weights[:, components[mine]] = dense(link.weights)[:, mine]
         form = plus(form, image(weights, basis(number, size)))
-    weights, outputs = link.weights, outputs[link.columns]
-    if twice:
-        weights, outputs = np.repeat(dense(weights), 2, axis=1), outputs[np.repeat(np.arange(len(outputs.low)), 2)]
-    return register.plus(form, weights, outputs, fine)
+    return register.plus(form, link.weights, outputs[link.columns], fine)
 
 
 def read(stream: Stream, links: Sequence[Link], rows: Any) -> Form:
