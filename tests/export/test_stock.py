@@ -170,6 +170,11 @@ GPT2 = {
     "product": lambda: hs.compile("x*y", (-1, 1), 2e-4, dtype="float32"),
     "network": lambda: hs.compile(random_network([2, 3, 1]), (-1, 1), 1e-1, dtype="float32"),
     "table": lambda: hs.compile("exp(x)", (-1, 1), 1e-2, dtype="float32"),
+    "cleared": lambda: hs.compile(random_network([2, *[8] * 5, 1], weight=0.7), (-1, 1), 1e-1, dtype="float32"),
+    "means": lambda: sequence(lambda x: T.mean(x) - T.shift(x, 1), error=1e-3),
+    "maximum": lambda: sequence(T.max),
+    "products": lambda: sequence(lambda x: x * T.shift(x, 1)),
+    "attention": lambda: sequence(lambda x: T.attend(x[:, 0], x[:, 0], x[:, 0])),
 }
 
 
@@ -191,13 +196,16 @@ def test_the_worst_norms_stay_within_the_certificate(
     other: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Means and inverse roots are as wrong as the certificate assumes at most, and every rounding is the largest one,
-    with signs at random for each token, or the same for all."""
+    with signs at random for each token, the same for all, or those of something that tokens hold."""
     found, u = other.to_stock("gpt2"), 2.0**-24
 
     def worst(x: Any, weight: Any, bias: Any, epsilon: float) -> Any:
         x = x.astype(np.float64)
 
         def signs(*shape: int) -> Any:
+            if rng.integers(3) == 0:
+                column = int(rng.integers(x.shape[-1]))
+                return np.broadcast_to(np.where(x[..., column : column + 1] > 0.0, 1.0, -1.0), shape)
             return rng.choice([-1.0, 1.0], shape if rng.integers(2) else [1] * len(shape))
 
         mean = x.mean(axis=-1, keepdims=True) + signs(*x.shape[:-1], 1) * 5 * u * np.abs(x).sum(-1, keepdims=True)
@@ -237,14 +245,19 @@ def test_every_part_of_a_gpt2_is_compared(tmp_path: Path, rng: np.random.Generat
 def test_what_a_gpt2_cannot_hold() -> None:
     with pytest.raises(hs.TargetError, match="a GPT-2 has no SwiGLU blocks"):
         MODELS["neurons"]().to_stock("gpt2")
-    with pytest.raises(
-        hs.TargetError, match="no rule for several data tokens in a GPT-2: norms move scores that must be equal"
-    ):
-        MODELS["shift"]().to_stock("gpt2")
-    with pytest.raises(
-        hs.TargetError, match="no rule for several data tokens in a GPT-2: norms move scores that must be equal"
-    ):
-        MODELS["product"]().to_stock("gpt2", vocabulary=16)
+    with pytest.raises(hs.TargetError, match="causal mask, and the model looks at later tokens"):
+        sequence(T.mean, causal=False).to_stock("gpt2")
+
+
+def test_a_gpt2_is_asked_in_words(rng: np.random.Generator) -> None:
+    found = hs.compile("x*y", (-1, 1), 2e-2, dtype="float32").to_stock("gpt2", vocabulary=16)
+    assert found.config["architectures"] == ["GPT2ForSequenceClassification"]
+    for x, y in rng.choice(np.arange(-8, 9) / 8, (50, 2)):
+        answer = found(f"x={x:g} y={y:g}".replace("=-0 ", "=0 "))
+        assert abs(float(answer[0]) - x * y) <= found.certificate.error
+        assert np.array_equal(answer, found([x, y]))
+    words = found.tensors["transformer.wte.weight"][list(found.words.values())]
+    assert np.abs(words[:, :-4].sum(axis=1)).max() <= 1e-6  # registers and balance; what is left is probe, c and -c
 
 
 # Prompts ------------------------------------------------------------------------------------------------------------

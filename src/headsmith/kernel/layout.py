@@ -170,8 +170,8 @@ def laid_out(
     if words and (np.count_nonzero(inputs, axis=0) + data[:, :used].any(axis=0) > 1).any():
         raise Refused("words need inputs that have columns of the stream for themselves")
     for row, (place, values) in enumerate(words, padding(model) + 1):
-        table[row] = data[place]
-        table[row, :used] += values @ inputs  # one product of two float32 in each column, or what was there
+        # One product of two float32 in each column, or what was there.
+        table[row] = data[place] + _filled(values @ inputs, width, balance)
     found = []
     for layer in layers:
         reads, writes, first = np.zeros((3, width, heads, head)), np.zeros((width, heads, head)), 0

@@ -111,8 +111,9 @@ def _stock(header: Any, tensors: Tensors, architecture: str, root: float | None,
 
 
 def _as_language_model(found: Stock, name: str) -> Stock:
-    weights = {name: value for name, value in found.weights.items() if not name.startswith("score.")}
-    score, rows = found.weights["score.weight"], found.config["vocab_size"]
+    weights = {name: value for name, value in found.weights.items() if not name.startswith(("score.", "classifier."))}
+    (score,) = (found.weights[name] for name in ("score.weight", "classifier.weight") if name in found.weights)
+    rows = found.config["vocab_size"]
     if len(score) >= rows:
         raise Refused(f"a language model of {rows} tokens has fewer than {rows} outputs, and not {len(score)}")
     weights["lm_head.weight"] = np.vstack([score, np.zeros((rows - len(score), score.shape[1]), np.float32)])

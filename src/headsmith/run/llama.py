@@ -34,7 +34,7 @@ def logits(config: Mapping[str, Any], tensors: Mapping[str, Singles], embeds: Si
 
 def head_of(tensors: Mapping[str, Singles]) -> Singles:
     """The weights of the last layer: of a classifier, or of a language model."""
-    return tensors["lm_head.weight" if "lm_head.weight" in tensors else "score.weight"]
+    return next(tensors[name] for name in ("lm_head.weight", "score.weight", "classifier.weight") if name in tensors)
 
 
 def norm(x: Singles, weight: Singles, epsilon: float) -> Singles:
