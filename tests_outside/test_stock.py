@@ -39,6 +39,26 @@ MODELS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         single("exp(x), relu(x)", 1e-3),
         lambda x: np.concatenate([np.exp(x), np.maximum(x, 0)], axis=-1),
     ),
+    "gpt2: means": (
+        lambda: hs.compile_sequence(
+            lambda x: over.mean(x) - over.shift(x, 1),
+            tokens=6,
+            domain=(-1, 1),
+            error=1e-3,
+            causal=True,
+            dtype="float32",
+        ),
+        lambda x: (
+            np.cumsum(x, axis=-2) / np.arange(1, x.shape[-2] + 1)[:, None]
+            - np.concatenate([np.zeros_like(x[..., :1, :]), x[..., :-1, :]], axis=-2)
+        ),
+    ),
+    "gpt2: products of tokens": (
+        lambda: hs.compile_sequence(
+            lambda x: x * over.shift(x, 1), tokens=6, domain=(-1, 1), error=1e-2, causal=True, dtype="float32"
+        ),
+        lambda x: x * np.concatenate([np.zeros_like(x[..., :1, :]), x[..., :-1, :]], axis=-2),
+    ),
     "swiglu: product": (single("x*y", 1e-6, "swiglu"), lambda x: x[..., :1] * x[..., 1:]),
     "swiglu: polynomial": (
         single("x**3*y - 2*x*y*z + z", 2e-5, "swiglu"),
@@ -139,10 +159,11 @@ def test_norms_and_rotations_change_no_bit(exported: Any, monkeypatch: pytest.Mo
     assert np.abs(found - without).max() < 2.0**-130  # what a norm divides by 4096 may underflow
 
 
-@pytest.mark.parametrize("recipe", ["auto", "swiglu"])
-def test_prompts(tmp_path: Path, recipe: str) -> None:
+@pytest.mark.parametrize(("to", "recipe"), [("llama", "auto"), ("llama", "swiglu"), ("gpt2", "auto")])
+def test_prompts(tmp_path: Path, to: str, recipe: str) -> None:
     """All 66,049 prompts of two numbers, and the tokenizer that reads them."""
-    folder = single("x*y", 1e-3, recipe)().export(tmp_path / "product", "llama", vocabulary=256)
+    error = 2e-2 if to == "gpt2" else 1e-3
+    folder = single("x*y", error, recipe)().export(tmp_path / "product", to, vocabulary=256)
     certificate, tokenizer, model = hs.verify(folder), AutoTokenizer.from_pretrained(folder), loaded(folder)
     values = np.arange(-128, 129) / 128
     prompts = [

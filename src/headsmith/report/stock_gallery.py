@@ -116,6 +116,11 @@ PIECES: dict[str, Piece] = {
         "llama",
         _sequence(lambda x: tokens.moving_average(x[:, 0], 4), 16, 1e-5),
     ),
+    "moving-average-gpt2": Piece(
+        "the mean of the last four tokens, at every token",
+        "gpt2",
+        _sequence(lambda x: tokens.moving_average(x[:, 0], 4), 16, 1e-5),
+    ),
     "ridge": Piece(
         "in context: ridge regression of one feature on the examples so far, at every token",
         "llama",
