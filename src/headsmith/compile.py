@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.errors import TargetError
-from headsmith.core.rounding import Dtype
+from headsmith.core.rounding import HALVES, Dtype
 from headsmith.heads.attentions import ATTENTIONS, MASKS, NOT_AMONG, AttentionKind, MaskKind
 from headsmith.lower.approximates import apart, meet_apart
 from headsmith.lower.meet import Met, Request
@@ -75,6 +75,8 @@ def compile(
     """
     if recipe not in RECIPES:
         raise TargetError(f"unknown recipe {recipe!r}; choose one of {', '.join(RECIPES)}")
+    if recipe == "swiglu" and dtype in HALVES:
+        raise TargetError(f"nothing is proven of neurons in {dtype}: recipe 'swiglu' is for float32 and float64")
     order, alone = as_cost(cost), asked_alone(attention, mask, tokens, recipe)
     with shown(progress) as report, np.errstate(over="ignore", invalid="ignore"):
         network, wanted, box = (target, None, domain) if approximates is None else paired(target, approximates, domain)

@@ -264,8 +264,8 @@ def plain_run(model: DenseTransformer, sequences: Any, dtype: str, causal: bool)
         for layer in model.layers:
             update = np.zeros_like(stream)
             if layer.neurons:
-                gates, ups = stream @ layer.W_gate.astype(kind), stream @ layer.W_up.astype(kind)
-                update += (silu(gates) * ups) @ layer.W_down.astype(kind)
+                gates, ups = own(stream @ own(layer.W_gate)), own(stream @ own(layer.W_up))
+                update += own(silu(gates) * ups) @ own(layer.W_down)
             for W_Q, W_K, W_V, W_O in zip(layer.W_Q, layer.W_K, layer.W_V, layer.W_O, strict=True):
                 visible = (places[None, :] <= places[:, None]) | (not causal)
                 queries, keys = own(stream @ own(W_Q)), own(stream @ own(W_K))
