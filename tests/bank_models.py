@@ -179,6 +179,7 @@ def matrices(written: DenseTransformer, model: Transformer) -> list[Any]:
                 found += [layer.W_Q[head, :, :width], layer.W_K[head, :, :width]]
                 found += [layer.W_V[head, :, :depth], layer.W_O[head, :depth]]
             first += bank.heads
+        found += [layer.W_gate, layer.W_up, layer.W_down] if layer.neurons else []
     return found
 
 

@@ -125,7 +125,7 @@ def stream_dense(
     """The residual stream after the last layer, reference tokens first."""
     stream = _embed(model, sequence, arithmetic)
     for layer in model.layers:
-        stream = _attend(layer, stream, arithmetic, causal)
+        stream = _activate(layer, stream, arithmetic) if layer.neurons else _attend(layer, stream, arithmetic, causal)
     return stream
 
 
@@ -163,6 +163,20 @@ def _attend(layer: DenseLayer, stream: list[list[Any]], arithmetic: Arithmetic, 
             for column, addition in enumerate(_times(mixed, W_O, arithmetic)):
                 additions[place][column].append(addition)
     return [[arithmetic.total(terms) for terms in token] for token in additions]
+
+
+def _activate(layer: DenseLayer, stream: list[list[Any]], arithmetic: Arithmetic) -> list[list[Any]]:
+    """A SwiGLU block: silu(t) = t / (1 + e^-t)."""
+    found = []
+    for token in stream:
+        gates, ups = _times(token, layer.W_gate, arithmetic), _times(token, layer.W_up, arithmetic)
+        one = arithmetic.weight(1.0)
+        with np.errstate(over="ignore"):
+            silus = [arithmetic.quotient(each, arithmetic.total([one, arithmetic.exp(-each, 0.0)])) for each in gates]
+        returned = [arithmetic.product(silu, up) for silu, up in zip(silus, ups, strict=True)]
+        added = _times(returned, layer.W_down, arithmetic)
+        found.append([arithmetic.total([held, more]) for held, more in zip(token, added, strict=True)])
+    return found
 
 
 def _times(vector: list[Any], matrix: Any, arithmetic: Arithmetic) -> list[Any]:

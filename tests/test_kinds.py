@@ -27,6 +27,10 @@ from headsmith.sequence.in_context import Learner
 T = hs.tokens
 LENSLESS = {"universal, a softmax": "ends in a softmax"}
 LENSLESS |= dict.fromkeys(("affine", "no mixing"), "no layer of attention")
+NEURONS = ("swiglu", "neurons", "neurons and means")
+LENSLESS |= dict.fromkeys(NEURONS, "SwiGLU blocks")
+SINGLE = ("float32", "swiglu", "neurons and means")
+"""Models that a stock architecture holds."""
 OTHERS = ("elu+1", "relu attention", "linear")
 """Models that other tools are not given: their attention is not softmax."""
 HALVES = ("bfloat16", "float16", "half precision")
@@ -56,6 +60,8 @@ KINDS: dict[str, tuple[type, Callable[[], Any]]] = {
     "elu+1": (Compiled, lambda: hs.compile("abs(x) + relu(y)", (-1, 1), 1e-3, attention="elu+1")),
     "relu attention": (Compiled, lambda: hs.compile("x*y", (-1, 1), 1e-1, attention="relu")),
     "linear": (Compiled, lambda: hs.compile("x*y + x*x*y", (-1, 1), 1e-9, attention="linear")),
+    "swiglu": (Compiled, lambda: hs.compile("x*y/(2 + max(x, y))", (-1, 1), 1e-3, recipe="swiglu", dtype="float32")),
+    "neurons": (Compiled, lambda: hs.compile("x*y - relu(x - y)", (-1, 1), 1e-6, recipe="swiglu")),
     "alone": (Compiled, lambda: hs.compile("x*y", (-1, 1), 1e-4, tokens=9, mask="self+prefix")),
     "approximation": (Compiled, lambda: hs.approximate(np.sin, [(-1, 1)], 0.1, lipschitz=1.0)),
     "mean": (hs.CompiledSequence, lambda: sequence(lambda x: x - T.mean(x), 64, 1e-9)),
@@ -65,6 +71,10 @@ KINDS: dict[str, tuple[type, Callable[[], Any]]] = {
     "causal": (hs.CompiledSequence, lambda: sequence(lambda x: T.cumulative_sum(x) + T.max(x), causal=True)),
     "attend": (hs.CompiledSequence, lambda: sequence(lambda x: T.attend(x[:, 0], x[:, 0], x[:, 0]))),
     "no mixing": (hs.CompiledSequence, lambda: sequence(lambda x: x * 2, causal=True)),
+    "neurons and means": (
+        hs.CompiledSequence,
+        lambda: sequence(lambda x: T.mean(x * x) * x, causal=True, recipe="swiglu", dtype="float32"),
+    ),
     "single precision": (hs.CompiledSequence, lambda: sequence(T.mean, error=1e-3, dtype="float32")),
     "ridge": (Learner, lambda: hs.in_context.ridge(0.5, 1, 2, 4, error=1e-3)),
     "lasso": (Learner, lambda: hs.in_context.lasso(0.05, 1, 1, 3, error=1e-2)),
@@ -222,8 +232,11 @@ def test_every_export(name: str, saved: Any, tmp_path: Path) -> None:
         elif name in HALVES and to not in ("torch", "circuit", *STOCK):
             with pytest.raises(hs.TargetError, match="exported to torch alone"):
                 contents(model, Wanted(to))
-        elif to in STOCK and name != "float32":
+        elif to in STOCK and name not in SINGLE:
             with pytest.raises(hs.TargetError, match=r"does not go into a stock .*(float32|causal)"):
+                contents(model, Wanted(to))
+        elif to == "gpt2" and name in NEURONS:
+            with pytest.raises(hs.TargetError, match="a GPT-2 has no SwiGLU blocks"):
                 contents(model, Wanted(to))
         else:
             assert contents(model, Wanted(to)).keys() > {"README.md", "export.json"}

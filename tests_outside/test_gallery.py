@@ -65,7 +65,7 @@ def test_all_are_there(gallery: Any) -> None:
     for name, row in rows.items():
         assert hs.verify(folder / name).error == row["error"]
         assert f"[{name}]({name}/README.md)" in listed
-        assert row["max_weight"] < 1e3
+        assert row["max_weight"] < (1e5 if name.endswith("swiglu") else 1e3)
 
 
 def inputs(proof: Any, random: np.random.Generator) -> Any:
@@ -85,7 +85,7 @@ def test_a_card_runs_within_its_certificate(gallery: Any, name: str, monkeypatch
     monkeypatch.chdir(folder)
     names = {"x": torch.tensor(x)}
     exec(code, names)
-    wanted = EXACT[name.removesuffix("-gpt2")](x.astype(np.float64))
+    wanted = EXACT[name.removesuffix("-gpt2").removesuffix("-swiglu")](x.astype(np.float64))
     assert names["y"].shape == wanted.shape
     assert np.abs(names["y"].numpy() - wanted).max() <= rows[name]["error"]
 

@@ -21,8 +21,8 @@ import headsmith as hs
 over = hs.tokens
 
 
-def single(formula: Any, error: float) -> Callable[[], Any]:
-    return lambda: hs.compile(formula, (-1, 1), error, dtype="float32")
+def single(formula: Any, error: float, recipe: str = "auto") -> Callable[[], Any]:
+    return lambda: hs.compile(formula, (-1, 1), error, dtype="float32", recipe=recipe)
 
 
 MODELS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
@@ -38,6 +38,47 @@ MODELS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "two outputs": (
         single("exp(x), relu(x)", 1e-3),
         lambda x: np.concatenate([np.exp(x), np.maximum(x, 0)], axis=-1),
+    ),
+    "gpt2: means": (
+        lambda: hs.compile_sequence(
+            lambda x: over.mean(x) - over.shift(x, 1),
+            tokens=6,
+            domain=(-1, 1),
+            error=1e-3,
+            causal=True,
+            dtype="float32",
+        ),
+        lambda x: (
+            np.cumsum(x, axis=-2) / np.arange(1, x.shape[-2] + 1)[:, None]
+            - np.concatenate([np.zeros_like(x[..., :1, :]), x[..., :-1, :]], axis=-2)
+        ),
+    ),
+    "gpt2: products of tokens": (
+        lambda: hs.compile_sequence(
+            lambda x: x * over.shift(x, 1), tokens=6, domain=(-1, 1), error=1e-2, causal=True, dtype="float32"
+        ),
+        lambda x: x * np.concatenate([np.zeros_like(x[..., :1, :]), x[..., :-1, :]], axis=-2),
+    ),
+    "swiglu: product": (single("x*y", 1e-6, "swiglu"), lambda x: x[..., :1] * x[..., 1:]),
+    "swiglu: polynomial": (
+        single("x**3*y - 2*x*y*z + z", 2e-5, "swiglu"),
+        lambda x: x[..., :1] ** 3 * x[..., 1:2] - 2 * x.prod(axis=-1, keepdims=True) + x[..., 2:],
+    ),
+    "swiglu: heads and neurons": (
+        single("x*y/(2 + max(x, y))", 1e-3, "swiglu"),
+        lambda x: x.prod(axis=-1, keepdims=True) / (2 + x.max(axis=-1, keepdims=True)),
+    ),
+    "swiglu: squares so far": (
+        lambda: hs.compile_sequence(
+            lambda x: over.mean(x * x) * x,
+            tokens=6,
+            domain=(-1, 1),
+            error=1e-5,
+            causal=True,
+            dtype="float32",
+            recipe="swiglu",
+        ),
+        lambda x: np.cumsum(x * x, axis=-2) / np.arange(1, x.shape[-2] + 1)[:, None] * x,
     ),
     "sum so far": (
         lambda: hs.compile_sequence(
@@ -86,6 +127,23 @@ def test_within_the_certificate(exported: Any, attention: str) -> None:
     assert np.abs(found - in_numpy).max() <= 2 * certificate.parts["rounding"]
 
 
+@pytest.mark.parametrize("recipe", ["auto", "swiglu"])
+def test_a_fine_grid_of_products(tmp_path: Path, recipe: str) -> None:
+    """1,001 x 1,001 points, x*y at 1e-5 or better with weights below 1e5."""
+    model = single("x*y", 1e-5, recipe)()
+    folder = model.export(tmp_path / "product", "llama")
+    certificate, running = hs.verify(folder), loaded(folder)
+    line = np.linspace(-1, 1, 1001).astype(np.float32)
+    worst = 0.0
+    for part in np.array_split(np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2), 20):
+        off = logits(model, running, part)[:, 0] - part[:, 0].astype(np.float64) * part[:, 1]
+        worst = max(worst, float(np.abs(off).max()))
+    assert worst <= certificate.error <= 1e-5
+    assert (
+        max(float(each.detach().abs().max()) for name, each in running.named_parameters() if "norm" not in name) < 1e5
+    )
+
+
 def test_norms_and_rotations_change_no_bit(exported: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model, folder, _ = exported
     x = points(model)
@@ -101,9 +159,11 @@ def test_norms_and_rotations_change_no_bit(exported: Any, monkeypatch: pytest.Mo
     assert np.abs(found - without).max() < 2.0**-130  # what a norm divides by 4096 may underflow
 
 
-def test_prompts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("to", "recipe"), [("llama", "auto"), ("llama", "swiglu"), ("gpt2", "auto")])
+def test_prompts(tmp_path: Path, to: str, recipe: str) -> None:
     """All 66,049 prompts of two numbers, and the tokenizer that reads them."""
-    folder = hs.compile("x*y", (-1, 1), 1e-3, dtype="float32").export(tmp_path / "product", "llama", vocabulary=256)
+    error = 2e-2 if to == "gpt2" else 1e-3
+    folder = single("x*y", error, recipe)().export(tmp_path / "product", to, vocabulary=256)
     certificate, tokenizer, model = hs.verify(folder), AutoTokenizer.from_pretrained(folder), loaded(folder)
     values = np.arange(-128, 129) / 128
     prompts = [

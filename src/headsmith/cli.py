@@ -67,7 +67,7 @@ def commands() -> None:
     "--domain", multiple=True, required=True, metavar="[NAME=]LOW:HIGH", help="For all inputs, or for one; repeatable."
 )
 @click.option("--error", type=float, default=1e-6, show_default=True, help="The error that must be proven.")
-@click.option("--recipe", default="auto", show_default=True, help="auto, native, relu, ramp or maxout.")
+@click.option("--recipe", default="auto", show_default=True, help="auto, native, relu, ramp, maxout or swiglu.")
 @click.option("--tokens", type=int, default=1, show_default=True, help="Data tokens in one sequence, at most.")
 @click.option(
     "--dtype",
@@ -173,6 +173,7 @@ def compile_command(
 )
 @click.option("--cost", multiple=True, metavar="NAME=WEIGHT", help="Weigh layers, heads, ...; repeatable.")
 @click.option("--all", "everything", is_flag=True, help="Show rows that others beat, too.")
+@click.option("--swiglu", is_flag=True, help="Also with neurons of SwiGLU blocks for products and gates.")
 @click.option("--against", type=click.Choice(["ffn"]), help="Compare attention with feed-forward networks instead.")
 @network_options
 @format_option("markdown", "latex", "csv")
@@ -186,6 +187,7 @@ def plan_command(
     dtype: Dtype,
     cost: tuple[str, ...],
     everything: bool,
+    swiglu: bool,
     against: Literal["ffn"] | None,
     shape: str | None,
     allow_pickle: bool,
@@ -209,7 +211,8 @@ def plan_command(
         if as_json:
             return print_json(rows=[side_data(side) for side in sides])
         return click.echo(repr(sides) if form == "table" else getattr(sides, form)().rstrip("\n"))
-    rows = plan(wanted, intervals, errors or (1e-2, 1e-4, 1e-6), tokens=tokens, dtype=dtype, cost=weights)
+    asked = errors or (1e-2, 1e-4, 1e-6)
+    rows = plan(wanted, intervals, asked, tokens=tokens, dtype=dtype, cost=weights, swiglu=swiglu)
     shown = Plan(row for row in rows if everything or row.pareto or row.recipe == "relu")
     if form == "table" and not as_json:
         from headsmith.report.tables import plan_table

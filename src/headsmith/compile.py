@@ -22,17 +22,17 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.errors import TargetError
-from headsmith.core.rounding import Dtype
+from headsmith.core.rounding import HALVES, Dtype
 from headsmith.heads.attentions import ATTENTIONS, MASKS, NOT_AMONG, AttentionKind, MaskKind
 from headsmith.lower.approximates import apart, meet_apart
 from headsmith.lower.meet import Met, Request
 from headsmith.lower.recipes import as_cost, meet
 from headsmith.model import Compiled
 from headsmith.progress import Shown, shown
-from headsmith.reading import Target, paired, read
+from headsmith.reading import Target, multiplied, paired, read
 from headsmith.transformer.bill import bill
 
-RECIPES = ("auto", "native", "relu", "ramp", "maxout")
+RECIPES = ("auto", "native", "relu", "ramp", "maxout", "swiglu")
 
 
 def compile(
@@ -54,7 +54,8 @@ def compile(
 
     `target` is a formula ("x*y + sin(z)"), a list of formulas (several outputs), a Python function of traced
     values, or a Network. `recipe` "relu" makes every operation a ReLU circuit and every gate a head, "native" takes
-    table heads, "ramp" and "maxout" their own kinds of heads, "auto" the cheapest of all;
+    table heads, "ramp" and "maxout" their own kinds of heads, "auto" the cheapest of all these; "swiglu" is no longer
+    attention alone: products and gates are neurons of SwiGLU blocks, as a Llama has them;
     `cost` weighs layers, heads, reference_tokens, max_weight (default: in that order). `max_layers` limits the depth.
     `domain` is (low, high) for every input, a sequence of such pairs, or {"name": (low, high), ...}. `tokens` is how
     many data tokens one sequence may hold. With `approximates`, the target is a network that was made to be close to
@@ -74,11 +75,14 @@ def compile(
     """
     if recipe not in RECIPES:
         raise TargetError(f"unknown recipe {recipe!r}; choose one of {', '.join(RECIPES)}")
+    if recipe == "swiglu" and dtype in HALVES:
+        raise TargetError(f"nothing is proven of neurons in {dtype}: recipe 'swiglu' is for float32 and float64")
     order, alone = as_cost(cost), asked_alone(attention, mask, tokens, recipe)
     with shown(progress) as report, np.errstate(over="ignore", invalid="ignore"):
         network, wanted, box = (target, None, domain) if approximates is None else paired(target, approximates, domain)
         request = read(network, box, error, 1 if alone else tokens, dtype, max_layers, report)
         request = replace(request, attention=attention, alone=alone)
+        request = multiplied(request) if recipe == "swiglu" else request
         heads = recipe if attention == "softmax" else "relu"
         if wanted is None:
             met = meet(request, heads, order)

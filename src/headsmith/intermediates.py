@@ -8,6 +8,8 @@
                                                         another attention has in its place (heads/attentions.py)
     ... / values                                        (token, value), the stream times W_V
     ... / output                                        (token, column of the stream), pattern times values times W_O
+    layer 1 / neurons / gates, output                   (token, neuron), of a layer of neurons: what gates read, and
+                                                        silu of that, multiplied
     layer 1 / register out: relu(x - y)                 what the layer changed
     softmax / pattern                                   (token, answer), of a model that ends in a softmax
     output                                              (token, output)
@@ -34,7 +36,7 @@ from headsmith.core.figures import shortened
 from headsmith.inside.meanings import LENGTH, Meanings, without_kind
 from headsmith.run import numpy_runner
 from headsmith.run.attention import linear
-from headsmith.run.textbook import attended, first_stream, shares
+from headsmith.run.textbook import activated, attended, first_stream, shares
 from headsmith.transformer.dense import DenseLayer, dense_layer, last_softmax
 from headsmith.transformer.ir import Layer, Transformer, layout
 
@@ -105,6 +107,10 @@ def run_with_cache(
     for number, layer in enumerate(transformer.layers[:-1] if softmax else transformer.layers):
         texts = meanings.heads[number] if meanings is not None else ()
         matrices = dense_layer(transformer, layer)
+        if layer.neurons:
+            gates, returned, _ = activated(transformer, matrices, state)
+            found[f"layer {number + 1} / neurons / gates"] = gates
+            found[f"layer {number + 1} / neurons / output"] = returned
         patterns, after = attended(transformer, matrices, state, causal, numpy_runner.watched(transformer))
         for head, name in enumerate(head_names(layer, number + 1, texts)):
             for part, value in head_parts(matrices, head, state, patterns[head], causal).items():

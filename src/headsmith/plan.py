@@ -27,7 +27,7 @@ from headsmith.lower.ramp_plan import FEW_TOKENS
 from headsmith.lower.recipes import Cost, as_cost, meet, variants
 from headsmith.model import Compiled
 from headsmith.progress import Report, Shown, shown
-from headsmith.reading import Target, read
+from headsmith.reading import Target, multiplied, read
 from headsmith.rewrite.fuse import Fusion, fuse
 from headsmith.source.graph import Affine, Approximated, Input, Maximum, Minimum, Relu, needed
 from headsmith.source.node_programs import program_of
@@ -38,12 +38,13 @@ VALUE_LIMITS = (np.inf, 30.0)
 
 COUNTS = {1: "one variable", 2: "two variables"}
 
-MEASURES = ("layers", "heads", "reference_tokens", "data_tokens", "max_weight")
+MEASURES = ("layers", "heads", "neurons", "reference_tokens", "data_tokens", "max_weight")
 
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One certified model. `ratio` is heads x layers of the relu recipe over those of this row (None without it);
+    """One certified model. `ratio` is heads x layers of the relu recipe over those of this row (None without it, and
+    where there are neurons);
     `pareto` tells that no other row of the same error is as good in every measure and better in one."""
 
     recipe: str
@@ -100,6 +101,7 @@ def plan(
     dtype: Dtype = ...,
     cost: Mapping[str, float] | None = ...,
     against: None = ...,
+    swiglu: bool = ...,
     progress: Shown = ...,
 ) -> Plan: ...
 
@@ -127,9 +129,11 @@ def plan(
     dtype: Dtype = "float64",
     cost: Mapping[str, float] | None = None,
     against: str | None = None,
+    swiglu: bool = False,
     progress: Shown = None,
 ) -> Plan | Against:
-    """Certified models of `target` for each error: all recipes, and table heads in several variants.
+    """Certified models of `target` for each error: all recipes, and table heads in several variants; with `swiglu` also
+    one whose products and gates are neurons of SwiGLU blocks.
 
     `cost` weighs layers, heads, reference_tokens, max_weight (default: in that order). `progress` is as in `compile`.
     With `against="ffn"`, attention is compared with feed-forward networks of the same error instead: parameters,
@@ -145,7 +149,7 @@ def plan(
             raise TargetError("what attention and feed-forward networks cost is shown, and not weighed: leave out cost")
         return against_feed_forward(target, domain, errors, tokens, dtype)
     with shown(progress) as report:
-        return _rows(target, domain, errors, tokens, dtype, as_cost(cost), report)
+        return _rows(target, domain, errors, tokens, dtype, as_cost(cost), swiglu, report)
 
 
 def _rows(
@@ -155,13 +159,14 @@ def _rows(
     tokens: int,
     dtype: Dtype,
     order: Cost,
+    swiglu: bool,
     progress: Report | None,
 ) -> Plan:
     rows = Plan()
     for number, error in enumerate(errors):
         request = read(target, domain, error, tokens, dtype)
         found: list[Row] = []
-        attempts = _attempts(request)
+        attempts = [*_attempts(request), *(_with_neurons(request) if swiglu else ())]
         values: dict[str, float] = {}
         for step, attempt in enumerate(attempts):
             if progress is not None:
@@ -175,7 +180,7 @@ def _rows(
             except HeadsmithError:
                 continue
             else:
-                found.append(Row(attempt.recipe, attempt.variant, error, compiled_of(request, met)))
+                found.append(Row(attempt.recipe, attempt.variant, error, compiled_of(attempt.request, met)))
                 values[attempt.heads] = min(values.get(attempt.heads, np.inf), _largest_value(met))
         if not found:
             # Models that spend tokens on accuracy, or the refusal with the smallest error.
@@ -195,6 +200,7 @@ class Attempt:
     recipe: str
     heads: str
     limit: float
+    request: Request
     run: Callable[[], Met]
 
     @property
@@ -209,14 +215,20 @@ def _attempts(request: Request) -> list[Attempt]:
         for fusion, _ in variants(request.graph, request.found):
             for limit in VALUE_LIMITS:
                 run = partial(meet_with_tables, replace(request, value_limit=limit), fusion)
-                attempts.append(Attempt("native", _heads(request, fusion), limit, run))
-    attempts.append(Attempt("relu", "one head a gate", np.inf, partial(meet_with_gates, request)))
-    attempts.append(Attempt("ramp", "one ramp head a gate", np.inf, partial(meet_with_ramps, request, FEW_TOKENS)))
+                attempts.append(Attempt("native", _heads(request, fusion), limit, request, run))
+    attempts.append(Attempt("relu", "one head a gate", np.inf, request, partial(meet_with_gates, request)))
+    ramps = partial(meet_with_ramps, request, FEW_TOKENS)
+    attempts.append(Attempt("ramp", "one ramp head a gate", np.inf, request, ramps))
     simple = Input | Affine | Relu | Maximum | Minimum
     nodes = [request.graph.nodes[number] for number in needed(request.graph, request.graph.output)]
     if all(isinstance(node, simple) for node in nodes) and request.tokens == 1:
-        attempts.append(Attempt("maxout", "one token a piece", np.inf, partial(meet_with_pieces, request)))
+        attempts.append(Attempt("maxout", "one token a piece", np.inf, request, partial(meet_with_pieces, request)))
     return attempts
+
+
+def _with_neurons(request: Request) -> list[Attempt]:
+    request = multiplied(request)
+    return [Attempt("swiglu", "neurons for products and gates", np.inf, request, partial(meet, request, "swiglu"))]
 
 
 def _heads(request: Request, fusion: Fusion | None) -> str:
@@ -241,10 +253,8 @@ def _marked(found: list[Row], order: Cost) -> list[Row]:
         kept.setdefault((*_measures(row), float(row.recipe == "relu")), row)
     rows = sorted(kept.values(), key=lambda row: order.of_bill(row.bill))
     gates = next((row for row in rows if row.recipe == "relu"), None)
-    return [
-        replace(row, pareto=not _beaten(row, rows), ratio=_ratio(row.bill, gates.bill) if gates else None)
-        for row in rows
-    ]
+    ratios = [_ratio(row.bill, gates.bill) if gates and not row.bill.neurons else None for row in rows]
+    return [replace(row, pareto=not _beaten(row, rows), ratio=ratio) for row, ratio in zip(rows, ratios, strict=True)]
 
 
 def _measures(row: Row) -> tuple[float, ...]:

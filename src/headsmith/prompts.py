@@ -7,25 +7,36 @@ of what it has: at the last token that is all of them. So the proof covers every
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
 from headsmith.compile import compile
-from headsmith.core.errors import TargetError
+from headsmith.core.errors import TargetError, UnreachableError
 from headsmith.model import Compiled
 from headsmith.source.graph import Builder, Graph, Move, Pool
 from headsmith.source.node_programs import moved
 
 
 def prompted(model: Compiled, error: float | None = None) -> Compiled:
-    """The model that takes one variable a token, compiled anew; within the same error unless another one is given."""
+    """The model that takes one variable a token, compiled anew, by neurons if it has any; within the same error unless
+    another one is given, or within the smallest possible, where fetching variables rounds more than that."""
     if model.approximates is not None:
         raise TargetError("a model with words is compiled anew, from its network alone: leave out what it approximates")
     if model.transformer.tokens > 1 or any(isinstance(node, Move | Pool) for node in model.graph.nodes):
         raise TargetError("prompts of numbers are for functions of variables; this is a model of sequences")
     if model.box.size == 1:
         return model
-    wanted = model.certificate.error if error is None else error
-    return compile(prompt_graph(model.graph), model.box, wanted, tokens=model.box.size, dtype=model.transformer.dtype)
+    options: dict[str, Any] = {"tokens": model.box.size, "dtype": model.transformer.dtype}
+    options |= {"recipe": "swiglu"} if model.bill.neurons else {}
+    graph, wanted = prompt_graph(model.graph), model.certificate.error if error is None else error
+    try:
+        return compile(graph, model.box, wanted, **options)
+    except UnreachableError as problem:
+        if error is not None or not math.isfinite(problem.smallest):
+            raise
+        return compile(graph, model.box, problem.smallest, **options)
 
 
 def prompt_graph(graph: Graph) -> Graph:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from headsmith.source.graph import Approximated, Function, Graph, Input, argumen
 from headsmith.source.imported import Imported
 from headsmith.source.maxout import MaxoutNetwork
 from headsmith.source.network import Network
-from headsmith.source.node_programs import mixes
+from headsmith.source.node_programs import mixes, multiplied_out
 from headsmith.source.trace import graph_of, names_of
 
 Target = Network | MaxoutNetwork | Imported | Graph | str | Sequence[str] | Callable[..., Any]
@@ -63,6 +64,12 @@ def read(
         graph = in_layers(without_fixed(graph, found))
         found = linear_ranges(graph, box, ranges(graph, box))
     return Request(graph, box, found, float(error), int(tokens), dtype, max_layers, progress=progress)
+
+
+def multiplied(request: Request) -> Request:
+    """The same request, with whole powers written as products: for models whose neurons multiply."""
+    graph = multiplied_out(request.graph)
+    return replace(request, graph=graph, found=ranges(graph, request.box))
 
 
 def as_graph(target: Target, domain: Any = None) -> Graph:

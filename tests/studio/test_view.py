@@ -35,6 +35,10 @@ def test_every_matrix_reads_back_as_the_same_doubles(name: str, gallery: Any) ->
                 assert np.array_equal(filled(head[key]), getattr(layer, key)[place])
             assert head["kind"] in head["name"]
             assert head["text"]
+    for written, layer in zip(read["neurons"], dense.layers, strict=True):
+        for key in ("W_gate", "W_up", "W_down") if layer.neurons else ():
+            assert np.array_equal(filled(written[key]), getattr(layer, key))
+        assert (written is None) == (layer.neurons == 0)
     assert read["certificate"]["error"] == model.certificate.error
 
 

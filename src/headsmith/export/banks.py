@@ -20,12 +20,16 @@ from headsmith.heads.move import MoveBank
 from headsmith.heads.product import ProductBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import GRID, Link
+from headsmith.heads.swiglu import SiluBank, SwigluBank
 from headsmith.heads.table import TableBank
 from headsmith.transformer.ir import Bank
 
 BANKS: dict[str, type[Bank]] = {
     bank.kind: bank
-    for bank in (SinkBank, TableBank, GateBank, MeanBank, BoltzmannBank, MoveBank, AttendBank, ProductBank)
+    for bank in (
+        *(SinkBank, TableBank, GateBank, MeanBank, BoltzmannBank),
+        *(MoveBank, AttendBank, ProductBank, SwigluBank, SiluBank),
+    )
 }
 BANK_NUMBERS = {
     "sink": ("reference_gain", "position_gain"),
@@ -36,6 +40,8 @@ BANK_NUMBERS = {
     "move": ("gain", "keep_gain"),
     "attend": ("gain", "keep_gain"),
     "product": (),
+    "swiglu": (),
+    "silu": (),
 }
 BANK_COUNTS = {"attend": ("width",)}
 BANK_REGISTERS: dict[str, dict[str, str | None]] = {"table": {"grid": GRID}, "move": {"address": None}}

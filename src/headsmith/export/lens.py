@@ -26,6 +26,11 @@ def lens(model: Plain) -> Plain:
         )
     if config["answers"] is not None:
         raise TargetError("this model ends in a softmax over answers, for which TransformerLens has no place")
+    if any(layer.get("neurons") for layer in config["layers"]):
+        raise TargetError(
+            "this model has SwiGLU blocks, and the native models of TransformerLens that take it are attention alone: "
+            "export it to llama as a language model, which TransformerLens boots"
+        )
     if not config["layers"]:
         raise TargetError("this model has no layer of attention: there is nothing to look at in TransformerLens")
     heads = max(layer["heads"] for layer in config["layers"])

@@ -41,6 +41,11 @@ def textbook_onnx(model: Plain) -> Any:
         stream = graph.op("Concat", graph.op("Expand", rows, shape), stream, axis=1)
     everyone = graph.op("Shape", stream, start=1, end=2)
     for number, layer in enumerate(config["layers"]):
+        if layer.get("neurons"):
+            gate, up = (linear(stream, f"layers.{number}.{name}") for name in ("gate", "up"))
+            inner = graph.op("Mul", _silu(graph, gate), up, name=f"layers.{number}.neurons")
+            stream = graph.op("Add", stream, linear(inner, f"layers.{number}.down"))
+            continue
         parts = []
         for name, width in (("query", "d_head"), ("key", "d_head"), ("value", "d_value")):
             found = linear(stream, f"layers.{number}.{name}")
@@ -107,7 +112,11 @@ def _outputs(
         return graph.op("Unsqueeze", graph.op("Slice", reads, *whole), graph.whole(3))
 
     match bank.kind:
-        case "sink":
+        case "swiglu":
+            parts = [graph.op("Squeeze", every(place, 2), graph.whole(3)) for place in range(2)]
+            first, second = (_silu(graph, each) for each in (parts[0], graph.op("Neg", parts[0])))
+            return graph.op("Sub", graph.op("Mul", first, parts[1]), graph.op("Mul", second, parts[1]))
+        case "sink" | "silu":
             power = graph.op("Exp", graph.op("Neg", graph.scaled(reads, f"{stem}.scale", held["scale"])))
             return graph.op("Div", reads, graph.op("Add", power, graph.number("unit", 1.0)))
         case "table" if isinstance(bank, TableBank):
@@ -152,6 +161,11 @@ def _outputs(
             scores = graph.masked(scores, tokens) if causal else scores
             return graph.op("MatMul", graph.op("Softmax", scores, axis=-1), value)
     raise NotImplementedError(f"a bank of {bank.kind} heads has no closed form here")
+
+
+def _silu(graph: Builder, values: str) -> str:
+    power = graph.op("Exp", graph.op("Neg", values))
+    return graph.op("Div", values, graph.op("Add", power, graph.number("unit", 1.0)))
 
 
 def _read(graph: Builder, stem: str, links: tuple[Link, ...], stream: Mapping[str, str], size: int) -> str:

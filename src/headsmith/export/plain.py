@@ -5,6 +5,7 @@ made from.
     positions (tokens, d_model)
     references (reference tokens, d_model)          constant rows, which come first
     layers.L.query.weight (heads * d_head, d_model), key, value; layers.L.output.weight (d_model, heads * d_value)
+    layers.L.gate.weight (neurons, d_model), up; layers.L.down.weight (d_model, neurons)     of a SwiGLU block instead
     unembed.weight (outputs, d_model), unembed.bias
     last.weight (answers, d_model), last.bias; answers.weight (outputs, answers)      of a model that ends in a softmax
 
@@ -64,6 +65,11 @@ def plain(model: DenseTransformer, calling: dict[str, Any], names: Sequence[Sequ
     }
     layers = []
     for number, layer in enumerate(model.layers):
+        if layer.neurons:
+            layers.append({"heads": 0, "d_head": 0, "d_value": 0, "names": [], "neurons": layer.neurons})
+            for name, matrix in (("gate", layer.W_gate), ("up", layer.W_up), ("down", layer.W_down)):
+                tensors[f"layers.{number}.{name}.weight"] = matrix.T
+            continue
         heads, d_model, d_head = layer.W_Q.shape
         d_value = layer.W_V.shape[2]
         own = list(names[number]) if names else [f"head {head}" for head in range(heads)]

@@ -37,6 +37,11 @@ class HeadBank:
         return 1
 
     @property
+    def neurons(self) -> int:
+        """How many neurons there are, in a layer that has these in place of heads (heads/swiglu.py)."""
+        return 0
+
+    @property
     def outputs(self) -> int:
         """How many numbers the bank returns."""
         return int(self.node.size)

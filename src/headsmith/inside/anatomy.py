@@ -29,8 +29,9 @@ from headsmith.heads.move import MoveBank
 from headsmith.heads.product import ProductBank
 from headsmith.heads.sink import SinkBank, feature_count
 from headsmith.heads.stream import position_bits
+from headsmith.heads.swiglu import SiluBank, SwigluBank
 from headsmith.heads.table import TableBank
-from headsmith.inside.explain import bank_sentences
+from headsmith.inside.explain import UNITS, bank_sentences, neuron_sentences
 from headsmith.inside.meanings import Meanings, Model, without_kind
 from headsmith.inside.shares import Share
 from headsmith.transformer.dense import DenseLayer, dense_layer
@@ -152,13 +153,39 @@ def labelled(title: str, matrix: Array, rows: Sequence[str], columns: Sequence[s
 
 
 @dataclass(frozen=True, eq=False)
+class Unit:
+    """One product or gate of a SwiGLU block, by two neurons or by one. `share` is as that of heads."""
+
+    name: str
+    kind: str
+    computes: str
+    sentence: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    shares: Callable[[], Share | None]
+
+    @property
+    def share(self) -> Share | None:
+        """Bounds of what its own errors do to the output, by part; None where the model has no proof."""
+        return self.shares()
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.computes}\n  {self.sentence}>"
+
+
+@dataclass(frozen=True, eq=False)
 class LayerView:
-    """One layer: its heads in order."""
+    """One layer: its heads in order, or what its neurons compute."""
 
     number: int
     heads: tuple[Head, ...]
+    neurons: tuple[Unit, ...] = ()
 
     def __repr__(self) -> str:
+        if self.neurons:
+            told = [f"  {each.name.partition(' / ')[2]}: {each.computes}" for each in self.neurons[:ROWS]]
+            more = [f"  and {len(self.neurons) - ROWS} more"] if len(self.neurons) > ROWS else []
+            return "\n".join([f"<layer {self.number}: a SwiGLU block", *told, *more]) + ">"
         told = [f"  {place}  {head.kind} head: {head.computes}" for place, head in enumerate(self.heads[:ROWS])]
         more = [f"  and {count(len(self.heads) - ROWS, 'more head')}"] if len(self.heads) > ROWS else []
         return "\n".join([f"<layer {self.number}: {count(len(self.heads), 'head')}", *told, *more]) + ">"
@@ -177,7 +204,10 @@ class Anatomy:
         meanings, directions = Meanings(self.model), Directions(self.model.transformer)
         layers = enumerate(self.model.transformer.layers)
         return tuple(
-            LayerView(number + 1, tuple(self._heads(meanings, directions, number, each))) for number, each in layers
+            LayerView(number + 1, (), tuple(self._units(meanings, number, each)))
+            if each.neurons
+            else LayerView(number + 1, tuple(self._heads(meanings, directions, number, each)))
+            for number, each in layers
         )
 
     @cached_property
@@ -186,6 +216,22 @@ class Anatomy:
 
     def _share(self, layer: int, head: int) -> Share | None:
         return None if self._shares is None else self._shares[layer][head]
+
+    def _units(self, meanings: Meanings, number: int, layer: Layer) -> Iterator[Unit]:
+        first = 0
+        for bank in layer.banks:
+            told, texts = list(neuron_sentences(meanings, bank)), meanings.neurons(bank)
+            for output in range(bank.outputs):
+                yield Unit(
+                    name=f"layer {number + 1} / {UNITS[bank.kind]} {output}",
+                    kind=bank.kind,
+                    computes=texts[output],
+                    sentence=told[output],
+                    reads=_touched(bank.read, bank.readers // bank.outputs, output, reading=True),
+                    writes=_touched(bank.write, 1, output, reading=False),
+                    shares=partial(self._share, number, first + output),
+                )
+            first += bank.outputs
 
     def _heads(self, meanings: Meanings, directions: Directions, number: int, layer: Layer) -> Iterator[Head]:
         transformer, texts, first = self.model.transformer, meanings.heads[number], 0
@@ -243,6 +289,8 @@ def feature_names(transformer: Transformer, bank: Bank) -> tuple[str, ...]:
     match bank:
         case ProductBank():
             return ("slope",)
+        case SwigluBank() | SiluBank():
+            return ()
         case SinkBank() if transformer.attention != "softmax":
             return ("slope", "slope of the sink", "reference")[: feature_count(1, 0, transformer.attention)]
         case SinkBank():

@@ -5,6 +5,7 @@ tokens                              which tokens are constant, and how many data
 directions                          the registers of the residual stream, with their columns
 layers[i].heads[j]                  name, kind, what it computes and how, registers that it reads and writes, features
                                     of its queries and keys, and its share of the proven error
+layers[i].neurons[j]                the same of products and gates, in a layer that is a SwiGLU block
 outputs                             what is read out, as sums of registers
 """
 
@@ -14,8 +15,9 @@ from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any, Protocol
 
 from headsmith.heads.stream import RESERVED
-from headsmith.inside.anatomy import Anatomy, Head
+from headsmith.inside.anatomy import Anatomy, Head, LayerView, Unit
 from headsmith.inside.meanings import Model, read_text
+from headsmith.inside.shares import Share
 from headsmith.source.describe import outputs_text
 from headsmith.transformer.ir import layout
 
@@ -48,12 +50,34 @@ def circuit(model: Anatomical) -> dict[str, Any]:
             name: {"columns": [place.start, place.stop], "constant": _constant(model, name)}
             for name, place in layout(transformer).items()
         },
-        "layers": [{"heads": [_head(head) for head in layer.heads]} for layer in model.anatomy.layers],
+        "layers": [_layer(layer) for layer in model.anatomy.layers],
         "outputs": [
             {"is": text, "plus": float(constant)}
             for text, constant in zip(readout, transformer.readout_bias, strict=True)
         ],
     }
+
+
+def _layer(layer: LayerView) -> dict[str, Any]:
+    heads = {"heads": [_head(head) for head in layer.heads]}
+    return heads | ({"neurons": [_unit(unit) for unit in layer.neurons]} if layer.neurons else {})
+
+
+def _unit(unit: Unit) -> dict[str, Any]:
+    return {
+        "name": unit.name,
+        "kind": unit.kind,
+        "computes": unit.computes,
+        "how": [unit.sentence],
+        "reads": list(unit.reads),
+        "writes": list(unit.writes),
+        "share_of_error": _share(unit.share),
+    }
+
+
+def _share(share: Share | None) -> dict[str, float] | None:
+    """The last digits depend on the machine's matrix products; these do not."""
+    return None if share is None else {name: _short(value) for name, value in share.items()}
 
 
 def _head(head: Head) -> dict[str, Any]:
@@ -66,8 +90,7 @@ def _head(head: Head) -> dict[str, Any]:
         "reads": list(head.reads),
         "writes": list(head.writes),
         "features": list(head.features),
-        # The last digits depend on the machine's matrix products; these do not.
-        "share_of_error": None if head.share is None else {name: _short(value) for name, value in head.share.items()},
+        "share_of_error": _share(head.share),
     }
 
 

@@ -223,8 +223,9 @@ def _outputs(bank: Bank, reads: Any) -> Any:
     of a head that reads any."""
     if isinstance(bank, MeanBank | MoveBank):
         return reads.copy()
-    each = reads.reshape(bank.heads, -1).any(axis=1)
-    return np.repeat(each, bank.outputs // bank.heads)
+    units = bank.heads or bank.outputs
+    each = reads.reshape(units, -1).any(axis=1)
+    return np.repeat(each, bank.outputs // units)
 
 
 def told(proven: Sequence[float | None]) -> str:

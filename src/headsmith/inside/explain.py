@@ -22,6 +22,7 @@ from headsmith.heads.move import MoveBank
 from headsmith.heads.product import ProductBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import RESERVED
+from headsmith.heads.swiglu import SiluBank, SwigluBank
 from headsmith.heads.table import TableBank
 from headsmith.inside.meanings import Meanings, Model, held_by, read_text, without_kind
 from headsmith.source.describe import outputs_text
@@ -38,6 +39,9 @@ HEADS = 12
 FIRST, LAST = 6, 2
 """How many layers of a deep model are told."""
 
+UNITS = {"swiglu": "product", "silu": "gate"}
+"""What outputs of neurons are called."""
+
 INTERVALS = 6
 """How many inputs are told with their intervals."""
 
@@ -48,7 +52,8 @@ def explain(model: Model, heads: int = HEADS) -> str:
     meanings = Meanings(model)
     parts = [_opening(model), _tokens(model), _embedding(model, meanings, heads)]
     layers = len(model.transformer.layers)
-    left_out = range(FIRST, layers - LAST) if heads < model.bill.heads and layers > FIRST + LAST + 1 else range(0)
+    many = heads < model.bill.heads + model.bill.neurons and layers > FIRST + LAST + 1
+    left_out = range(FIRST, layers - LAST) if many else range(0)
     for place in range(layers):
         if place == left_out.start and left_out:
             parts.append(_passed_over(model.transformer, left_out))
@@ -83,12 +88,13 @@ def errors_text(certificate: Certificate) -> str:
 
 def _opening(model: Model) -> str:
     cost, mask = model.bill, ", under a causal mask" if True in masks(model.graph) else ""
+    inner = f", {count(cost.neurons, 'neuron')} in SwiGLU blocks" if cost.neurons else ", no feed-forward block"
     between = "" if model.approximates is None else f"through a network that approximates it, {_gates(model.graph)}\n"
     other = model.transformer.attention
     kind = "softmax transformer" if other == "softmax" else f"transformer with {other} attention"
     return (
         f"{outputs_text(model.wanted, 100)}, for {domain_text(model.box)}\n{between}"
-        f"A {kind}: {size_text(cost.layers, cost.heads)}, no feed-forward block and no normalisation.\n"
+        f"A {kind}: {size_text(cost.layers, cost.heads)}{inner} and no normalisation.\n"
         f"The residual stream has {count(cost.d_model, 'column')}. It runs in {model.transformer.dtype}{mask}."
     )
 
@@ -136,7 +142,8 @@ def _passed_over(transformer: Transformer, places: range) -> str:
     """A line for layers that are not told."""
     banks = [bank for place in places for bank in transformer.layers[place].banks]
     kinds = ", ".join(dict.fromkeys(bank.kind for bank in banks))
-    heads = count(sum(bank.heads for bank in banks), "head")
+    heads, neurons = (count(sum(getattr(bank, f"{each}s") for bank in banks), each) for each in ("head", "neuron"))
+    heads = f"{heads} and {neurons}" if any(bank.neurons for bank in banks) else heads
     return f"Layers {places.start + 1} to {places.stop}: {heads} of the kinds {kinds} (explain more heads to see them)"
 
 
@@ -144,7 +151,12 @@ def _layer(meanings: Meanings, place: int, heads: int) -> str:
     transformer = meanings.model.transformer
     layer, names = transformer.layers[place], iter(meanings.heads[place])
     lines = [f"Layer {place + 1}: {count(layer.heads, 'head')}"]
+    if layer.neurons:
+        lines = [f"Layer {place + 1}: a SwiGLU block of {count(layer.neurons, 'neuron')}"]
     for bank in layer.banks:
+        if bank.neurons:
+            lines += _neurons(meanings, bank, heads)
+            continue
         mine = [next(names) for _ in range(bank.heads)]
         told = list(bank_sentences(meanings, bank, heads))
         for head, sentences in enumerate(told):
@@ -159,6 +171,31 @@ def _layer(meanings: Meanings, place: int, heads: int) -> str:
     if len(written) > max(heads, FEWEST):
         lines.append(f"  and {count(len(written) - max(heads, FEWEST), 'more register')}")
     return "\n".join(lines)
+
+
+def _neurons(meanings: Meanings, bank: Bank, most: int) -> list[str]:
+    texts, lines = meanings.neurons(bank), []
+    for place, (text, sentence) in enumerate(zip(texts[:most], neuron_sentences(meanings, bank), strict=False)):
+        lines += [f"  {UNITS[bank.kind]} {place}: {text}", f"    {sentence}"]
+    if bank.outputs > most:
+        lines.append(f"  and {count(bank.outputs - most, f'more {UNITS[bank.kind]}')}")
+    return lines
+
+
+def neuron_sentences(meanings: Meanings, bank: Bank) -> Iterator[str]:
+    """What the neurons of each output of a bank do."""
+
+    def read(row: int) -> str:
+        return shortened(read_text(bank.read, row, meanings.model.transformer.sizes), 70)
+
+    for output in range(bank.outputs):
+        if isinstance(bank, SiluBank):
+            score = number(float(bank.scale[output]))
+            returned = f"silu({score} z)/{score}, which is z/(1 + exp(-{score} z))"
+            yield f"reads z = {read(output)}; a neuron returns {returned}"
+        else:
+            pair = f"reads s = {read(2 * output)} and v = {read(2 * output + 1)}"
+            yield f"{pair}; two neurons return silu(s) v and -silu(-s) v, which add up to s v"
 
 
 def bank_sentences(meanings: Meanings, bank: Bank, heads: int) -> Iterator[list[str]]:
@@ -216,6 +253,8 @@ def bank_sentences(meanings: Meanings, bank: Bank, heads: int) -> Iterator[list[
             yield [f"looks at the token that the register {address!r} names, so it returns {values} of that token"]
         case AttendBank():
             yield [f"softmax attention with queries, keys and values of its own ({count(bank.width, 'feature')})"]
+        case SwigluBank() | SiluBank():
+            return
         case _:
             assert_never(bank)
 

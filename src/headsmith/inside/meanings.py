@@ -107,6 +107,11 @@ class Meanings:
         """What each output of a bank is, exactly: of a product's head, what it returns before the read-out's part."""
         return [self._output(bank, int(n), int(c)) for n, c in zip(bank.node, bank.component, strict=True)]
 
+    def neurons(self, bank: Bank) -> list[str]:
+        """What each output of a bank of neurons computes: a product, or a gate."""
+        places = zip(bank.node.tolist(), bank.component.tolist(), strict=True)
+        return [self._gate(*each) if bank.kind == "silu" else shortened(self._text(*each), LENGTH) for each in places]
+
     def node(self, number: int) -> Node:
         """The node of the circuit that an output of a bank stands for."""
         return self._reading.graph.nodes[number]
@@ -170,6 +175,8 @@ class Meanings:
             return [self._gate(node, component) for node, component in places]
         if bank.cleared:
             return [f"{bank.kind}: clears {shortened(', '.join(bank.cleared), LENGTH)}"] * bank.heads
+        if bank.neurons:
+            return []
         each = len(places) // bank.heads
         kind = {"gate": "product", "boltzmann": "max"}.get(bank.kind, bank.kind)
         names = []

@@ -62,7 +62,7 @@ def cells(rows: Sequence[PlanRow], repeat: bool = True) -> list[list[str]]:
                 bound(row.certified, 3),
                 f"{row.recipe}: {row.variant}",
                 number(row.bill.layers),
-                number(row.bill.heads),
+                number(row.bill.heads) + (f" and {number(row.bill.neurons)} neurons" if row.bill.neurons else ""),
                 number(row.bill.reference_tokens),
                 number(row.bill.max_weight, 3),
                 "" if row.ratio is None else f"{row.ratio:,.{0 if row.ratio >= 100 else 1}f}",

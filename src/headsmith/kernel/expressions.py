@@ -13,7 +13,7 @@ from .errors import Refused
 from .functions import Program
 from .graph import Graph
 from .heads import RULES
-from .model import Bank, Model
+from .model import PAIRS, Bank, Model
 from .proof import Proof
 from .table import Table, check_table
 
@@ -38,7 +38,7 @@ def headed(circuit: Graph, model: Model) -> dict[int, Any]:
 
 def arguments_of(bank: Bank, circuit: Graph) -> tuple[Any, Any]:
     """The node and component that each form of a bank should be."""
-    if bank.kind == "product":
+    if bank.kind in PAIRS:
         read = [circuit.nodes[number].arguments for number in bank.node.tolist()]
         return np.array([(each[0], each[-1]) for each in read]).reshape(-1), np.repeat(bank.component, 2)
     claimed = np.array([circuit.nodes[number].arguments for number in bank.node.tolist()])
@@ -95,7 +95,7 @@ def comparisons(proof: Proof, model: Model, ranges: Sequence[Interval]) -> list[
     for bank in model.computing:
         for output, (number, component) in enumerate(zip(bank.node.tolist(), bank.component.tolist(), strict=True)):
             node, carried = proof.circuit.nodes[number], proof.tables.get(number)
-            if node.kind != "expression" or bank.kind == "product":
+            if node.kind != "expression" or bank.kind in PAIRS:
                 continue
             slopes, offsets, values, program = _column(bank, output, node.program)
             arguments = node.arguments[: program.variables]
@@ -137,7 +137,7 @@ def _sampled(proof: Proof, bank: Bank, number: int, ranges: Sequence[Interval]) 
 
 
 def _product(proof: Proof, number: int, ranges: Sequence[Interval]) -> Computed:
-    """A product or a square that a product head computes: up to rounding it is the head."""
+    """A product or a square that a product head, or a pair of neurons, computes: up to rounding it is that."""
     from .attentions import product_slopes
 
     node = proof.circuit.nodes[number]
@@ -159,7 +159,7 @@ def computed(proof: Proof, model: Model, ranges: Sequence[Interval]) -> dict[int
     for bank in model.computing:
         for number in {each for each in bank.node.tolist() if proof.circuit.nodes[each].kind == "sampled"}:
             result[number] = _sampled(proof, bank, number, ranges)
-        for number in {*bank.node.tolist()} if bank.kind == "product" else ():
+        for number in {*bank.node.tolist()} if bank.kind in PAIRS else ():
             result[number] = _product(proof, number, ranges)
     for number, row in rows.items():
         entries = [row[component] for component in range(proof.circuit.nodes[number].size)]

@@ -16,8 +16,9 @@ Coarse. So the stock model is a run of the proven one in a coarser format of u' 
         are off by. What queries and keys are off by besides moves scores by at most D, which must be below 8 (u' - u):
         as a change of its argument, exp is within 8.08 u' in that format, and within 8.08 u here. Values of tables are
         stored: they are off by 15.2 u and by what the mean leaves, at most 42 u of the largest if |M| (tokens of the
-        grid) <= 4, and sums, which need 4 u, count 64 u at least. The rules of sinks, tables and gates count every
-        score, value and sum so, if there is one data token alone. The bound is proved again in that format.
+        grid) <= 4, and sums, which need 4 u, count 64 u at least. Every token has a norm of its own: scores that are
+        equal elsewhere differ here. All rules count scores, values and sums so. The bound is proved again in that
+        format.
 
 MLPs and positions are zero.
 """
@@ -25,54 +26,77 @@ MLPs and positions are zero.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from .arithmetic import FLOAT32, Array, Interval, Precision, Upper
 from .check import Certificate, certificate
-from .errors import Refused
+from .errors import Refused, ThinMargin
 from .graph import Graph
-from .layout import Laid, Layers, Words, column_sizes, grown, laid_out, reserved, root_of, settings, totals, widest
+from .layout import (
+    Laid,
+    Layers,
+    Neurons,
+    Words,
+    column_sizes,
+    grown,
+    laid_out,
+    root_of,
+    settings,
+    totals,
+    widest,
+)
 from .matrices import Heads, readout_of
-from .model import Model
+from .model import DATA, GRID, REFERENCE, Model
 from .walk import Facts, walk_through
 
 LANGUAGE, NORM, EPSILON = "GPT2LMHeadModel", "transformer.ln_f.weight", 1e-5
-LARGEST_LOSS, UNIT = 2.0**-16, FLOAT32.unit_roundoff
-COARSE = [UNIT * 4.0**power for power in range(2, 7)]  # the first of these that will do
+ONE_HOT = (DATA, REFERENCE, GRID)
+UNIT = FLOAT32.unit_roundoff
+LOSSES, COARSE = (2.0**-22, 2.0**-16), [UNIT * 4.0**power for power in range(2, 7)]  # the first of these that will do
 ASSUMES = (
     "a stock GPT-2 as in transformers, in float32, in evaluation mode: no TF32, bfloat16, autocast or quantisation, no "
     "kernels put in place of its own; softmax subtracts the largest score of a row",
     "LayerNorm computes the mean of a row within 5 u of the sum of absolute values, u = 2^-24, and the inverse root of "
     "the variance within 8 u and 3/4 of the squares of all columns but +-c over c^2; it rounds each column four times",
-    "inputs enter as inputs_embeds: rows of wte for the tokens in their order, and for the data token its inputs times "
-    "the inputs' rows, added in float32; no padding",
+    "inputs enter as inputs_embeds: rows of wte for the tokens in their order, and for every data token its inputs "
+    "times the inputs' rows, added in float32; no padding. Words for numbers, if there are any, enter as input_ids: "
+    "the reference tokens, and then one word for each variable, in the order of the variables",
 )
 
 
 def stock(
-    target: Graph, facts: Facts, box: Interval, layers: Layers, words: Words, root: float | None
+    target: Graph, facts: Facts, box: Interval, layers: Layers, neurons: list[Neurons], words: Words, root: float | None
 ) -> tuple[Certificate, dict[str, Any], dict[str, Any]]:
     """What is proved of the stock model, its configuration and its weights by name."""
     model, banks = facts.model, [bank for layer in facts.model.layers for bank in layer]
-    if model.tokens > 1 or words or {bank.kind for bank in banks} - {"sink", "table", "gate"}:
-        raise Refused("no rule for several data tokens in a GPT-2: norms move scores that must be equal; take a Llama")
-    config, heads = config_of(model, layers), [head for layer in layers for head in layer]
+    if any(len(gate) for gate, _, _ in neurons):
+        raise Refused("a GPT-2 has no SwiGLU blocks: no neuron of its MLPs multiplies; take a Llama")
+    config, heads = config_of(model, layers, len(words)), [head for layer in layers for head in layer]
     # The values of tables are stored.
     forms = [W_V for bank, (_, _, W_V, _) in zip(banks, heads, strict=True) if bank.kind != "table"]
-    for unit in COARSE:
-        sizes = column_sizes(model, walk_through(_in(facts, unit, LARGEST_LOSS)), _format(unit, LARGEST_LOSS))
+    why = Refused("norms move scores and values too much: weights are too large for a GPT-2")
+    for unit, most in product(COARSE, LOSSES):
+        try:
+            sizes = column_sizes(model, walk_through(_in(facts, unit, most)), _format(unit, most))
+        except ThinMargin as problem:
+            why = problem
+            continue
         own, mean = _norms(model, sizes, config["n_embd"], root)
         lost = max(float(_noise(each, mean).max().value) for each in (readout_of(model).T[None], *forms))
         moved = max(_moved(model, bank, sizes, mean) for bank in heads)
-        if lost <= LARGEST_LOSS and moved <= 8.0 * (unit - UNIT) and mean * max(model.grid_tokens, 1) <= 4.0:
+        if lost <= most and moved <= 8.0 * (unit - UNIT) and mean * max(model.grid_tokens, 1) <= 4.0:
             shape = config["n_embd"], config["n_head"], config["n_embd"] // config["n_head"]
             constant = own * float(np.sqrt(shape[0] / 2.0))
-            laid = laid_out(model, layers, (), config["vocab_size"], shape, np.array([constant, -constant]), True)
+            laid = laid_out(model, layers, words, config["vocab_size"], shape, np.array([constant, -constant]), True)
             weights = weights_of(laid, own) | {"transformer.wpe.weight": np.zeros((config["n_positions"], shape[0]))}
+            if "Token" in config["architectures"][0]:
+                weights["classifier.weight"] = weights.pop("score.weight")
+                weights["classifier.bias"] = np.zeros(model.outputs)
             return certificate(target, _in(facts, unit, lost), box), config, weights
-    raise Refused(f"norms move scores by {moved:.3g} and values by {lost:.3g}: weights are too large for a GPT-2")
+    raise why
 
 
 def _format(unit: float, lost: float) -> Precision:
@@ -100,7 +124,7 @@ def _noise(weights: Array, mean: float) -> Upper:
 
 def _moved(model: Model, bank: Heads, sizes: Upper, mean: float) -> float:
     """By how much scores may move because of the mean in queries and keys."""
-    fixed, read = reserved(model), []
+    fixed, read = np.concatenate([np.full(size, name in ONE_HOT) for name, size in model.sizes.items()]), []
     for weights in bank[:2]:
         size = (Upper(np.abs(weights)) * (sizes.value * ~fixed)[None, :, None]).sum(axis=1)
         read.append(size + np.abs(weights[:, fixed]).max(axis=1, initial=0.0))  # of these at most one is 1
@@ -109,13 +133,13 @@ def _moved(model: Model, bank: Heads, sizes: Upper, mean: float) -> float:
     return float(total.sum().max().value)
 
 
-def config_of(model: Model, layers: Layers) -> dict[str, Any]:
-    """config.json."""
+def config_of(model: Model, layers: Layers, words: int) -> dict[str, Any]:
+    """config.json, with so many words for numbers."""
     heads, features, values = widest(layers)
     head = grown(16, 16, max(features, values))
     width = grown(2, 4, max(sum(model.sizes.values()) + 4, heads * head))
     return {
-        "architectures": ["GPT2ForSequenceClassification"],
+        "architectures": [f"GPT2For{'Token' if model.tokens > 1 and not words else 'Sequence'}Classification"],
         "model_type": "gpt2",
         "activation_function": "gelu_new",
         "layer_norm_epsilon": EPSILON,
@@ -125,9 +149,9 @@ def config_of(model: Model, layers: Layers) -> dict[str, Any]:
         "n_layer": len(layers),
         "n_positions": model.references + model.tokens,
         "scale_attn_weights": True,
-        **dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), 0.0),
+        **dict.fromkeys(("attn_pdrop", "classifier_dropout", "embd_pdrop", "resid_pdrop"), 0.0),
         **dict.fromkeys(("add_cross_attention", "reorder_and_upcast_attn", "scale_attn_by_inverse_layer_idx"), False),
-        **settings(model, 0, 4 * len(layers) * width * width, width),
+        **settings(model, words, 4 * len(layers) * width * width, width),
     }
 
 

@@ -54,6 +54,12 @@ def _other(model: Model, bank: Bank, reads: Reads, *_: Upper) -> Local:
     return other_errors(model, bank, reads)
 
 
+def _neurons(model: Model, bank: Bank, reads: Reads, *_: Upper) -> Local:
+    from .swiglu import neuron_errors
+
+    return neuron_errors(model, bank, reads)
+
+
 # Sink: the ReLU -----------------------------------------------------------------------------------------------------
 
 
@@ -216,9 +222,10 @@ def gate_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper) -> Local:
 
     A score on the grid is a sum of two products. That on itself is the position code alone: terms that are multiples of
     position_gain/2 and add up to zero; exactly so, in any order, where that is a whole number of at most 2^11, for then
-    every partial sum is a whole number below 2^24. Otherwise they count as bits . position_gain. We allow as many
-    roundings as a query has features, and six; and, weighed (weighed.py), seven on the grid: of both weights, a
-    product, the sum, a division by the root of d_head, and the subtraction of the largest.
+    every partial sum is a whole number below 2^24. Otherwise, and where products are not exact (gpt2.py), they count as
+    bits . position_gain. We allow as many roundings as a query has features, and six; and, weighed (weighed.py), seven
+    on the grid: of both weights, a product, the sum, a division by the root of d_head, and the subtraction of the
+    largest.
 
     Only the token itself holds anything, and the mean of the values is y g(x), smaller than y.
 
@@ -229,7 +236,8 @@ def gate_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper) -> Local:
     x, y, steep = reads[0::2], reads[1::2], Upper(np.abs(slope).max(axis=1))
     score = (Upper(np.abs(slope)) * x.size[:, None] + np.abs(offset)).max(axis=1)
     code = Upper(bits) * position_gain
-    whole = (position_gain / 2.0).is_integer() and position_gain <= 2.0**12 and not precision.held
+    exact = precision.exact and not precision.held
+    whole = exact and (position_gain / 2.0).is_integer() and position_gain <= 2.0**12
     mine = code * 0.0 if whole else code
     lost = exp_error(precision) + (steep + 1.0) * (4.0 * precision.smallest_normal)
     disturbance = precision.gamma(bits + 9) * (score + mine) + lost
@@ -254,9 +262,11 @@ def mean_errors(model: Model, bank: Bank, reads: Reads) -> Local:
     reference tokens, which hold zero; one data token at least is in sight.
 
     The scores of all data tokens are computed from the same numbers, and other products are zero: they are equal,
-    however they are rounded, and only exp tells tokens apart.
+    however they are rounded, and only exp tells tokens apart; and the norms of tokens, where products are not exact
+    (gpt2.py): then a score counts as rounded seven times.
     """
     gain, keep, alike = bank.gains["gain"], bank.gains["keep_gain"], exp_error(model.precision)
+    alike = alike if model.precision.exact else alike + model.precision.gamma(7) * gain
     moved = moved_mean(reads.spread, alike) + reads.wrong
     found = committed(model, reads.size, reads.drift, moved, model.tokens, gain, alike, (gain,), keep)
     return replace(found, alike=reads.wrong)
@@ -343,6 +353,8 @@ RULES: dict[str, dict[str, Callable[..., Local]]] = {
     "move": {"move": move_errors},
     "attend": {"attend": attend_errors},
     "product": {"expression": _other},
+    "swiglu": {"expression": _neurons},
+    "silu": {"relu": _neurons},
 }
 # What heads of a kind compute, and by which rule.
 

@@ -24,14 +24,15 @@ import numpy as np
 
 from .arithmetic import FLOAT32, Array, Interval, Precision, Upper, largest
 from .errors import Refused
-from .matrices import Heads, readout_of, tokens_of
-from .model import RESERVED, Model
+from .matrices import Heads, heads_of, neurons_of, readout_of, tokens_of
+from .model import NEURONS, RESERVED, Model
 from .reading import whole
 from .walk import Walk
 
 NUMBER = re.compile(r"(.*)=(-?[0-9]{1,40}(\.[0-9]{1,200})?)", re.DOTALL)
 MOST_NUMBERS, LARGEST_SQUARE = 1 << 28, 2.0**120
 Layers = Sequence[Sequence[Heads]]
+Neurons = tuple[Array, Array, Array]
 Words = Sequence[tuple[int, Array]]
 
 
@@ -70,6 +71,21 @@ def padding(model: Model) -> int:
     return model.references + model.tokens + model.inputs
 
 
+def layers_of(model: Model) -> tuple[Layers, list[Neurons]]:
+    """The heads and the neurons of every layer of a stock model: a layer of neurons is the MLP of the layer of heads
+    before it, or of one without heads."""
+    heads, neurons = list[list[Heads]](), list[Neurons]()
+    nothing = (np.zeros((0, sum(model.sizes.values()))),) * 3
+    for layer in model.layers:
+        alone = bool(layer) and layer[0].kind in NEURONS
+        if not alone or not heads or len(neurons[-1][0]):
+            heads, neurons = [*heads, [heads_of(model, bank) for bank in layer if not alone]], [*neurons, nothing]
+        if alone:
+            gate, up, down = zip(*(neurons_of(model, bank) for bank in layer), strict=True)
+            neurons[-1] = np.vstack(gate), np.vstack(up), np.vstack(down)
+    return heads, neurons
+
+
 def grown(size: int, factor: int, least: int) -> int:
     """The first of size, size times factor, ... that is at least so much."""
     while size < least:
@@ -81,7 +97,8 @@ def widest(layers: Layers) -> tuple[int, int, int]:
     """The most heads in a layer, and the most features and values of a head."""
     heads = [head for layer in layers for head in layer]
     most = max(sum(len(W_Q) for W_Q, _, _, _ in layer) for layer in layers)
-    return most, max(W_Q.shape[2] for W_Q, _, _, _ in heads), max(W_V.shape[2] for _, _, W_V, _ in heads)
+    features, values = ([1, *(head[place].shape[2] for head in heads)] for place in (0, 2))
+    return most, max(features), max(values)
 
 
 def settings(model: Model, words: int, size: int, width: int) -> dict[str, Any]:
@@ -153,8 +170,8 @@ def laid_out(
     if words and (np.count_nonzero(inputs, axis=0) + data[:, :used].any(axis=0) > 1).any():
         raise Refused("words need inputs that have columns of the stream for themselves")
     for row, (place, values) in enumerate(words, padding(model) + 1):
-        table[row] = data[place]
-        table[row, :used] += values @ inputs  # one product of two float32 in each column, or what was there
+        # One product of two float32 in each column, or what was there.
+        table[row] = data[place] + _filled(values @ inputs, width, balance)
     found = []
     for layer in layers:
         reads, writes, first = np.zeros((3, width, heads, head)), np.zeros((width, heads, head)), 0

@@ -112,3 +112,15 @@ def heads_of(model: Model, bank: Bank) -> Heads:
     shape = (bank.heads, read.shape[1])
     W_Q, W_K = (np.stack([np.broadcast_to(each[way], shape) for each in features], axis=2) for way in (0, 1))
     return W_Q, W_K, values, write.reshape(bank.heads, -1, read.shape[1])
+
+
+def neurons_of(model: Model, bank: Bank) -> tuple[Array, Array, Array]:
+    """Of all neurons of a bank what the gate reads, what it is multiplied with, and where that goes: (neurons, d_model)
+    each, as model.py says."""
+    read, write = placed(model, bank.read, bank.forms, "read"), placed(model, bank.write, bank.outputs, "write")
+    if bank.kind == "swiglu":
+        sign = np.tile([1.0, -1.0], bank.outputs)[:, None]
+        return sign * np.repeat(read[0::2], 2, axis=0), np.repeat(read[1::2], 2, axis=0), sign * np.repeat(write, 2, 0)
+    scale, data = bank.arrays["scale"][:, None], np.zeros_like(read)
+    data[:, columns_of(model)[DATA]] = 1.0
+    return read * scale, data, write / scale

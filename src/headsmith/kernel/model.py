@@ -31,6 +31,11 @@ values (W_V) are these; KEY = 8 only shares gains between query and key.
 
     keep        keep_gain/KEY (reference + sum grid) | KEY reference         with a sink: reference tokens keep to it
 
+A layer may also be a SwiGLU block (swiglu.py), whose banks hold neurons: X <- X + sum_n silu(X g_n) (X v_n) o_n.
+
+    swiglu      two neurons for each pair of forms x, y:  g = x, v = y and g = -x, v = y, written with weights w and -w
+    silu        one neuron a form z:  g = scale z, v = data, written with weights w / scale
+
 Under another attention than softmax (attentions.py) there are only products and sinks, which have no position code and
 no grid; and under relu attention the value is `data`, under elu+1
 
@@ -59,6 +64,8 @@ SHAPES = {
     "table": {"slope": "hga", "offset": "hg", "values": "hgc"},
     "gate": {"slope": "hg", "offset": "hg"},
     "product": {},
+    "swiglu": {},
+    "silu": {"scale": "h"},
     "mean": {},
     "boltzmann": {"query_scale": "h", "key_scale": "h"},
     "move": {},
@@ -66,6 +73,8 @@ SHAPES = {
 }  # the axes of arrays: heads, tokens of the grid, arguments (1 or 2) and columns
 GAINS: dict[str, tuple[str, ...]] = dict.fromkeys(SHAPES, ("gain", "keep_gain"))
 GAINS.update(sink=("reference_gain", "position_gain"), gate=("position_gain", "keep_gain"), product=())
+NEURONS, PAIRS = ("swiglu", "silu"), ("product", "swiglu")  # the banks of SwiGLU blocks, and those that multiply
+GAINS.update(dict.fromkeys(NEURONS, ()))
 ATTENTIONS = {"hardmax": "sink", "sparsemax": "sink", "sigmoid": "sink", "relu": "sink", "elu+1": "sink"}
 ATTENTIONS["linear"] = "product"  # the kind of all banks, under another attention than softmax
 WITHOUT_SINK = ("sigmoid", "relu", "linear")
@@ -111,7 +120,8 @@ class Bank:
     @property
     def scale(self) -> Array | float:
         """By what the weights of reads are multiplied in the matrix that scores: of every head, or of all."""
-        return self.arrays.get({"sink": "query_scale", "boltzmann": "key_scale"}.get(self.kind, ""), 1.0)
+        names = {"sink": "query_scale", "boltzmann": "key_scale", "silu": "scale"}
+        return self.arrays.get(names.get(self.kind, ""), 1.0)
 
     @property
     def copies(self) -> bool:
@@ -165,7 +175,7 @@ class Model:
         if bank.kind == "move" and isinstance(bank.address, str) and self.positional[bank.address][:, -1].any():
             return True
         beside = self.grid_tokens > 0 and (later or isinstance(bank.address, str))
-        return bank.kind in ("sink", "gate") or (bank.kind != "table" and beside)
+        return bank.kind in ("sink", "gate") or (bank.kind not in ("table", *NEURONS) and beside)
 
     @property
     def references(self) -> int:
@@ -206,6 +216,8 @@ def read_model(stored: Any, tensors: Tensors, roles: Any) -> Model:
             raise Refused(f"there is no rule for {attention} attention in such a model")
     elif "product" in {bank.kind for layer in layers for bank in layer}:
         raise Refused("there is no rule for product heads under softmax attention")
+    if any(len({bank.kind in NEURONS for bank in layer}) > 1 for layer in layers):
+        raise Refused("heads and neurons are in one layer")
     if alone and tokens > 1:
         raise Refused("tokens that see themselves and the prefix alone are proved one by one, and the model has more")
     for address in {bank.address for layer in layers for bank in layer if bank.kind == "move"}:
@@ -290,12 +302,12 @@ class _Reader:
             raise Refused("there is no rule for tables whose grid is the data tokens")
         node, component = (indices(self.tensors, field(role, name)) for name in ("node", "component"))
         split = whole(mapping(stored).get("split", 1), 1, len(node)) if kind in ("mean", "move") else 1
-        heads = len(node) if kind == "product" else lengths.get("h", split)
+        heads = len(node) if kind in PAIRS else lengths.get("h", split)
         outputs = heads * lengths.get("c", 1) if arrays else len(node)
         if not len(node) == len(component) == outputs or not outputs or outputs % heads:
             raise Refused(f"a {kind} bank of {heads} heads claims {len(node)} and {len(component)} components")
         width = whole(field(stored, "width"), 1, sum(self.sizes.values())) if kind == "attend" else 0
-        pairs = {"table": heads * lengths.get("a", 1), "gate": 2 * heads, "product": 2 * heads}
+        pairs = {"table": heads * lengths.get("a", 1), "gate": 2 * heads} | dict.fromkeys(PAIRS, 2 * heads)
         forms = pairs.get(kind, outputs + 2 * width)
         read = self.links(field(stored, "read"), forms, "read")
         write = self.links(field(stored, "write"), outputs, "write")
@@ -313,7 +325,7 @@ def largest_weight(model: Model) -> float:
     for bank in banks:
         arrays += bank.arrays.values()
         sums += [*_heaviest(bank.read), *_heaviest(bank.read, bank.scale), *_heaviest(bank.write)]
-        sums += [] if bank.kind == "table" and not model.sink_tokens else [KEY]
+        sums += [] if bank.kind in NEURONS or (bank.kind == "table" and not model.sink_tokens) else [KEY]
         for name, gain in bank.gains.items():
             plain = (bank.kind, name) == ("table", "gain") or model.attention == "elu+1"
             sums.append(abs(gain) if plain else abs(gain) * max(model.bits, 1) / KEY)

@@ -19,8 +19,7 @@ from . import gpt2, llama
 from .arithmetic import FLOAT32
 from .check import DAMAGE, Certificate, checked, contents, facts_of, masks_of
 from .errors import Refused
-from .layout import numbers_of
-from .matrices import heads_of
+from .layout import layers_of, numbers_of
 from .reading import LARGEST_HEADER, Tensors, field, mapping, parsed, read, tensors_of
 
 CONFIG, WEIGHTS, PROOF, WORDS = "config.json", "model.safetensors", "proof.safetensors", "tokenizer.json"
@@ -102,8 +101,8 @@ def _stock(header: Any, tensors: Tensors, architecture: str, root: float | None,
     if not model.layers:
         raise Refused("the model has no layer of attention")
     facts, numbers = facts_of(target, model, proof, box), numbers_of(model, target.nodes[0].names, box, words)
-    layers, rules = [[heads_of(model, bank) for bank in layer] for layer in model.layers], ARCHITECTURES[architecture]
-    found, config, weights = rules.stock(target, facts, box, layers, numbers, root)
+    (layers, neurons), rules = layers_of(model), ARCHITECTURES[architecture]
+    found, config, weights = rules.stock(target, facts, box, layers, neurons, numbers, root)
     weights = {each: np.ascontiguousarray(value, dtype=np.float32) for each, value in weights.items()}
     if not all(np.isfinite(value).all() for value in weights.values()):
         raise Refused("a weight of the stock model is beyond float32")
@@ -112,8 +111,9 @@ def _stock(header: Any, tensors: Tensors, architecture: str, root: float | None,
 
 
 def _as_language_model(found: Stock, name: str) -> Stock:
-    weights = {name: value for name, value in found.weights.items() if not name.startswith("score.")}
-    score, rows = found.weights["score.weight"], found.config["vocab_size"]
+    weights = {name: value for name, value in found.weights.items() if not name.startswith(("score.", "classifier."))}
+    (score,) = (found.weights[name] for name in ("score.weight", "classifier.weight") if name in found.weights)
+    rows = found.config["vocab_size"]
     if len(score) >= rows:
         raise Refused(f"a language model of {rows} tokens has fewer than {rows} outputs, and not {len(score)}")
     weights["lm_head.weight"] = np.vstack([score, np.zeros((rows - len(score), score.shape[1]), np.float32)])

@@ -32,6 +32,7 @@ from headsmith.heads.move import MoveBank
 from headsmith.heads.product import ProductBank
 from headsmith.heads.sink import SinkBank, rounded_up, split_scale
 from headsmith.heads.stream import position_bits
+from headsmith.heads.swiglu import SiluBank, SwigluBank
 from headsmith.heads.table import TableBank
 from headsmith.lower.relief import NONE, Relief, heaviest_read
 from headsmith.lower.split import in_parts
@@ -86,6 +87,10 @@ def with_softmax_budget(
                 scale = 2.0 ** math.ceil(math.log2(scale)) if in_parts(bank) else scale
                 query, key = split_scale(scale / heaviest_read(bank), transformer.precision)
                 return replace(bank, query_scale=query, key_scale=key, position_gain=position, reference_gain=reference)
+            case SiluBank():
+                scale = max(common * relief.of(layer), SMALLEST_SCALE)
+                steep = np.exp2(np.ceil(np.log2(np.maximum(scale / heaviest_read(bank), 1.0))))
+                return replace(bank, scale=steep)
             case TableBank():
                 # Offsets that centre the scores leave the largest of them near zero, or above.
                 lowest = float(np.max(-bank.offset.max(axis=1), initial=0.0))
@@ -98,7 +103,7 @@ def with_softmax_budget(
                 return replace(bank, query_scale=query, key_scale=key, gain=gain, keep_gain=reference)
             case GateBank():
                 return replace(bank, position_gain=position, keep_gain=reference)
-            case ProductBank():
+            case ProductBank() | SwigluBank():
                 return bank
             case MeanBank():
                 gain = 2.0 * math.ceil((alone(bank) + 4.0) / 2.0) if transformer.reference_tokens else 0.0
@@ -148,10 +153,10 @@ def _demand(transformer: Transformer, heads: list[list[Gain]]) -> float:
     above: Array = np.zeros(1)
     for layer, gains in zip(transformer.layers, heads, strict=True):
         for bank, gain in zip(layer.banks, gains, strict=True):
-            if not isinstance(bank, SinkBank | BoltzmannBank):
+            if not isinstance(bank, SinkBank | SiluBank | BoltzmannBank):
                 continue
             constant = boltzmann_constant(transformer.tokens)
-            if isinstance(bank, SinkBank):
+            if isinstance(bank, SinkBank | SiluBank):
                 constant = GATES.get(transformer.attention, gate_constant())
             heavy = constant * heaviest_read(bank)
             below = below + gain.rising.T @ heavy

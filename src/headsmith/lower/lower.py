@@ -18,6 +18,7 @@ from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import Link, Register
+from headsmith.heads.swiglu import SiluBank
 from headsmith.heads.table import TableBank
 from headsmith.lower.links import constant, links, writes
 from headsmith.lower.mixing_banks import address_registers, gather, mixing_banks
@@ -43,13 +44,18 @@ def lower(
     parts: int = 1,
     attention: AttentionKind = "softmax",
     alone: bool = False,
+    neurons: bool = False,
 ) -> Transformer:
     """The transformer whose sink heads, in the limit of large scales, compute `graph` exactly (up to rounded weights
     and what its `tables` do for the expressions). With `reuse`, registers serve again where that pays: under softmax
-    attention, whose heads can clear them. Else long sums may be in several `parts`."""
+    attention, whose heads can clear them. Else long sums may be in several `parts`. With `neurons`, gates and products
+    are left to those, and nothing is cleared."""
     reduced = reduce(graph, ranges)
-    laid = partial(_laid, graph, reduced, tables or {}, tokens, attention, alone)
-    transformer = laid(allocate(reduced.graph))
+    laid = partial(_laid, graph, reduced, tables or {}, tokens, attention, alone, neurons)
+    inner = _neurons(reduced, tables or {}) if neurons else frozenset()
+    transformer = laid(allocate(reduced.graph, neurons=inner))
+    if inner:
+        return transformer if dtype == "float64" else _rounded(transformer, dtype)
     if parts > 1:
         transformer = with_sums_in_parts(transformer, parts)
     elif reuse and attention == "softmax":
@@ -69,6 +75,7 @@ def _laid(
     tokens: int,
     attention: AttentionKind,
     alone: bool,
+    neurons: bool,
     allocation: Allocation,
 ) -> Transformer:
     """The transformer whose registers are these."""
@@ -105,13 +112,14 @@ def _laid(
         layers=tuple(
             Layer(
                 (
-                    *_sinks(reduced, allocation, names, level, tables),
-                    *table_banks(reduced, allocation, names, level, tables, grid),
+                    *_gates(reduced, allocation, names, level, tables, neurons),
+                    *table_banks(reduced, allocation, names, level, tables, grid, neurons),
                     *mixing_banks(reduced, allocation, names, level),
                     *_carrying(reduced, allocation, names, level, tokens),
                 )
             )
             for level in range(1, depth + 1)
+            if not neurons or any(allocation.levels[number] == level for number in reduced.origin)
         ),
         readout=tuple(links(allocation, names, allocation.reads[OUTPUT], 0)),
         readout_bias=constant(allocation, allocation.reads[OUTPUT]),
@@ -134,9 +142,16 @@ def _carrying(
     return [own_head(read, added, sum(link.rows for link in read), tokens)] if read else []
 
 
-def _sinks(
-    reduced: Reduced, allocation: Allocation, names: dict[int, str], level: int, tables: Tables
-) -> list[SinkBank]:
+def _neurons(reduced: Reduced, tables: Tables) -> frozenset[int]:
+    """The nodes that neurons compute: products, and gates that are no ramps."""
+    claims = {number: tables.get((node, int(parts[0]))) for number, (node, parts) in reduced.origin.items()}
+    gates = {each for each, table in claims.items() if table is None and isinstance(reduced.graph.nodes[each], Relu)}
+    return frozenset(gates | {each for each, table in claims.items() if isinstance(table, Multiplied)})
+
+
+def _gates(
+    reduced: Reduced, allocation: Allocation, names: dict[int, str], level: int, tables: Tables, neurons: bool
+) -> list[SinkBank | SiluBank]:
     gates = [
         number
         for number in reduced.origin
@@ -148,6 +163,8 @@ def _sinks(
         return []
     got = gather(reduced, allocation, names, gates)
     ones = np.ones(got.outputs)
+    if neurons:
+        return [SiluBank(got.node, got.component, got.read, got.write, ones)]
     return [SinkBank(got.node, got.component, got.read, got.write, ones, ones, 1.0, 1.0)]
 
 

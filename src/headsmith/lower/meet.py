@@ -97,7 +97,8 @@ class Seen:
 class Request:
     """What is wanted of a model: target and domain, the ranges of all nodes, the error, and limits.
 
-    `attention` is the kind of all heads, and with `alone` data tokens see themselves and reference tokens alone.
+    `attention` is the kind of all heads, and with `alone` data tokens see themselves and reference tokens alone. With
+    `neurons`, gates and products are those of SwiGLU blocks.
     An `accurate` search spends as many heads and tokens as small errors take. `seen` keeps
     the best model that was certified on the way, `failed` what no table was found for (`native.Failed`).
     """
@@ -114,6 +115,7 @@ class Request:
     accurate: bool = False
     attention: AttentionKind = "softmax"
     alone: bool = False
+    neurons: bool = False
     seen: Seen = field(default_factory=Seen)
     failed: Failed = field(default_factory=Failed)
 
@@ -208,6 +210,7 @@ def meet_with_tables(request: Request, fusion: Fusion | None) -> Met:
             failed=request.failed,
             accurate=request.accurate,
             caution=caution,
+            neurons=request.neurons,
         )
 
     return _attempts(request, fusion, planned)
@@ -227,7 +230,7 @@ def _attempts(request: Request, fusion: Arrangement, planner: Callable[[float, f
         request.tell("laying out heads and proving the model")
 
         def scaled(ranges: Sequence[Interval], planned: Planned = planned) -> Met:
-            kind: dict[str, Any] = {"attention": request.attention, "alone": request.alone}
+            kind: dict[str, Any] = {"attention": request.attention, "alone": request.alone, "neurons": request.neurons}
             laid = partial(lower, planned.circuit, ranges, tokens=request.tokens, dtype=request.dtype, **kind)
             skeleton = laid(tables=planned.tables)
             try:

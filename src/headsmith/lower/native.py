@@ -31,7 +31,7 @@ from headsmith.lower.fit_accurate import attained, fit_accurate
 from headsmith.lower.fit_curve import value_room
 from headsmith.lower.gate_plan import MOST_GATE_TOKENS, Factors, Gating, best_gate, factors_of, fewest_tokens, gate_of
 from headsmith.lower.plan import Planned, gained
-from headsmith.lower.tables import Gate, Progress, Table
+from headsmith.lower.tables import Gate, Multiplied, Progress, Table
 from headsmith.source.describe import describe
 from headsmith.source.graph import (
     Approximated,
@@ -48,7 +48,7 @@ from headsmith.source.graph import (
     arguments,
     needed,
 )
-from headsmith.source.node_programs import is_given, program_of
+from headsmith.source.node_programs import is_given, is_product, program_of
 
 ROUNDS = 6
 EASY = 0.01
@@ -104,6 +104,8 @@ class Fitted:
     gates: Mapping[int, Gating] = field(default_factory=dict)
     attained: Mapping[int, float] = field(default_factory=dict)
     """Estimates of errors, where these are not what was allowed."""
+    multiplied: bool = False
+    """Whether it is a product that neurons compute, exactly."""
 
     @property
     def tokens(self) -> int:
@@ -127,6 +129,7 @@ def native_plan(
     failed: Failed | None = None,
     accurate: bool = False,
     caution: float = 1.0,
+    neurons: bool = False,
 ) -> Planned:
     """Choose table heads so that the proven approximation part is at most `error`.
 
@@ -135,10 +138,10 @@ def native_plan(
     UnfittableError for an expression that no table was found for. With `accurate`, every head is as accurate as
     rounding lets it be, and only the rest of the error is for circuits: the result may exceed the error. `caution` is
     how many times the rounding of gates of small rises is taken for what it is on its own: rounding passes through all
-    that follows.
+    that follows. With `neurons`, products are left to those.
     """
     planner = _Planner(
-        target, found, inputs, room, precision, value_limit, max_tokens, failed, accurate, caution, progress
+        target, found, inputs, room, precision, value_limit, max_tokens, failed, accurate, caution, progress, neurons
     )
     budget, smallest = FITTED * error, np.inf
     if accurate:
@@ -171,7 +174,9 @@ class _Planner:
         accurate: bool,
         caution: float,
         progress: Progress | None,
+        neurons: bool,
     ) -> None:
+        self.neurons = neurons
         self.failed, self.accurate, self.progress = failed or Failed(), accurate, progress
         self.caution = caution
         self.target, self.found, self.inputs, self.room = target, found, inputs, room
@@ -199,11 +204,15 @@ class _Planner:
             node = self.target.nodes[number]
             if isinstance(node, Approximated):
                 variables = program_of(node)[1]
-                fits = analytic(self.target, self.found, number)
+                fits = analytic(self.target, self.found, number) and not self._multiplied(number)
                 # What only a circuit can do is a group of its own.
                 key = (variables, True) if fits else ((number,), False)
                 found.setdefault(key, []).append(number)
         return [Group(tuple(nodes), program_of(self._node(nodes[0]))[1]) for nodes in found.values()]
+
+    def _multiplied(self, number: int) -> bool:
+        """Whether neurons compute a node: a product, or a square."""
+        return self.neurons and is_product(self.target.nodes[number])
 
     def choose(self, budget: float) -> dict[int, Fitted]:
         """For each group (by its first node) what stands for it, with estimated errors of at most `budget` in all."""
@@ -255,6 +264,7 @@ class _Planner:
 
     def _allowances(self, budget: float, weights: Mapping[int, float]) -> dict[int, float]:
         """The error of each node: sum_n g_on e_n <= budget for every output o, in proportion to the weights."""
+        weights = {number: 0.0 if self._multiplied(number) else weight for number, weight in weights.items()}
         total = sum((weights[number] * (self.gains[number] > 0.0) for number in self.group_of), np.zeros(1))
         allowed = {}
         for number in self.group_of:
@@ -319,6 +329,8 @@ class _Planner:
 
     def _fit_group(self, group: Group, off: Mapping[int, Array], allowed: Mapping[int, float]) -> Fitted:
         margin = self._margin(group, off)
+        if self._multiplied(group.nodes[0]):
+            return Fitted((), {}, margin, {}, {group.nodes[0]: 0.0}, multiplied=True)
         box = [self._wide(variable, margin) for variable in group.variables]
         circuits = {n: option for n in group.nodes if (option := self._headless(n, allowed[n])) is not None}
         rest = [n for n in group.nodes if n not in circuits]
@@ -463,8 +475,10 @@ class _Planner:
     def proven(self, chosen: Mapping[int, Fitted], progress: Progress | None) -> Planned:
         """What the choices really do."""
         choices: dict[int, Choice] = {}
-        columns: dict[int, list[Table | Gate]] = {}
-        for fitted in chosen.values():
+        columns: dict[int, list[Table | Gate | Multiplied]] = {}
+        for first, fitted in chosen.items():
+            if fitted.multiplied:
+                choices[first], columns[first] = Choice(TABLE, {}, fitted.margin), [Multiplied()]
             for number, gate in fitted.gates.items():
                 fit = gate.fit
                 parameters = {"incline": fit.incline, "intercept": fit.intercept, "follows": gate.follows}

@@ -20,7 +20,8 @@ from headsmith.core.intervals import Box, Interval
 from headsmith.lower.plan import Planned
 from headsmith.lower.tables import Multiplied
 from headsmith.source.describe import describe
-from headsmith.source.graph import Affine, Function, Graph, Input, Product, needed
+from headsmith.source.graph import Affine, Function, Graph, Input, arguments, needed
+from headsmith.source.node_programs import is_product
 
 BERNSTEIN = 0.2801694990238691
 MARGIN = 1e-3
@@ -41,10 +42,9 @@ def product_plan(graph: Graph, found: Sequence[Interval], box: Box, error: float
         node = graph.nodes[number]
         if isinstance(node, Input | Affine):
             continue
-        if not (isinstance(node, Product) or (isinstance(node, Function) and node.name == "square")):
+        if not is_product(node):
             raise TargetError(_refusal(graph, number, error))
-        read = (node.left, node.right) if isinstance(node, Product) else (node.argument,)
-        size = max(float(np.max(found[each].magnitude, initial=0.0)) for each in read)
+        size = max(float(np.max(found[each].magnitude, initial=0.0)) for each in arguments(node))
         choices[number] = Choice(TABLE, {}, MARGIN * (size or 1.0))
     assembly = assemble(graph, choices)
     places = [place for number in choices for place in expressions_of(assembly, number)]

@@ -50,7 +50,7 @@ from headsmith.source.graph import (
     arguments,
     needed,
 )
-from headsmith.source.node_programs import program_of, taken_apart
+from headsmith.source.node_programs import is_product, program_of, taken_apart
 from headsmith.transformer.bill import Bill, bill
 
 COSTS = ("layers", "heads", "reference_tokens", "max_weight")
@@ -92,6 +92,7 @@ def meet(request: Request, recipe: str = "auto", cost: Cost | None = None) -> Me
 
     Where the usual search fails, models that spend tokens on accuracy come next, and ReLU circuits after them.
     """
+    request = replace(request, neurons=recipe == "swiglu")
     cost, tables, others = cost or Cost(), _tables(request, recipe), _others(request, recipe)
     best, refusal = _cheapest(request, recipe, cost, tables)
     if best is not None:
@@ -120,7 +121,7 @@ def meet(request: Request, recipe: str = "auto", cost: Cost | None = None) -> Me
 
 def _tables(request: Request, recipe: str) -> list[tuple[Way, tuple[int, int]]]:
     """The ways with table heads, each with the layers and heads that it would take, the cheapest first."""
-    if recipe not in ("auto", "native") or not _approximated(request.graph):
+    if recipe not in ("auto", "native", "swiglu") or not _approximated(request.graph):
         return []
     request.tell("looking for sub-expressions that one head can stand for")
     graph = request.graph
@@ -128,7 +129,7 @@ def _tables(request: Request, recipe: str) -> list[tuple[Way, tuple[int, int]]]:
     smooth = [analytic(graph, request.found, number) for number in numbers]
     if not any(smooth) and recipe == "auto":
         return []  # circuits for all nodes, which others have
-    found = variants(graph, request.found)
+    found = with_neurons(graph, request.found) if request.neurons else variants(graph, request.found)
     found = [item for item in found if request.max_layers is None or item[1][0] <= request.max_layers]
     circuits = not all(smooth)
     return [(Way(partial(_with_exits, fusion=fusion), circuits), cost) for fusion, cost in found]
@@ -145,7 +146,7 @@ def _others(request: Request, recipe: str) -> list[Way]:
             return [pieces]
         case "ramp":
             return [Way(meet_with_ramps, True)]
-        case "native" if circuits:
+        case "native" | "swiglu" if circuits:
             return []
     return [gates, pieces] if recipe == "auto" and pieces_may_win(request) else [gates]
 
@@ -253,6 +254,17 @@ def variants(graph: Graph, found: Sequence[Interval]) -> list[tuple[Fusion | Non
         programs = tuple(program_of(node) for node in fused.nodes if isinstance(node, Approximated))
         items.setdefault(programs, (fusion, shape(fused)))
     return sorted(items.values(), key=lambda item: item[1])
+
+
+def with_neurons(graph: Graph, found: Sequence[Interval]) -> list[tuple[Fusion | None, tuple[int, int]]]:
+    """The same where neurons multiply: functions of one form are fused, but for products, and a quotient is a product
+    with a reciprocal."""
+    apart, places = taken_apart(graph)
+    numbers = [number for number, node in enumerate(graph.nodes) if isinstance(node, Approximated)]
+    plain = {places[each] for each in numbers if not analytic(graph, found, each)}
+    plain |= {number for number, node in enumerate(apart.nodes) if is_product(node)}
+    fusion = Fusion(1, plain=frozenset(plain), apart=True)
+    return [(fusion, shape(fuse(graph, fusion)))]
 
 
 def shape(graph: Graph) -> tuple[int, int]:

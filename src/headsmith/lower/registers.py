@@ -17,7 +17,7 @@ gates):
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -188,10 +188,11 @@ def _itself(number: int, size: int) -> Combination:
     return Combination({number: np.ones(size)}, np.zeros(size))
 
 
-def allocate(graph: Graph, carry: bool = False) -> Allocation:
+def allocate(graph: Graph, carry: bool = False, neurons: Container[int] = ()) -> Allocation:
     """Give every affine node that is read a home, and collect what is written where. Nothing is carried unless
-    `carry`."""
-    levels = _levels(graph)
+    `carry`. Nodes that `neurons` compute have layers of even numbers for themselves, and heads those of odd numbers,
+    where there are any neurons."""
+    levels = _levels(graph, neurons)
     allocator = _Allocator(graph, levels, carry)
     reads = {
         (number, index): allocator.flatten(argument)
@@ -244,9 +245,10 @@ def _scaled(outer: Array, inner: Array) -> Array:
     return product(outer, inner)
 
 
-def _levels(graph: Graph) -> dict[int, int]:
+def _levels(graph: Graph, neurons: Container[int]) -> dict[int, int]:
     """The layer of each node that has heads (from 1), and for others the layer after which their value is complete."""
     levels: dict[int, int] = {}
+    apart = any(number in neurons for number in range(len(graph.nodes)))
     for number, node in enumerate(graph.nodes):
         match node:
             case Input() | Positional():
@@ -255,6 +257,8 @@ def _levels(graph: Graph) -> dict[int, int]:
                 levels[number] = max((levels[term.node] for term in node.terms), default=0)
             case Relu() | Expression() | Pool() | Move() | Attend():
                 levels[number] = max(levels[argument] for argument in arguments(node)) + 1
+                if apart and (number in neurons) == levels[number] % 2:
+                    levels[number] += 1
     return levels
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.heads.sink import SinkBank
+from headsmith.heads.swiglu import SiluBank
 from headsmith.kernel.arithmetic import Interval
 from headsmith.kernel.flow import Gain
 from headsmith.kernel.walk import Facts
@@ -44,7 +45,7 @@ NONE = Relief()
 
 def relief_of(facts: Facts, transformer: Transformer) -> Relief:
     """What the kernel's gains allow for a network of gates; nothing for all other models."""
-    banks = [[bank for bank in layer.banks if isinstance(bank, SinkBank)] for layer in transformer.layers]
+    banks = [[bank for bank in layer.banks if isinstance(bank, SinkBank | SiluBank)] for layer in transformer.layers]
     roles = [[bank.node for bank in layer if not bank.copies] for layer in facts.model.layers]
     if not facts.proof.norms or any(len(mine) != len(each) for mine, each in zip(banks, roles, strict=True)):
         return NONE
@@ -63,7 +64,7 @@ def relief_of(facts: Facts, transformer: Transformer) -> Relief:
     return Relief(ratio, tuple(_factors(shares, np.array(sizes), min(2.0, 1.0 / ratio))))
 
 
-def _pushes(bank: SinkBank, nodes: Array, facts: Facts, every: Mapping[int, Gain]) -> tuple[Array, Array, float]:
+def _pushes(bank: Bank, nodes: Array, facts: Facts, every: Mapping[int, Gain]) -> tuple[Array, Array, float]:
     """What errors of size 1, times the heaviest weight that a head reads by, do to each output, down and up: by all
     that the kernel knows, and entry by entry; and the largest score at a scale of 1."""
     heaviest, size = heaviest_read(bank), 0.0

@@ -14,6 +14,7 @@ from headsmith.core.arrays import Array
 from headsmith.heads.gate import GateBank
 from headsmith.heads.product import ProductBank
 from headsmith.heads.stream import DATA, Link
+from headsmith.heads.swiglu import SwigluBank
 from headsmith.heads.table import TableBank
 from headsmith.lower.linear import product
 from headsmith.lower.links import constant, links, sourced
@@ -24,10 +25,16 @@ from headsmith.source.graph import Expression, Relu, arguments
 
 
 def table_banks(
-    reduced: Reduced, allocation: Allocation, names: dict[int, str], level: int, tables: Tables, grid: int
-) -> list[TableBank | GateBank | ProductBank]:
+    reduced: Reduced,
+    allocation: Allocation,
+    names: dict[int, str],
+    level: int,
+    tables: Tables,
+    grid: int,
+    neurons: bool = False,
+) -> list[TableBank | GateBank | ProductBank | SwigluBank]:
     """The table heads of one layer: a bank for each number of arguments and of columns, one of all gates, and one of
-    all products under linear attention."""
+    all products, under linear attention or by `neurons`."""
     heads: dict[tuple[tuple[int, ...], bytes], list[int]] = {}
     gates: list[int] = []
     products: list[int] = []
@@ -46,11 +53,12 @@ def table_banks(
     shapes: dict[tuple[int, int], list[list[int]]] = {}
     for (variables, _), columns in heads.items():
         shapes.setdefault((len(variables), len(columns)), []).append(columns)
-    banks: list[TableBank | GateBank | ProductBank] = [
+    banks: list[TableBank | GateBank | ProductBank | SwigluBank] = [
         _table_bank(reduced, allocation, names, groups, tables, grid) for groups in shapes.values()
     ]
     banks += [_gate_bank(reduced, allocation, names, gates, tables, grid)] if gates else []
-    return [*banks, *([_product_bank(reduced, allocation, names, products)] if products else [])]
+    kind = SwigluBank if neurons else ProductBank
+    return [*banks, *([_product_bank(reduced, allocation, names, products, kind)] if products else [])]
 
 
 def _table_bank(
@@ -127,8 +135,14 @@ def _gate_bank(
     )
 
 
-def _product_bank(reduced: Reduced, allocation: Allocation, names: dict[int, str], numbers: list[int]) -> ProductBank:
-    """One head for each component of the products, one after the other; a square reads its argument twice."""
+def _product_bank(
+    reduced: Reduced,
+    allocation: Allocation,
+    names: dict[int, str],
+    numbers: list[int],
+    kind: type[ProductBank | SwigluBank],
+) -> ProductBank | SwigluBank:
+    """One output for each component of the products, one after the other; a square reads its argument twice."""
     claims: list[int] = []
     components: list[int] = []
     read: list[Link] = []
@@ -141,7 +155,7 @@ def _product_bank(reduced: Reduced, allocation: Allocation, names: dict[int, str
         claims.extend([original] * node.size)
         components.extend(map(int, parts))
     write = tuple(link for _, link in sourced(allocation, names, outputs))
-    return ProductBank(np.array(claims), np.array(components), tuple(read), write)
+    return kind(np.array(claims), np.array(components), tuple(read), write)
 
 
 def _rows(

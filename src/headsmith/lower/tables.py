@@ -13,7 +13,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
-from headsmith.core.intervals import Interval
+from headsmith.core.intervals import Interval, add, point
 from headsmith.core.program import Linear, Program, Times, kernel_program
 from headsmith.core.rounding import upper
 from headsmith.kernel.arithmetic import Interval as Bounds
@@ -51,7 +51,8 @@ class Gate:
 
 @dataclass(frozen=True, eq=False)
 class Multiplied:
-    """A product head of linear attention that computes one component of a product or a square: exactly."""
+    """A product head of linear attention, or two neurons, that compute one component of a product or a square:
+    exactly."""
 
 
 Tables = Mapping[tuple[int, int], Table | Gate | Multiplied]
@@ -106,6 +107,8 @@ def table_bounds(items: Sequence[Item], tables: Tables, progress: Progress | Non
         found = table_bounds([item for item in items if item not in gates], tables, progress)
         return {**found, **_gate_bounds(gates, tables, progress)}
     jobs: dict[tuple[bytes, bytes, tuple[int, ...]], _Job] = {}
+    exact = {item.place: _product_bounds(item) for item in items if isinstance(tables.get((item.place, 0)), Multiplied)}
+    items = [item for item in items if item.place not in exact]
     for item in items:
         low, high = (np.stack([getattr(each, end) for each in item.ranges]) for end in ("low", "high"))
         for component in range(item.node.size):
@@ -122,7 +125,13 @@ def table_bounds(items: Sequence[Item], tables: Tables, progress: Progress | Non
         bounds = _bounds(job)
         for column, members in enumerate(job.members):
             known.update(dict.fromkeys(members, (bounds, column)))
-    return {item.place: _collected(item, known) for item in items}
+    return {**exact, **{item.place: _collected(item, known) for item in items}}
+
+
+def _product_bounds(item: Item) -> TableBounds:
+    """Nothing is off; the slopes of x y are y and x, those of a square twice its argument."""
+    slopes = tuple(reversed(item.ranges)) if len(item.ranges) > 1 else (add(item.ranges[0], item.ranges[0]),)
+    return TableBounds(point(np.zeros(item.node.size)), slopes)
 
 
 def _gate_bounds(items: Sequence[Item], tables: Tables, progress: Progress | None) -> dict[int, TableBounds]:

@@ -70,6 +70,8 @@ def draw_attention(figure: Any, compiled: Compiled, random: np.random.Generator)
     box = compiled.box
     if not compiled.transformer.layers:
         draw_text(figure, "no heads:\nan affine map is within the error")
+    elif not compiled.bill.heads:
+        draw_text(figure, f"no heads:\n{compiled.bill.neurons} neurons in SwiGLU blocks")
     elif isinstance(compiled.fusion, Pieces) or (tokens == 1 and _few_and_not_gates_alone(compiled)):
         draw_shares(figure, compiled, _path(compiled))
     elif tokens == 1:

@@ -20,6 +20,7 @@ RECIPES = {
     "native": ("#08519c", "o", "native heads"),
     "ramp": ("#238b45", "^", "ramps on a grid of tokens"),
     "maxout": ("#6a51a3", "D", "one token for each piece"),
+    "swiglu": ("#969696", "P", "neurons of SwiGLU blocks"),
 }
 """The colour, the mark and the words for each recipe."""
 

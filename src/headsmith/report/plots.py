@@ -83,6 +83,7 @@ def draw(model: Model, found: Found, random: np.random.Generator, outputs: Seque
     """The picture as a matplotlib figure: of these outputs, or of the worst one."""
     outputs = tuple(outputs) or (found.output,)
     certificate, cost = model.certificate, model.bill
+    neurons = f" and {count(cost.neurons, 'neuron')}" if cost.neurons else ""
     sequences = isinstance(model, CompiledSequence | Universal)
     inputs = 0 if sequences or not np.all(model.box.low < model.box.high) else model.box.size
     maps = inputs == 2
@@ -90,7 +91,7 @@ def draw(model: Model, found: Found, random: np.random.Generator, outputs: Seque
     figure = figure_class()(figsize=size, layout="constrained", dpi=120)
     figure.suptitle(
         f"{_title(model)}\ncertified error {bound(certificate.error)}    worst error found {rounded_down(found.error)}"
-        f"    {count(cost.heads, 'head')} in {count(cost.layers, 'layer')}, {certificate.dtype}",
+        f"    {count(cost.heads, 'head')}{neurons} in {count(cost.layers, 'layer')}, {certificate.dtype}",
         fontsize=12,
     )
     left, right = figure.subfigures(1, 2, width_ratios=(1.0, 0.5) if maps else (1.0, 0.9), wspace=0.03)

@@ -20,7 +20,8 @@ import numpy as np
 
 from headsmith.core.rounding import HALVES, PRECISIONS, arithmetic, held
 from headsmith.heads.attentions import weights_of
-from headsmith.transformer.dense import DenseTransformer
+from headsmith.heads.swiglu import silu
+from headsmith.transformer.dense import DenseLayer, DenseTransformer
 
 EXP_UNITS = 8.0
 """exp is correct to 4 units in the last place, and one of these is at most 2 u."""
@@ -176,7 +177,7 @@ def _signs(tape: Tape, place: int, pull: Any) -> dict[int, Any]:
 
 
 def run_on(tape: Tape, model: DenseTransformer, sequence: Any, causal: bool) -> int:
-    """The textbook: embedding, layers of softmax attention, read-out. Returns the place of the outputs."""
+    """The textbook: embedding, layers of softmax attention or neurons, read-out. Returns the place of the outputs."""
     sequence = np.asarray(sequence, dtype=np.float64)
     tokens, references = len(sequence), len(model.references)
     inputs = tape.hold(tape.put(sequence, units=1.0))
@@ -186,6 +187,9 @@ def run_on(tape: Tape, model: DenseTransformer, sequence: Any, causal: bool) -> 
     places = np.arange(references + tokens)
     visible = places[None, :] <= places[:, None] if causal else np.ones((len(places), len(places)), dtype=bool)
     for layer in model.layers:
+        if layer.neurons:
+            stream = tape.add(stream, _neurons(tape, stream, layer))
+            continue
         heads = zip(layer.W_Q, layer.W_K, layer.W_V, layer.W_O, strict=True)
         added = [_head(tape, stream, visible, *matrices) for matrices in heads]
         if tape.dtype in HALVES:
@@ -204,6 +208,14 @@ def _below(tape: Tape, data: int, rows: int) -> int:
     """The data tokens, below rows of zeros."""
     value = tape.values[data]
     return tape.put(np.pad(value, ((rows, 0), (0, 0))), (data, lambda pull: pull[rows:]))
+
+
+def _neurons(tape: Tape, stream: int, layer: DenseLayer) -> int:
+    """silu(X W_gate) (X W_up) W_down, silu(t) = t / (1 + e^-t)."""
+    gate, up = tape.product(stream, layer.W_gate), tape.product(stream, layer.W_up)
+    power = tape.exp(tape.put(-tape.values[gate], (gate, lambda pull: -pull)))
+    silu = tape.over(gate, tape.add(power, tape.constant(np.ones_like(tape.values[power]))))
+    return tape.product(tape.times(silu, up), layer.W_down)
 
 
 def _head(tape: Tape, stream: int, visible: Any, W_Q: Any, W_K: Any, W_V: Any, W_O: Any) -> int:
@@ -251,6 +263,9 @@ def plain_run(model: DenseTransformer, sequences: Any, dtype: str, causal: bool)
         places = np.arange(stream.shape[1])
         for layer in model.layers:
             update = np.zeros_like(stream)
+            if layer.neurons:
+                gates, ups = own(stream @ own(layer.W_gate)), own(stream @ own(layer.W_up))
+                update += own(silu(gates) * ups) @ own(layer.W_down)
             for W_Q, W_K, W_V, W_O in zip(layer.W_Q, layer.W_K, layer.W_V, layer.W_O, strict=True):
                 visible = (places[None, :] <= places[:, None]) | (not causal)
                 queries, keys = own(stream @ own(W_Q)), own(stream @ own(W_K))

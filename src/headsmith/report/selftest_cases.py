@@ -63,7 +63,7 @@ def formula(recipe: str) -> Maker:
     def make(rng: Random) -> Any:
         from headsmith import compile
 
-        kinds = {"relu": "pm", "ramp": "pm", "native": "fsq", "auto": "pmf"}[recipe]
+        kinds = {"relu": "pm", "ramp": "pm", "native": "fsq", "auto": "pmf", "swiglu": "ppmsq"}[recipe]
         if recipe == "native" and rng.random() < 0.3:
             kinds = "p"
         count = 1 if kinds == "p" else int(rng.integers(1, 3))
@@ -71,7 +71,7 @@ def formula(recipe: str) -> Maker:
         text = " + ".join(f"{rng.choice(NUMBERS)}*({term})" for term in terms)
         dtype: Dtype = _format(rng) if recipe != "relu" else "float64"
         error = 10.0 ** -float(rng.uniform(1.0, 1.6 if recipe in ("relu", "ramp") else 3.0))
-        width = float(rng.choice([0.1, 1.0, 1.0, 2.0])) if recipe == "native" else 1.0
+        width = float(rng.choice([0.1, 1.0, 1.0, 2.0])) if recipe in ("native", "swiglu") else 1.0
         domain = {name: (-width, width) for name in ("x", "y") if name in text}
         return compile(text, domain, error=error, recipe=recipe, dtype=dtype)
 
@@ -193,8 +193,13 @@ def program(rng: Random) -> Any:
         programs["sort"] = lambda x: over.sort(x)
     dtype = _format(rng)
     error = 10.0 ** -float(rng.uniform(1.0, 2.5))
-    chosen = programs[str(rng.choice(sorted(programs)))]
-    return compile_sequence(chosen, tokens=tokens, domain=(-1, 1), error=error, causal=causal, dtype=dtype)
+    programs["products"] = lambda x: over.mean(a * x * x) * (x - b)
+    name = str(rng.choice(sorted(programs)))
+    recipe = "swiglu" if name == "products" and rng.random() < 0.7 else "auto"
+    chosen = programs[name]
+    return compile_sequence(
+        chosen, tokens=tokens, domain=(-1, 1), error=error, causal=causal, dtype=dtype, recipe=recipe
+    )
 
 
 def learner(rng: Random) -> Any:
@@ -215,6 +220,7 @@ CLASSES: dict[str, Maker] = {
     "formulas, ramp": formula("ramp"),
     "formulas, auto": formula("auto"),
     "formulas, maxout": pieces,
+    "formulas, swiglu": formula("swiglu"),
     "other attentions": other_attention,
     "16 bits": of_16_bits,
     "approximators": approximator,

@@ -58,8 +58,8 @@ class Made:
     largest_weight: float
 
 
-def _formula(target: Any, error: float, low: float = -1.0, high: float = 1.0) -> Callable[[], Compiled]:
-    return lambda: compile(target, (low, high), error, dtype="float32")
+def _formula(target: Any, error: float, recipe: str = "auto") -> Callable[[], Compiled]:
+    return lambda: compile(target, (-1.0, 1.0), error, dtype="float32", recipe=recipe)
 
 
 def _sequence(program: Callable[[Any], Any], length: int, error: float, features: int = 1) -> Callable[[], Compiled]:
@@ -103,6 +103,9 @@ PIECES: dict[str, Piece] = {
     "maximum": Piece("max(x, y)*z", "llama", _formula("max(x, y)*z", 1e-3)),
     "maximum-gpt2": Piece("max(x, y)*z", "gpt2", _formula("max(x, y)*z", 5e-2)),
     "sort": Piece("eight numbers, sorted", "llama", _formula(sorted_eight, 1e-3)),
+    "product-swiglu": Piece("x*y, by two neurons of the MLP", "llama", _formula("x*y", 1e-6, "swiglu")),
+    "three-factors-swiglu": Piece("x*y*z, by four neurons", "llama", _formula("x*y*z", 2e-6, "swiglu")),
+    "sort-swiglu": Piece("eight numbers, sorted by 19 neurons", "llama", _formula(sorted_eight, 3e-4, "swiglu")),
     "digits": Piece(
         "a network that reads digits of 8 x 8 pixels, 10 logits",
         "llama",
@@ -111,6 +114,11 @@ PIECES: dict[str, Piece] = {
     "moving-average": Piece(
         "the mean of the last four tokens, at every token",
         "llama",
+        _sequence(lambda x: tokens.moving_average(x[:, 0], 4), 16, 1e-5),
+    ),
+    "moving-average-gpt2": Piece(
+        "the mean of the last four tokens, at every token",
+        "gpt2",
         _sequence(lambda x: tokens.moving_average(x[:, 0], 4), 16, 1e-5),
     ),
     "ridge": Piece(
@@ -143,7 +151,11 @@ def _made(name: str, folder: Path) -> Made:
     stock = as_stock(load(folder / PROOF).contents(), piece.to, piece.vocabulary)
     layers = stock.config["num_hidden_layers" if piece.to == "llama" else "n_layer"]
     heads = stock.config["num_attention_heads" if piece.to == "llama" else "n_head"]
-    largest = [np.abs(value).max() for name, value in stock.tensors.items() if "attn" in name or "score" in name]
+    largest = [
+        np.abs(value).max()
+        for name, value in stock.tensors.items()
+        if "attn" in name or "mlp" in name or "score" in name
+    ]
     weights = sum(value.size for value in stock.tensors.values())
     return Made(name, piece, folder, verify_folder(folder), layers, heads, weights, float(max(largest)))
 

@@ -7,6 +7,8 @@ mean         share (token, 1)                                   a running sum ti
 boltzmann    scale (head)                                       softmax(scale z) . z over the tokens
 move         targets (token), there (token, 1)                  the value at the address, or zero
 attend       nothing                                            softmax(q k^T) v
+swiglu       nothing                                            silu(x) y - silu(-x) y
+silu         scale (neuron)                                     z / (1 + e^(-scale z))
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from headsmith.heads.move import NOTHING, MoveBank, address_rows, targets
 from headsmith.heads.product import ProductBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import DATA, GRID, POSITION, position_code
+from headsmith.heads.swiglu import SiluBank, SwigluBank
 from headsmith.heads.table import TableBank
 from headsmith.transformer.ir import Bank, Transformer
 
@@ -50,7 +53,9 @@ def constants(transformer: Transformer, bank: Bank) -> dict[str, Any]:
         case MoveBank():
             wanted = targets(address_rows(bank, transformer.positional, transformer.tokens), transformer.tokens)
             return {TARGETS: np.maximum(wanted, 0), "there": (wanted != NOTHING).astype(np.float64)[:, None]}
-        case AttendBank() | ProductBank():
+        case SiluBank():
+            return {"scale": bank.scale}
+        case AttendBank() | ProductBank() | SwigluBank():
             return {}
         case _:
             assert_never(bank)

@@ -23,10 +23,12 @@ from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import NOTHING, MoveBank, address_rows, targets
 from headsmith.heads.product import ProductBank
 from headsmith.heads.sink import SinkBank
+from headsmith.heads.swiglu import SiluBank, SwigluBank
 from headsmith.heads.table import TableBank
 from headsmith.run.attention import Attention, table_outputs
 from headsmith.run.mixing import attend_outputs, boltzmann_outputs, mean_outputs
 from headsmith.run.others import other_gates, products
+from headsmith.run.swiglu import neuron_outputs
 from headsmith.transformer.ir import Bank
 
 
@@ -37,6 +39,8 @@ def fused_outputs(attention: Attention, bank: Bank) -> Any:
             return other_gates(attention, bank)
         case ProductBank():
             return products(attention, bank)
+        case SwigluBank() | SiluBank():
+            return neuron_outputs(attention, bank)
         case SinkBank():
             return _sink(attention, bank)
         case GateBank():

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from headsmith.heads.swiglu import silu
+
 Singles = npt.NDArray[np.float32]
 
 
@@ -32,7 +34,7 @@ def logits(config: Mapping[str, Any], tensors: Mapping[str, Singles], embeds: Si
 
 def head_of(tensors: Mapping[str, Singles]) -> Singles:
     """The weights of the last layer: of a classifier, or of a language model."""
-    return tensors["lm_head.weight" if "lm_head.weight" in tensors else "score.weight"]
+    return next(tensors[name] for name in ("lm_head.weight", "score.weight", "classifier.weight") if name in tensors)
 
 
 def norm(x: Singles, weight: Singles, epsilon: float) -> Singles:
@@ -79,5 +81,4 @@ def _attention(
 
 def _mlp(own: Mapping[str, Singles], x: Singles) -> Singles:
     gate = x @ own["mlp.gate_proj.weight"].T
-    silu = gate / (np.float32(1.0) + np.exp(-gate))
-    return np.asarray((silu * (x @ own["mlp.up_proj.weight"].T)) @ own["mlp.down_proj.weight"].T)
+    return np.asarray((silu(gate) * (x @ own["mlp.up_proj.weight"].T)) @ own["mlp.down_proj.weight"].T)

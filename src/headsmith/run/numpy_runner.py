@@ -30,11 +30,13 @@ from headsmith.heads.move import MoveBank, address_rows, refuse_missing
 from headsmith.heads.product import ProductBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import DATA, GRID, POSITION, position_code
+from headsmith.heads.swiglu import SiluBank, SwigluBank
 from headsmith.heads.table import TableBank
 from headsmith.run.attention import Attention, Stream, gate_outputs, linear, read, sink_outputs, table_outputs
 from headsmith.run.fused import fused_outputs
 from headsmith.run.mixing import attend_outputs, boltzmann_outputs, mean_outputs, move_outputs
 from headsmith.run.others import other_gates, products
+from headsmith.run.swiglu import neuron_outputs
 from headsmith.run.textbook import attended, first_stream
 from headsmith.transformer.dense import dense_layer
 from headsmith.transformer.ir import Bank, Transformer
@@ -200,6 +202,8 @@ def head_outputs(attention: Attention, bank: Bank) -> Any:
             return other_gates(attention, bank)
         case ProductBank():
             return products(attention, bank)
+        case SwigluBank() | SiluBank():
+            return neuron_outputs(attention, bank)
         case SinkBank():
             return sink_outputs(attention, bank)
         case TableBank():

@@ -10,6 +10,7 @@ import numpy as np
 
 from headsmith.heads.attentions import weights_of
 from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, position_code
+from headsmith.heads.swiglu import silu
 from headsmith.run.attention import linear
 from headsmith.transformer.dense import DenseLayer, grid_rows
 from headsmith.transformer.ir import Transformer, layout, width
@@ -37,14 +38,26 @@ def first_stream(transformer: Transformer, inputs: Any) -> Any:
 
 def attended(transformer: Transformer, layer: DenseLayer, stream: Any, causal: bool, first: int = 0) -> tuple[Any, Any]:
     """Where the heads of a layer look, (head, query token, key token), and the stream after it. The tokens before the
-    `first` are left as they are, and do not look."""
+    `first` are left as they are, and do not look. A layer of neurons has no heads."""
     heads, held = range(len(layer.W_Q)), transformer.held
+    if layer.neurons:
+        nowhere = np.zeros((0, len(stream) - first, len(stream)), dtype=stream.dtype)
+        return nowhere, held(stream + held(activated(transformer, layer, stream)[2]))
     weights = np.stack([head_pattern(transformer, layer, head, stream, causal, first) for head in heads])
     added = np.zeros_like(stream)
     for head, pattern in enumerate(weights):
         values = held(stream @ held(layer.W_V[head]))
         added[first:] += held(pattern @ values) @ held(layer.W_O[head])
     return weights, held(stream + held(added))
+
+
+def activated(transformer: Transformer, layer: DenseLayer, stream: Any) -> tuple[Any, Any, Any]:
+    """What the gates of a layer of neurons read, what these return, (token, neuron), and what that adds to the stream,
+    (token, column)."""
+    held = transformer.held
+    gates = held(stream @ held(layer.W_gate))
+    returned = held(silu(gates) * held(stream @ held(layer.W_up)))
+    return gates, returned, returned @ held(layer.W_down)
 
 
 def head_pattern(

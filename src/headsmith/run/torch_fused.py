@@ -57,7 +57,8 @@ class Heads(nn.Module):
 
     def __init__(self, transformer: Transformer, bank: Bank, causal: bool, dtype: torch.dtype) -> None:
         super().__init__()
-        self.kind, self.count, self.readers, self.causal = bank.kind, bank.heads, bank.readers, causal
+        self.kind, self.readers, self.causal = bank.kind, bank.readers, causal
+        self.units = count(bank.neurons or bank.heads, f"{bank.kind} {'neuron' if bank.neurons else 'head'}")
         self.arguments = bank.arguments if isinstance(bank, TableBank) else 1
         self.parts = bank.parts if isinstance(bank, AttendBank) else ()
         self.read, self.write = Linear(bank.read, dtype), Linear(bank.write, dtype)
@@ -68,7 +69,7 @@ class Heads(nn.Module):
                 self.register_parameter(name, nn.Parameter(_tensor(value, inside(dtype))))
 
     def extra_repr(self) -> str:
-        return count(self.count, f"{self.kind} head")
+        return self.units
 
     def forward(self, reads: torch.Tensor) -> torch.Tensor:
         # Of 16 bits, heads compute in float32 (their own numbers are stored so), and what they return is rounded.
@@ -77,7 +78,10 @@ class Heads(nn.Module):
     def means(self, reads: torch.Tensor) -> torch.Tensor:
         """What the heads return, for what they read."""
         match self.kind:
-            case "sink":
+            case "swiglu":
+                x, y = reads[..., 0::2], reads[..., 1::2]
+                return functional.silu(x) * y - functional.silu(-x) * y
+            case "sink" | "silu":
                 return reads * torch.sigmoid(reads * self.scale)
             case "table":
                 scores = self.offset

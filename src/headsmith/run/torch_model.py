@@ -1,10 +1,11 @@
 """A compiled transformer in PyTorch, as textbooks write it: linear maps, scaled_dot_product_attention, nothing else.
 
 This file stands alone: it needs torch, a configuration and weights. Folders that Headsmith exports hold a copy of it.
-The residual stream has reference tokens first, which are constants, then data tokens. There is no normalisation and no
-MLP, and scores are not divided by anything. A model of 16 bits (bfloat16, float16) computes every linear map and all of
-attention in float32, and rounds what they return. A model may have another attention than softmax, and tokens that see
-themselves and the reference tokens alone (config "attention" and "alone").
+The residual stream has reference tokens first, which are constants, then data tokens. There is no normalisation, and
+scores are not divided by anything. A layer is attention, or a SwiGLU block where the model has such. A model of 16 bits
+(bfloat16, float16) computes every linear map and all of attention in float32, and rounds what they return. A model may
+have another attention than softmax, and tokens that see themselves and the reference tokens alone (config "attention"
+and "alone").
 
     model(x)                            x is (..., inputs), or (..., m, inputs) for a model of sequences of m tokens
     model.layers[0].heads[3]            the place for forward hooks at one head: its output is the head's mean of
@@ -100,6 +101,25 @@ class Attention(nn.Module):
         return values.unflatten(2, (self.count, -1)).transpose(1, 2)
 
 
+class Neurons(nn.Module):
+    """One layer that is a SwiGLU block: every token for itself."""
+
+    def __init__(self, d_model: int, layer: Mapping[str, Any], dtype: torch.dtype) -> None:
+        super().__init__()
+        self.heads = nn.ModuleList()
+        self.gate = Linear(d_model, layer["neurons"], bias=False, dtype=dtype)
+        self.up = Linear(d_model, layer["neurons"], bias=False, dtype=dtype)
+        self.down = Linear(layer["neurons"], d_model, bias=False, dtype=dtype)
+
+    def forward(self, stream: torch.Tensor) -> torch.Tensor:
+        return stream + self.down(functional.silu(self.gate(stream)) * self.up(stream))
+
+
+def layer_of(config: Mapping[str, Any], layer: Mapping[str, Any], dtype: torch.dtype) -> nn.Module:
+    """A layer from its configuration."""
+    return Neurons(config["d_model"], layer, dtype) if layer.get("neurons") else Attention(config, layer, dtype)
+
+
 class Transformer(nn.Module):
     """The whole model, from a configuration; its weights come by `load_state_dict`."""
 
@@ -111,7 +131,7 @@ class Transformer(nn.Module):
         self.embed = Linear(config["inputs"] * laid, d_model, dtype=dtype)
         self.positions = nn.Parameter(torch.zeros(tokens, d_model, dtype=dtype))
         self.references = nn.Parameter(torch.zeros(config["reference_tokens"], d_model, dtype=dtype))
-        self.layers = nn.ModuleList(Attention(config, layer, dtype) for layer in config["layers"])
+        self.layers = nn.ModuleList(layer_of(config, layer, dtype) for layer in config["layers"])
         if config["answers"] is None:
             self.unembed = Linear(d_model, config["outputs"], dtype=dtype)
         else:

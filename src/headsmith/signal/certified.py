@@ -47,6 +47,7 @@ from headsmith.heads.move import MoveBank
 from headsmith.heads.product import ProductBank
 from headsmith.heads.sink import SinkBank, leak_weight
 from headsmith.heads.stream import DATA, GRID, RESERVED
+from headsmith.heads.swiglu import SiluBank, SwigluBank
 from headsmith.heads.table import TableBank
 from headsmith.signal.softmax_slopes import steepness
 from headsmith.transformer.dense import DenseTransformer, read_matrix, write_matrix
@@ -230,8 +231,8 @@ def _heads(transformer: Transformer, bank: Bank, reads: Interval) -> _Heads:
             return _boltzmann(transformer, bank, reads)
         case AttendBank():
             return _attend(bank, reads)
-        case ProductBank():
-            raise TargetError("gains are certified of softmax attention")
+        case ProductBank() | SwigluBank() | SiluBank():
+            raise TargetError("gains are certified of softmax attention, without SwiGLU blocks")
 
 
 def _nothing(bank: Bank) -> Interval:

@@ -67,6 +67,8 @@ def compiled_gains(compiled: Compiled, *, samples: int = 64, seed: int = 0) -> G
         raise TargetError("samples is 1; a standard error needs at least 2")
     if transformer.attention != "softmax":
         raise TargetError(f"gains are those of softmax attention; this model has {transformer.attention} attention")
+    if any(layer.neurons for layer in transformer.layers):
+        raise TargetError("gains are those of attention; this model has SwiGLU blocks")
     model = dense(_small_enough(transformer))
     # Every program is about one mask, or about none.
     causal, blocks = True in masks(compiled.graph), isinstance(compiled.fusion, Pieces)

@@ -31,6 +31,8 @@ from headsmith.source.graph import (
     needed,
 )
 
+MOST_FACTORS = 64
+
 
 def program_of(node: Approximated) -> tuple[Program, tuple[int, ...]]:
     """What the node computes, as a program, and the nodes that are its variables (each named once)."""
@@ -49,6 +51,11 @@ def program_of(node: Approximated) -> tuple[Program, tuple[int, ...]]:
             return node.program, node.arguments
         case _:
             assert_never(node)
+
+
+def is_product(node: Node) -> bool:
+    """Whether a node is a product, or a square."""
+    return isinstance(node, Product) or (isinstance(node, Function) and node.name == "square")
 
 
 def pruned(graph: Graph) -> Graph:
@@ -71,6 +78,28 @@ def taken_apart(graph: Graph) -> tuple[Graph, dict[int, int]]:
             nodes.append(moved(node, places))
         places[number] = len(nodes) - 1
     return Graph(tuple(nodes), places[graph.output]), places
+
+
+def multiplied_out(graph: Graph) -> Graph:
+    """The same function with whole powers written as products."""
+    nodes: list[Node] = []
+    places: dict[int, int] = {}
+    for number, node in enumerate(graph.nodes):
+        power = node.parameter if isinstance(node, Function) and node.name == "power" else None
+        if isinstance(node, Function) and power is not None and power in range(2, MOST_FACTORS + 1):
+            first, result = places[node.argument], -1
+            for bit in f"{int(power):b}":
+                if result >= 0:
+                    nodes.append(Function("square", result, node.size))
+                    result = len(nodes) - 1
+                if bit == "1":
+                    nodes.extend([Product(result, first, node.size)] if result >= 0 else [])
+                    result = len(nodes) - 1 if result >= 0 else first
+            places[number] = result
+        else:
+            nodes.append(moved(node, places))
+            places[number] = len(nodes) - 1
+    return Graph(tuple(nodes), places[graph.output])
 
 
 def moved(node: Node, places: dict[int, int]) -> Node:

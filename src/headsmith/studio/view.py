@@ -69,7 +69,7 @@ def view(
     shares = head_shares(file) if file else None
     # A model that ends in a softmax without tokens has no heads there: it has a layer less than its proof.
     for heads, proven in zip(found["layers"], shares or (), strict=False):
-        for head, share in zip(heads, proven, strict=True):
+        for head, share in zip(heads, proven if heads else (), strict=True):
             head["share"] = dict(share)
     return found | {"checks": checks(model), "regions": regions_data(model)}
 
@@ -164,7 +164,12 @@ def _matrices(model: Model) -> dict[str, Any]:
         "b_U": written.b_U.tolist(),
         "last": last,
         "layers": [[_head(layer, head) for head in range(len(layer.W_Q))] for layer in written.layers],
+        "neurons": [_neurons(layer) if layer.neurons else None for layer in written.layers],
     }
+
+
+def _neurons(layer: DenseLayer) -> dict[str, Any]:
+    return {name: sparse(getattr(layer, name)) for name in ("W_gate", "W_up", "W_down")}
 
 
 def _head(layer: DenseLayer, head: int) -> dict[str, Any]:
@@ -179,6 +184,10 @@ def _compiled(model: Compiled) -> dict[str, Any]:
     for place, layer in enumerate(transformer.layers[: len(found["layers"])]):
         heads, names = iter(found["layers"][place]), iter(meanings.heads[place])
         counts: dict[str, int] = {}
+        if layer.neurons:
+            units = model.layers[place].neurons[:MOST_WORDS]
+            found["neurons"][place]["units"] = [[each.computes, each.sentence] for each in units]
+            continue
         for bank in layer.banks:
             kinds[bank.kind] = None
             words = list(bank_sentences(meanings, bank, MOST_WORDS))

@@ -22,10 +22,11 @@ from headsmith.heads.move import MoveBank
 from headsmith.heads.product import ProductBank
 from headsmith.heads.sink import KEY, SinkBank, feature_count
 from headsmith.heads.stream import POSITION, Link, position_bits
+from headsmith.heads.swiglu import SiluBank, SwigluBank
 from headsmith.heads.table import TableBank, silent_registers
-from headsmith.transformer.ir import Bank, Transformer, arrays, layout, width
+from headsmith.transformer.ir import Bank, Heads, Transformer, arrays, layout, width
 
-FOLDED = ("gains", "offsets", "sink bank, query scale", "boltzmann bank, key scale")
+FOLDED = ("gains", "offsets", "sink bank, query scale", "boltzmann bank, key scale", "silu bank, scale")
 """Stored numbers that are no weights themselves: matrices hold their sums and products with others."""
 
 
@@ -33,6 +34,7 @@ FOLDED = ("gains", "offsets", "sink bank, query scale", "boltzmann bank, key sca
 class Bill:
     """Sizes of the model. `parameters` counts dense matrices, `nonzeros` their non-zero entries.
 
+    `neurons` are those of SwiGLU blocks, which are layers of their own; most models have none.
     `data_tokens` is how many tokens of a sequence hold inputs: one, those of a sequence model, or one for each affine
     piece with the recipe "maxout". `d_head` is the width of queries and keys, the largest of all heads, and `max_score`
     a bound.
@@ -49,10 +51,12 @@ class Bill:
     nonzeros: int
     max_weight: float
     max_score: float
+    neurons: int = 0
 
     def __repr__(self) -> str:
+        neurons = f", neurons {number(self.neurons)}" if self.neurons else ""
         return (
-            f"<Bill: layers {number(self.layers)}, heads {number(self.heads)}, reference tokens "
+            f"<Bill: layers {number(self.layers)}, heads {number(self.heads)}{neurons}, reference tokens "
             f"{number(self.reference_tokens)}, d_model {number(self.d_model)}, parameters {number(self.parameters)}, "
             f"largest weight {number(self.max_weight)}>"
         )
@@ -81,8 +85,9 @@ BILL_COLUMNS = ("figure", "value", "meaning")
 def bill_rows(bill: Bill) -> list[tuple[str, str, str]]:
     """The figures of a bill for reading: name, figure, meaning."""
     return [
-        ("layers", number(bill.layers), "attention layers, no feed-forward block"),
+        ("layers", number(bill.layers), _kinds_of_layers(bill)),
         ("heads", number(bill.heads), per_layer(bill.heads_per_layer)),
+        *([("neurons", number(bill.neurons), "in SwiGLU blocks")] if bill.neurons else []),
         ("reference tokens", number(bill.reference_tokens), "a constant prefix"),
         ("data tokens", number(bill.data_tokens), "tokens that hold inputs, at most"),
         ("d_model", number(bill.d_model), "columns of the residual stream"),
@@ -94,12 +99,20 @@ def bill_rows(bill: Bill) -> list[tuple[str, str, str]]:
     ]
 
 
+def _kinds_of_layers(bill: Bill) -> str:
+    if not bill.neurons:
+        return "attention layers, no feed-forward block"
+    blocks = sum(not heads for heads in bill.heads_per_layer)
+    return f"{bill.layers - blocks} of attention and {blocks} SwiGLU blocks"
+
+
 def bill(transformer: Transformer, max_score: float) -> Bill:
     """Count everything, as if every W_Q, W_K, W_V and W_O were written out."""
     layers = transformer.layers[:-1] if transformer.grid_form == "softmax" else transformer.layers
     heads = [layer.heads for layer in layers]
     d_model = width(transformer)
-    banks = [bank for layer in layers for bank in layer.banks]
+    banks = [bank for layer in layers for bank in layer.banks if not isinstance(bank, SwigluBank | SiluBank)]
+    neurons = sum(layer.neurons for layer in layers)
     constants = transformer.tokens * position_bits(transformer.tokens)
     constants += transformer.reference_tokens if transformer.grid_form == "one-hot" else 0
     constants += _table_nonzeros(transformer.table) if transformer.grid_form == "rows" else 0
@@ -107,7 +120,7 @@ def bill(transformer: Transformer, max_score: float) -> Bill:
     extra = [value for name, value in transformer.positional.items() if columns[name] != columns.get(POSITION)]
     constants += sum(int(np.count_nonzero(value)) for value in extra)
     dense = sum(bank.heads * d_model * 2 * (head_features(transformer, bank) + _values(bank)) for bank in banks)
-    dense += d_model * (transformer.inputs + 1) + (d_model + 1) * transformer.outputs + constants
+    dense += d_model * (3 * neurons + transformer.inputs + 1) + (d_model + 1) * transformer.outputs + constants
     if transformer.grid_form == "softmax":
         last = transformer.table
         dense += last.offset.size * (d_model + 1 + last.columns) - d_model * transformer.outputs
@@ -123,11 +136,12 @@ def bill(transformer: Transformer, max_score: float) -> Bill:
         nonzeros=_nonzeros(transformer) + constants + 1,
         max_weight=_max_weight(transformer),
         max_score=max_score,
+        neurons=neurons,
     )
 
 
 def head_features(transformer: Transformer, bank: Bank) -> int:
-    """The width of a head's queries and keys."""
+    """The width of a head's queries and keys; neurons have none."""
     match bank:
         case SinkBank():
             return feature_count(transformer.tokens, transformer.grid_tokens, transformer.attention)
@@ -145,11 +159,13 @@ def head_features(transformer: Transformer, bank: Bank) -> int:
             return attend.feature_count(bank, transformer.sink_tokens, transformer.grid_tokens)
         case ProductBank():
             return 1
+        case SwigluBank() | SiluBank():
+            return 0
         case _:
             assert_never(bank)
 
 
-def _values(bank: Bank) -> int:
+def _values(bank: Heads) -> int:
     """The width of a head's value."""
     return bank.outputs // bank.heads
 
@@ -160,7 +176,8 @@ def _nonzeros(transformer: Transformer) -> int:
     count += int(np.count_nonzero(transformer.readout_bias))
     for layer in transformer.layers:
         for bank in layer.banks:
-            count += _link_nonzeros(bank.write, False) + _bank_nonzeros(transformer, bank)
+            twice = 2 if isinstance(bank, SwigluBank) else 1  # two neurons write the same
+            count += twice * _link_nonzeros(bank.write, False) + _bank_nonzeros(transformer, bank)
     return count
 
 
@@ -227,6 +244,10 @@ def _bank_nonzeros(transformer: Transformer, bank: Bank) -> int:
             return read + (1 + transformer.reference_tokens if transformer.reference_tokens else 0) + keep
         case ProductBank():
             return read + bank.heads
+        case SwigluBank():
+            return 2 * read
+        case SiluBank():
+            return read + bank.neurons
         case _:
             assert_never(bank)
 
@@ -241,7 +262,7 @@ def _max_weight(transformer: Transformer) -> float:
     for layer in transformer.layers:
         for bank in layer.banks:
             kept = []
-            if not isinstance(bank, SinkBank | ProductBank):
+            if not isinstance(bank, SinkBank | ProductBank | SwigluBank | SiluBank):
                 kept = [KEY, bank.keep_gain / KEY] * transformer.sink_tokens
             largest = max([largest, 1.0, *map(abs, kept), *_folded(transformer, bank)])
     return largest
@@ -268,8 +289,10 @@ def _folded(transformer: Transformer, bank: Bank) -> list[float]:
             return [KEY, _largest(bank.offset) / KEY, abs(bank.position_gain) * bits / 2.0 / KEY]
         case AttendBank():
             return [KEY, abs(bank.gain) / KEY] if transformer.reference_tokens else []
-        case ProductBank():
+        case ProductBank() | SwigluBank():
             return []
+        case SiluBank():
+            return [_largest_scaled(bank, bank.scale)]
         case _:
             assert_never(bank)
 
@@ -278,7 +301,7 @@ def _largest(values: Array) -> float:
     return float(np.max(np.abs(values), initial=0.0))
 
 
-def _largest_scaled(bank: SinkBank | BoltzmannBank, scales: Array) -> float:
+def _largest_scaled(bank: SinkBank | BoltzmannBank | SiluBank, scales: Array) -> float:
     """The largest entry of a read times the heads' scales."""
     largest = 0.0
     for link in bank.read:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import assert_never
 
@@ -20,22 +20,33 @@ from headsmith.heads.move import MoveBank
 from headsmith.heads.product import ProductBank
 from headsmith.heads.sink import KEY, SinkBank
 from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, Link, position_bits, position_code
+from headsmith.heads.swiglu import SiluBank, SwigluBank
 from headsmith.heads.table import TableBank, silent_registers
 from headsmith.transformer.bill import head_features
-from headsmith.transformer.ir import Bank, Layer, Transformer, layout, width
+from headsmith.transformer.ir import Bank, Heads, Layer, Transformer, layout, width
 
 
 @dataclass(frozen=True, eq=False)
 class DenseLayer:
-    """W_Q and W_K are (heads, d_model, d_head); W_V is (heads, d_model, d_value); W_O is (heads, d_value, d_model)."""
+    """W_Q and W_K are (heads, d_model, d_head); W_V is (heads, d_model, d_value); W_O is (heads, d_value, d_model). Of
+    a layer of neurons, which has no heads, W_gate and W_up are (d_model, neurons), and W_down (neurons, d_model)."""
 
     W_Q: Array
     W_K: Array
     W_V: Array
     W_O: Array
+    W_gate: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    W_up: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    W_down: Array = field(default_factory=lambda: np.zeros((0, 0)))
+
+    @property
+    def neurons(self) -> int:
+        """How many neurons there are."""
+        return len(self.W_down)
 
     def __repr__(self) -> str:
-        shapes = ", ".join(f"{name} {getattr(self, name).shape}" for name in ("W_Q", "W_K", "W_V", "W_O"))
+        names = ("W_gate", "W_up", "W_down") if self.neurons else ("W_Q", "W_K", "W_V", "W_O")
+        shapes = ", ".join(f"{name} {getattr(self, name).shape}" for name in names)
         return f"<DenseLayer: {shapes}>"
 
 
@@ -46,7 +57,8 @@ class DenseTransformer:
     references                    the rows of the reference tokens, which come first
     x @ W_E + b_E + W_pos[i]      the row of the data token at position i, which holds the inputs x
     layers                        X <- X + sum over heads h of softmax(X W_Q[h] (X W_K[h])^T) X W_V[h] W_O[h];
-                                  scores are not divided by anything
+                                  scores are not divided by anything; of a layer of neurons
+                                  X <- X + (silu(X W_gate) * (X W_up)) W_down
     attention                     what stands in place of softmax, if not that (heads/attentions.py)
     X @ W_U + b_U                 the outputs, at the data tokens
     last                          (W, b, V) of a model that ends in softmax(X W + b) V, as some of sampled callables
@@ -139,7 +151,20 @@ def last_softmax(transformer: Transformer) -> tuple[Array, Array, Array]:
 
 def dense_layer(transformer: Transformer, layer: Layer) -> DenseLayer:
     """All banks of a layer, padded with zeros to the same widths."""
-    return stacked([_bank(transformer, bank) for bank in layer.banks])
+    if layer.neurons:
+        return _neurons(transformer, layer)
+    return stacked([_bank(transformer, bank) for bank in layer.banks if not isinstance(bank, SwigluBank | SiluBank)])
+
+
+def _neurons(transformer: Transformer, layer: Layer) -> DenseLayer:
+    """All neurons of a layer."""
+    data, d_model, parts = layout(transformer)[DATA].start, width(transformer), []
+    for bank in layer.banks:
+        assert isinstance(bank, SwigluBank | SiluBank)
+        parts.append(bank.matrices(read_matrix(transformer, bank), write_matrix(transformer, bank), data))
+    gate, up, down = zip(*parts, strict=True)
+    none, empty = np.zeros((0, d_model, 0)), np.zeros((0, 0, d_model))
+    return DenseLayer(none, none, none, empty, np.hstack(gate), np.hstack(up), np.vstack(down))
 
 
 def stacked(banks: Sequence[DenseLayer]) -> DenseLayer:
@@ -160,7 +185,7 @@ def _padded(array: Array, axis: int, size: int) -> Array:
     return np.pad(array, pad)
 
 
-def _bank(transformer: Transformer, bank: Bank) -> DenseLayer:
+def _bank(transformer: Transformer, bank: Heads) -> DenseLayer:
     columns, d_model = layout(transformer), width(transformer)
     read, write = read_matrix(transformer, bank), write_matrix(transformer, bank)
     shape = (bank.heads, d_model, head_features(transformer, bank))

@@ -26,9 +26,10 @@ from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank
 from headsmith.heads.product import ProductBank
 from headsmith.heads.sink import SinkBank
+from headsmith.heads.swiglu import SiluBank, SwigluBank
 from headsmith.heads.table import TableBank
 from headsmith.transformer.bill import head_features
-from headsmith.transformer.ir import Bank, Transformer, width
+from headsmith.transformer.ir import Heads, Transformer, width
 
 COLUMNS = ("layer", "heads", "kind", "W_Q, W_K", "W_V", "W_O", "d_head", "one head for each")
 
@@ -67,6 +68,8 @@ class Dimensions:
     W_U: tuple[int, int]
     reference_tokens: int
     data_tokens: int
+    neurons: tuple[tuple[int, int], ...] = ()
+    """Layers that are SwiGLU blocks, and how many neurons each has: W_gate and W_up are d_model x neurons."""
 
     def __repr__(self) -> str:
         lines = [list(COLUMNS), *cells(self)]
@@ -97,7 +100,13 @@ class Dimensions:
 def dimensions(transformer: Transformer) -> Dimensions:
     """The dimension table of a model."""
     attention = transformer.layers[:-1] if transformer.grid_form == "softmax" else transformer.layers
-    rows = [_shapes(transformer, place + 1, bank) for place, layer in enumerate(attention) for bank in layer.banks]
+    rows = [
+        _shapes(transformer, place + 1, bank)
+        for place, layer in enumerate(attention)
+        for bank in layer.banks
+        if not isinstance(bank, SwigluBank | SiluBank)
+    ]
+    neurons = tuple((place + 1, layer.neurons) for place, layer in enumerate(attention) if layer.neurons)
     columns = width(transformer)
     return Dimensions(
         (transformer.inputs, columns),
@@ -105,10 +114,11 @@ def dimensions(transformer: Transformer) -> Dimensions:
         (columns, transformer.outputs),
         transformer.reference_tokens,
         transformer.tokens,
+        neurons,
     )
 
 
-def _shapes(transformer: Transformer, layer: int, bank: Bank) -> HeadShapes:
+def _shapes(transformer: Transformer, layer: int, bank: Heads) -> HeadShapes:
     columns, features, values = width(transformer), head_features(transformer, bank), bank.outputs // bank.heads
     law, stands_for = _law(transformer, bank)
     return HeadShapes(
@@ -116,7 +126,7 @@ def _shapes(transformer: Transformer, layer: int, bank: Bank) -> HeadShapes:
     )
 
 
-def _law(transformer: Transformer, bank: Bank) -> tuple[str, str]:
+def _law(transformer: Transformer, bank: Heads) -> tuple[str, str]:
     """d_head in symbols, and what a head stands for. Where other heads need a sink or a grid, it takes a column."""
     several, sink, grid = transformer.tokens > 1, transformer.sink_tokens, transformer.grid_tokens
     bits, of_sink = "ceil(log2 n)", " + 1" if sink else ""
@@ -165,6 +175,7 @@ def caption(found: Dimensions) -> str:
     return (
         f"Shapes of the matrices, of each head: d_model is {found.W_E[1]}, W_E {_product(found.W_E)}, W_U "
         f"{_product(found.W_U)}; {found.reference_tokens} reference tokens and n <= {found.data_tokens} data tokens."
+        + "".join(f" Layer {layer} is a SwiGLU block of {number(size)} neurons." for layer, size in found.neurons)
     )
 
 

@@ -2,16 +2,19 @@
 
     transformer ::= registers  tokens  dtype  embedding initial positional  layer*  readout readout_bias
     layer       ::= bank*                     all heads of one kind, as arrays with a leading head axis
+                  | (swiglu | silu)*          neurons, in place of heads
     bank        ::= sink | table              token-wise: a data token looks at itself and at reference tokens
                   | gate                      the same, with values of its own
                   | mean | boltzmann | move   data tokens look at each other; see heads/
 
-Attention only: a residual stream, softmax attention, no feed-forward block, no normalisation.
+Attention only, unless asked for: a residual stream, softmax attention, no normalisation. A layer of neurons is the
+feed-forward block (SwiGLU) that follows the attention in a Llama.
 
     X in R^{T x d}                            T = reference tokens (the sink, then the grid), then the data tokens
     X_data      = embedding(x) + initial + positional
                                               reference tokens start at zero, but for what tells them apart
     X          <- X + sum_h softmax(Q_h K_h^T) V_h O_h        for each layer, all heads at once
+    X          <- X + (silu(X W_gate) * (X W_up)) W_down      or all neurons at once
     output      = readout(X_data) + readout_bias
 
 Where one table head in the last layer is all that looks at the grid, its tokens need not be told apart: they hold the
@@ -53,6 +56,7 @@ from headsmith.heads.stream import (
     position_bits,
     position_code,
 )
+from headsmith.heads.swiglu import NeuronBank, SiluBank, SwigluBank
 from headsmith.heads.table import TableBank
 from headsmith.transformer.bank_checks import (
     Surroundings,
@@ -65,18 +69,24 @@ from headsmith.transformer.bank_checks import (
 )
 
 GridForm = Literal["one-hot", "rows", "softmax"]
-Bank = SinkBank | TableBank | GateBank | MeanBank | BoltzmannBank | MoveBank | AttendBank | ProductBank
+Heads = SinkBank | TableBank | GateBank | MeanBank | BoltzmannBank | MoveBank | AttendBank | ProductBank
+Neurons = SwigluBank | SiluBank
+Bank = Heads | Neurons
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """The heads that run side by side."""
+    """The heads, or the neurons, that run side by side."""
 
     banks: tuple[Bank, ...]
 
     @property
     def heads(self) -> int:
         return sum(bank.heads for bank in self.banks)
+
+    @property
+    def neurons(self) -> int:
+        return sum(bank.neurons for bank in self.banks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +155,7 @@ class Transformer:
         match bank:
             case SinkBank() | GateBank():
                 return True
-            case TableBank() | ProductBank():
+            case TableBank() | ProductBank() | SwigluBank() | SiluBank():
                 return False
             case MeanBank() | BoltzmannBank() | AttendBank():
                 return self.grid_tokens > 0
@@ -247,7 +257,9 @@ def arrays(transformer: Transformer) -> Iterator[tuple[str, Array]]:
                     yield f"{where}, slopes", bank.slope
                     yield f"{where}, offsets", bank.offset
                     yield f"{where}, gains", np.array([bank.position_gain, bank.keep_gain])
-                case ProductBank():
+                case SiluBank():
+                    yield f"{where}, scale", bank.scale
+                case ProductBank() | SwigluBank():
                     pass
                 case _:
                     assert_never(bank)
@@ -276,6 +288,8 @@ def check(transformer: Transformer) -> None:
         if name in RESERVED or name in transformer.positional or value.shape != (transformer.sizes.get(name),):
             raise CertificateError(f"the initial value of {name} has shape {value.shape}")
     for number, layer in enumerate(transformer.layers):
+        if len({isinstance(bank, NeuronBank) for bank in layer.banks}) > 1:
+            raise CertificateError(f"layer {number} has heads and neurons")
         for bank in layer.banks:
             _check_bank(transformer, bank, f"layer {number}, {bank.kind} bank")
     for link in transformer.readout:
@@ -320,8 +334,10 @@ def _check_bank(transformer: Transformer, bank: Bank, where: str) -> None:
             check_scales(bank, where)
         case MeanBank():
             check_vector(bank, where)
-        case ProductBank():
+        case ProductBank() | SwigluBank():
             pass
+        case SiluBank():
+            shapes = [(bank.scale.shape, (bank.outputs,))]
         case AttendBank():
             check_attend(bank, where)
         case MoveBank():
@@ -334,7 +350,7 @@ def _check_bank(transformer: Transformer, bank: Bank, where: str) -> None:
     for found, shape in shapes:
         if found != shape:
             raise CertificateError(f"{where}: {bank.heads} heads need an array of shape {shape}, not {found}")
-    if bank.heads == 0:
+    if bank.heads + bank.neurons == 0:
         raise CertificateError(f"{where}: no heads")
     for link in bank.read:
         _check_read(transformer, link, bank.readers, where)

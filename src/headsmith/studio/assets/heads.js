@@ -92,12 +92,19 @@
         });
         row.append(more);
       }
+      const neurons = view.neurons[l];
+      if (neurons)
+        row.append(
+          ...neurons.units.map(([text, words]) => make("span", { class: "token data", title: words, text })),
+        );
       list.append(
         make(
           "li",
           { class: "level" },
           make("span", {
-            text: `layer ${l + 1}: ${heads.length} head${heads.length === 1 ? "" : "s"}, added to the stream`,
+            text: neurons
+              ? `layer ${l + 1}: a SwiGLU block of ${neurons.W_down.shape[0]} neurons, added to the stream`
+              : `layer ${l + 1}: ${heads.length} head${heads.length === 1 ? "" : "s"}, added to the stream`,
           }),
           row,
           thenHeld(view, l).map((text) => make("p", { class: "small quiet then", title: text, text })),

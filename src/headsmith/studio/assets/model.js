@@ -1,6 +1,7 @@
 // The model at work: textbook attention in the model's own number format, with every intermediate kept.
 //
 //     X <- X + sum over heads h of softmax(X W_Q (X W_K)^T) X W_V W_O          for each layer; scores are not divided
+//     X <- X + (silu(X W_gate) * (X W_up)) W_down                              for a layer of neurons
 //
 // Other attentions have other weights in place of softmax: see `weigh` below and heads/attentions.py.
 //
@@ -83,6 +84,9 @@
         };
       }),
     );
+    const neurons = view.neurons.map(
+      (layer) => layer && [layer.W_gate, layer.W_up, layer.W_down].map((matrix) => triples(matrix, Numbers)),
+    );
     const last = view.last && view.last.map((matrix) => triples(matrix, Numbers));
     return {
       Numbers,
@@ -91,6 +95,7 @@
       prefix,
       references,
       layers,
+      neurons,
       last,
       outputs: last ? view.last[2].shape[1] : view.b_U.length,
       embedding: triples(view.W_E, Numbers),
@@ -198,11 +203,23 @@
         if (!(off && off.has(name))) multiply(attention.output, head.values, head.O, active, next, width);
         found.push(attention);
       });
+      if (model.neurons[l]) activate(model, model.neurons[l], stream, active, next);
       layers.push(found);
       streams.push((stream = next));
     });
     const data = shift ? stream.subarray(shift * width) : stream;
     return { count, prefix, shift, total, streams, layers, output: readOut(model, data, count) };
+  }
+
+  // A layer of neurons: adds what they return to the stream.
+  function activate({ Numbers, width }, [gate, up, down], stream, active, next) {
+    const size = down.rows,
+      gates = multiply(stream, width, gate, active, new Numbers(active * size), size),
+      returned = multiply(stream, width, up, active, new Numbers(active * size), size),
+      round = Numbers === Float32Array ? Math.fround : (value) => value;
+    for (let i = 0; i < returned.length; i++)
+      returned[i] *= round(gates[i] / round(1 + round(Math.exp(-gates[i]))));
+    multiply(returned, size, down, active, next, width);
   }
 
   // One head: scores and weights [query, key], values [token], output [query], over reference tokens, then data tokens.

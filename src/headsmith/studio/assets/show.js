@@ -26,11 +26,17 @@
     return Number((middle + half * wave).toPrecision(3));
   }
 
+  // The first head, as "layer.head": layers of neurons have none.
+  function firstHead(view) {
+    const layer = view.layers.findIndex((heads) => heads.length > 0);
+    return layer < 0 ? null : `${layer}.0`;
+  }
+
   function readState(view, given = {}) {
     const state = {
       rows: firstRows(view),
       token: 0,
-      head: view.layers.length ? "0.0" : null,
+      head: firstHead(view),
       column: 0,
       axis: 0,
       other: 1,
@@ -211,7 +217,7 @@
       shownHead = state.head;
       if (!state.head)
         return detail.replaceChildren(
-          make("p", { class: "quiet", text: "This model has no head: an affine map is enough." }),
+          make("p", { class: "quiet", text: "This model has no head: an affine map, or neurons, are enough." }),
         );
       const [l, h] = state.head.split(".").map(Number),
         head = view.layers[l][h],

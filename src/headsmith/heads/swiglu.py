@@ -1,0 +1,80 @@
+"""Neurons of SwiGLU blocks, which stand in layers of their own: products and gates without attention.
+
+A neuron reads two linear forms g and v of its token and returns silu(g) v, silu(t) = t / (1 + e^-t).
+
+    swiglu      x y, by two neurons:    silu(x) y - silu(-x) y = x y            exactly, up to rounding
+    silu        relu(z), by one:        silu(b z) / b = z / (1 + e^(-b z))      below relu(z) by at most 0.2785 / b
+
+In a Llama such a layer is the MLP that follows the attention.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from headsmith.core.arrays import Array
+from headsmith.heads.bank import HeadBank
+
+
+@dataclass(frozen=True, eq=False)
+class NeuronBank(HeadBank):
+    """Neurons of one kind in one layer: no heads."""
+
+    @property
+    def heads(self) -> int:
+        """None."""
+        return 0
+
+    def matrices(self, read: Array, write: Array, data: int) -> tuple[Array, Array, Array]:
+        """W_gate and W_up (d_model, neurons) and W_down (neurons, d_model), from what is read and where outputs go, a
+        row each; `data` is the column of the register that is one."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class SwigluBank(NeuronBank):
+    """Products. Rows 2 k and 2 k + 1 of `read` are x and y of output k; its neurons are 2 k and 2 k + 1, too."""
+
+    kind: ClassVar[str] = "swiglu"
+
+    @property
+    def neurons(self) -> int:
+        return 2 * self.outputs
+
+    @property
+    def readers(self) -> int:
+        """How many linear forms the bank reads: two for each product."""
+        return 2 * self.outputs
+
+    def matrices(self, read: Array, write: Array, data: int) -> tuple[Array, Array, Array]:
+        sign = np.tile([1.0, -1.0], self.outputs)[:, None]
+        x, y = (np.repeat(read[place::2], 2, axis=0) for place in range(2))
+        return (sign * x).T, y.T, sign * np.repeat(write, 2, axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class SiluBank(NeuronBank):
+    """Gates. `scale` has a power of two for each."""
+
+    kind: ClassVar[str] = "silu"
+    arrays: ClassVar[tuple[str, ...]] = ("scale",)
+
+    scale: Array
+
+    @property
+    def neurons(self) -> int:
+        return self.outputs
+
+    def matrices(self, read: Array, write: Array, data: int) -> tuple[Array, Array, Array]:
+        up = np.zeros_like(read)
+        up[:, data] = 1.0
+        return (read * self.scale[:, None]).T, up.T, write / self.scale[:, None]
+
+
+def silu(values: Any) -> Any:
+    """values / (1 + e^-values), in the dtype of the array."""
+    with np.errstate(over="ignore"):
+        return values / (values.dtype.type(1.0) + np.exp(-values))
