@@ -198,27 +198,35 @@ def test_sequences_have_bars_to_drag_and_patterns(pages: Any, browser: Browser) 
 
 
 def test_64_tokens_are_dragged_at_60_frames_a_second(pages: Any, browser: Browser) -> None:
+    """All that the page's main thread does for a frame, script, layout and painting, takes less than a sixtieth of a
+    second of its own time: that of the processor, whatever else the machine does."""
     opened(browser, pages("centred"))
-    times = browser.run(
+    browser.emulate("Performance.enable", timeDomain="threadTicks")
+
+    def busy() -> float:
+        found = browser.emulate("Performance.getMetrics")["metrics"]
+        return float(next(each["value"] for each in found if each["name"] == "TaskDuration"))
+
+    before, frames = busy(), 90
+    browser.run(
         """
-        const place = document.getElementById("model"), bars = document.querySelector(".bars"), times = [];
-        const box = bars.getBoundingClientRect();
+        const bars = document.querySelector(".bars"), box = bars.getBoundingClientRect(), frames = arguments[0];
         const move = (type, share) => bars.dispatchEvent(new PointerEvent(type, {pointerId: 1, buttons: 1,
           bubbles: true, clientX: box.left + share * box.width,
           clientY: box.top + (0.5 + 0.4 * Math.sin(20 * share)) * box.height}));
         bars.setPointerCapture = () => {};
         return (async () => {
-          for (let i = 0; i < 90; i++) {
-            move(i ? "pointermove" : "pointerdown", i / 90);
+          for (let i = 0; i < frames; i++) {
+            move(i ? "pointermove" : "pointerdown", i / frames);
             await new Promise(requestAnimationFrame);
-            await new Promise(requestAnimationFrame);
-            times.push(Number(place.dataset.milliseconds));
           }
-          return times;
         })();
-        """
+        """,
+        frames,
     )
-    assert np.median(times) < 16.0, sorted(times)
+    spent = busy() - before
+    browser.emulate("Performance.disable")
+    assert spent / frames < 1.0 / 60.0
 
 
 def test_a_learner_shows_what_it_learned_beside_scikit_learn(pages: Any, browser: Browser) -> None:

@@ -351,7 +351,7 @@
         { class: "scroll" },
         make(
           "table",
-          { class: "matrix" },
+          { class: "matrix", "aria-label": `${title}: ${told}` },
           make(
             "thead",
             {},
