@@ -22,6 +22,8 @@ MODELS: dict[str, Callable[[], hs.Compiled | hs.Universal]] = {
     "ramps": lambda: hs.compile("relu(x - y)", SQUARE, error=1e-3, recipe="ramp"),
     "float32": lambda: hs.compile("sin(3*x)", {"x": (-1, 1)}, error=1e-3, dtype="float32"),
     "neurons": lambda: hs.compile("x*y/(2 + max(x, y))", SQUARE, error=1e-3, recipe="swiglu", dtype="float32"),
+    "bfloat16": lambda: hs.compile("sin(3*x)", {"x": (-1, 1)}, error=0.2, dtype="bfloat16"),
+    "float16": lambda: hs.compile("x*y, max(x, y)", SQUARE, error=0.1, dtype="float16"),
     "network": lambda: hs.compile(_network(), (-1, 1), error=1e-6),
     "four tokens": lambda: hs.compile("x*x", {"x": (-1, 1)}, error=1e-3, tokens=4),
     "sorting": lambda: hs.compile_sequence(lambda x: hs.tokens.sort(x[:, 0]), tokens=4, domain=(0, 10)),

@@ -14,6 +14,7 @@ from studio_models import MODELS
 import headsmith as hs
 from headsmith.cli import commands
 from headsmith.core.functions import FUNCTIONS
+from headsmith.core.rounding import held
 from headsmith.kernel.functions import FUNCTIONS as KNOWN
 from headsmith.source.evaluation import evaluate
 from headsmith.studio.extras import random_rows
@@ -82,11 +83,11 @@ def test_the_browser_agrees_with_python_within_the_rounding_part(
             assert np.abs(target - wanted).max() <= 1e-13 * max(1.0, np.abs(wanted).max())
             # Heads that return what they stand for leave the circuits' approximation alone.
             left = approximation if name in ("gates", "relu attention") else 0.0
-            left += rounding if model.certificate.dtype == "float32" else 0.0
+            left += rounding if model.certificate.dtype != "float64" else 0.0
             left += model.certificate.parts["softmax"] if name == "neurons" else 0.0  # these gates are no heads
             assert np.abs(exact - wanted).max() <= left + 1e-12 * max(1.0, np.abs(wanted).max())
-        if name == "float32":
-            assert np.array_equal(np.float32(outputs), outputs)
+        # Outputs are numbers of the model's own format.
+        assert np.array_equal(held(outputs, model.certificate.dtype), outputs)
     assert browser.run("return document.getElementById('agreement').dataset.agrees") == "true"
 
 
@@ -198,27 +199,35 @@ def test_sequences_have_bars_to_drag_and_patterns(pages: Any, browser: Browser) 
 
 
 def test_64_tokens_are_dragged_at_60_frames_a_second(pages: Any, browser: Browser) -> None:
+    """All that the page's main thread does for a frame, script, layout and painting, takes less than a sixtieth of a
+    second of its own time: that of the processor, whatever else the machine does."""
     opened(browser, pages("centred"))
-    times = browser.run(
+    browser.emulate("Performance.enable", timeDomain="threadTicks")
+
+    def busy() -> float:
+        found = browser.emulate("Performance.getMetrics")["metrics"]
+        return float(next(each["value"] for each in found if each["name"] == "TaskDuration"))
+
+    before, frames = busy(), 90
+    browser.run(
         """
-        const place = document.getElementById("model"), bars = document.querySelector(".bars"), times = [];
-        const box = bars.getBoundingClientRect();
+        const bars = document.querySelector(".bars"), box = bars.getBoundingClientRect(), frames = arguments[0];
         const move = (type, share) => bars.dispatchEvent(new PointerEvent(type, {pointerId: 1, buttons: 1,
           bubbles: true, clientX: box.left + share * box.width,
           clientY: box.top + (0.5 + 0.4 * Math.sin(20 * share)) * box.height}));
         bars.setPointerCapture = () => {};
         return (async () => {
-          for (let i = 0; i < 90; i++) {
-            move(i ? "pointermove" : "pointerdown", i / 90);
+          for (let i = 0; i < frames; i++) {
+            move(i ? "pointermove" : "pointerdown", i / frames);
             await new Promise(requestAnimationFrame);
-            await new Promise(requestAnimationFrame);
-            times.push(Number(place.dataset.milliseconds));
           }
-          return times;
         })();
-        """
+        """,
+        frames,
     )
-    assert np.median(times) < 16.0, sorted(times)
+    spent = busy() - before
+    browser.emulate("Performance.disable")
+    assert spent / frames < 1.0 / 60.0
 
 
 def test_a_learner_shows_what_it_learned_beside_scikit_learn(pages: Any, browser: Browser) -> None:
@@ -347,14 +356,14 @@ def test_a_page_says_what_it_cannot_run(gallery: Any, tmp_path: Path, browser: B
     assert "reference tokens" in browser.text("section[aria-label='The bill']")
 
 
-def test_a_format_that_browsers_do_not_have_is_run_in_float64_and_told(
+def test_a_format_that_pages_do_not_know_is_run_in_float64_and_told(
     gallery: Any, tmp_path: Path, browser: Browser
 ) -> None:
     shown = view(gallery["float32"])
-    shown["certificate"]["dtype"] = "bfloat16"
+    shown["certificate"]["dtype"] = "float8"
     (tmp_path / "narrow.html").write_text(page_html(shown), encoding="utf-8")
     opened(browser, (tmp_path / "narrow.html").as_uri())
-    assert "a browser has no such numbers, so this page runs the model in float64" in browser.text("#agreement")
+    assert "this page does not know that format and runs the model in float64" in browser.text("#agreement")
     assert browser.run("return document.getElementById('agreement').dataset.agrees") == "true"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from browser import Browser
+from safetensors.numpy import save_file
 from studio_server import Studio, running
 
 HEAVY = "exp(x*y*z) + sin(x*y)*sqrt(2 + z*x)"
@@ -120,6 +121,14 @@ def test_files_are_dropped(page: Browser, gallery: Any, tmp_path: Path) -> None:
     page.type("#domain", "-2:2")
     page.click("#compile")
     page.wait("return document.querySelector('.sliders label').textContent === 'u'", seconds=60)
+    save_file(
+        {"W0": np.eye(2), "b0": np.zeros(2), "W1": np.ones((1, 2)), "b1": np.zeros(1)}, tmp_path / "net.safetensors"
+    )
+    page.type("#file", str(tmp_path / "net.safetensors"), clear=False)
+    page.wait("return document.getElementById('dropped').textContent.includes('net.safetensors')")
+    page.click("#compile")
+    settled(page, "the network in net.safetensors")
+    assert "[object" not in page.text("#model")
     (tmp_path / "broken.npz").write_bytes(b"no zip")
     page.type("#file", str(tmp_path / "broken.npz"), clear=False)
     page.wait("return document.getElementById('dropped').textContent.includes('broken')")

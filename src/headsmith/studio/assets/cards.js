@@ -262,7 +262,7 @@
       elsewhere =
         format === view.certificate.dtype
           ? ""
-          : `The certificate is about a run in ${view.certificate.dtype}; a browser has no such numbers, so this page runs the model in ${format}, which rounds less. `;
+          : `The certificate is about a run in ${view.certificate.dtype}; this page does not know that format and runs the model in ${format}, which rounds less. `;
     const part = view.certificate.parts.rounding,
       fine = worst <= part || worst === 0;
     return make("p", {

@@ -16,7 +16,7 @@
       else if (name === "text") vector.textContent = value;
       else vector.setAttribute(name, value === true ? "" : value);
     }
-    vector.append(...children.flat().filter((child) => child !== null && child !== undefined));
+    vector.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
     return vector;
   }
 

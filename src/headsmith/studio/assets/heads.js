@@ -358,7 +358,7 @@
         { class: "scroll" },
         make(
           "table",
-          { class: "matrix" },
+          { class: "matrix", "aria-label": `${title}: ${told}` },
           make(
             "thead",
             {},

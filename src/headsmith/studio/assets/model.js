@@ -11,23 +11,44 @@
 //
 // A model of float32 keeps its numbers in Float32Arrays: JavaScript computes a product and a sum in doubles, and storing
 // it rounds to float32, once, as a fused multiply-add does. The certificate covers runs that fuse, and those that do not.
-// Formats that browsers do not have are run in float64, which rounds less than the certificate allows; the page says so.
+// Formats that are not known here are run in float64, which rounds less than the certificate allows; the page says so.
 //
 // No library and no module system: the same file runs from the studio, inside a saved page and under node.
 (function (root) {
   "use strict";
   const headsmith = (root.headsmith = root.headsmith || {});
 
-  const FORMATS = { float64: Float64Array, float32: Float32Array };
+  const same = (numbers) => numbers;
+
+  // Formats: the numbers that are computed with, and how what is held is rounded, in place. Formats of 16 bits compute in
+  // float32 and hold so many digits, down to a smallest exponent: see run/textbook.py for what is held.
+  const FORMATS = {
+    float64: { Numbers: Float64Array, hold: same },
+    float32: { Numbers: Float32Array, hold: same },
+    bfloat16: { Numbers: Float32Array, hold: (numbers) => rounded(numbers, 8, -126) },
+    float16: { Numbers: Float32Array, hold: (numbers) => rounded(numbers, 11, -14) },
+  };
+
+  function rounded(numbers, digits, lowest) {
+    for (let i = 0; i < numbers.length; i++) {
+      const value = numbers[i];
+      if (value === 0 || !Number.isFinite(value)) continue;
+      const unit = 2 ** (Math.max(Math.floor(Math.log2(Math.abs(value))), lowest) - digits + 1),
+        below = Math.floor(value / unit),
+        rest = value / unit - below;
+      numbers[i] = unit * (rest > 0.5 || (rest === 0.5 && below % 2) ? below + 1 : below);
+    }
+    return numbers;
+  }
 
   // The format that a model runs in on this page.
   const formatOf = (view) => (view.certificate.dtype in FORMATS ? view.certificate.dtype : "float64");
 
   // The entries of a matrix that are not zero, as [row, column, value] in typed arrays.
-  function triples(matrix, Numbers) {
+  function triples(matrix, { Numbers, hold }) {
     const [rows, columns] = matrix.shape,
       size = matrix.at.length;
-    const found = { row: new Int32Array(size), column: new Int32Array(size), value: Numbers.from(matrix.values) };
+    const found = { row: new Int32Array(size), column: new Int32Array(size), value: hold(Numbers.from(matrix.values)) };
     let used = 0;
     for (let i = 0; i < size; i++) {
       found.row[i] = Math.floor(matrix.at[i] / columns);
@@ -58,16 +79,14 @@
   }
 
   function prepare(view) {
-    const Numbers = FORMATS[formatOf(view)],
+    const format = FORMATS[formatOf(view)],
+      { Numbers, hold } = format,
       width = view.width,
       prefix = view.references.shape[0],
-      references = dense(view.references, Numbers);
+      references = hold(dense(view.references, Numbers));
     const layers = view.layers.map((heads) =>
       heads.map((head) => {
-        const Q = triples(head.W_Q, Numbers),
-          K = triples(head.W_K, Numbers),
-          V = triples(head.W_V, Numbers),
-          O = triples(head.W_O, Numbers);
+        const [Q, K, V, O] = ["W_Q", "W_K", "W_V", "W_O"].map((name) => triples(head[name], format));
         const features = Math.max(Q.used, K.used, 1),
           values = Math.max(V.used, 1);
         return {
@@ -79,17 +98,18 @@
           values,
           kind: head.kind,
           exact: head.exact,
-          keys: multiply(references, width, K, prefix, new Numbers(prefix * features), features),
-          held: multiply(references, width, V, prefix, new Numbers(prefix * values), values),
+          keys: hold(multiply(references, width, K, prefix, new Numbers(prefix * features), features)),
+          held: hold(multiply(references, width, V, prefix, new Numbers(prefix * values), values)),
         };
       }),
     );
     const neurons = view.neurons.map(
-      (layer) => layer && [layer.W_gate, layer.W_up, layer.W_down].map((matrix) => triples(matrix, Numbers)),
+      (layer) => layer && [layer.W_gate, layer.W_up, layer.W_down].map((matrix) => triples(matrix, format)),
     );
-    const last = view.last && view.last.map((matrix) => triples(matrix, Numbers));
+    const last = view.last && view.last.map((matrix) => triples(matrix, format));
     return {
       Numbers,
+      hold,
       view,
       width,
       prefix,
@@ -98,22 +118,22 @@
       neurons,
       last,
       outputs: last ? view.last[2].shape[1] : view.b_U.length,
-      embedding: triples(view.W_E, Numbers),
-      bias: dense(view.b_E, Numbers),
-      positions: dense(view.W_pos, Numbers),
-      bias_U: Numbers.from(view.b_U),
-      readout: triples(view.W_U, Numbers),
+      embedding: triples(view.W_E, format),
+      bias: hold(dense(view.b_E, Numbers)),
+      positions: hold(dense(view.W_pos, Numbers)),
+      bias_U: hold(Numbers.from(view.b_U)),
+      readout: triples(view.W_U, format),
     };
   }
 
   // The rows of numbers that tokens get: one token a row; in blocks, the same inputs at every token, in its own block.
-  function tokenRows({ view, Numbers }, rows) {
-    if (!view.blocks) return rows.map((row) => Numbers.from(row));
+  function tokenRows({ view, Numbers, hold }, rows) {
+    if (!view.blocks) return rows.map((row) => hold(Numbers.from(row)));
     const size = rows[0].length;
     return Array.from({ length: view.tokens }, (_, token) => {
       const laid = new Numbers(view.tokens * size);
       laid.set(rows[0], token * size);
-      return laid;
+      return hold(laid);
     });
   }
 
@@ -178,7 +198,7 @@
   // Runs the model on a sequence of rows of inputs. `off` and `exact` are sets of "layer.head": heads that return
   // nothing, and heads that return what they stand for. The result has all intermediates of data tokens.
   function run(model, rows, { off = null, exact = null, references = false } = {}) {
-    const { Numbers, width, prefix } = model,
+    const { Numbers, hold, width, prefix } = model,
       laid = tokenRows(model, rows),
       count = laid.length;
     const shift = references ? prefix : 0,
@@ -191,19 +211,23 @@
       for (let c = 0; c < width; c++) stream[start + c] = model.bias[c] + model.positions[t * width + c];
     }
     for (let t = 0; t < count; t++) multiply(laid[t], 0, model.embedding, 1, stream, width, shift + t);
-    const streams = [stream],
+    const streams = [hold(stream)],
       layers = [];
     model.layers.forEach((heads, l) => {
-      const next = stream.slice(),
+      // What heads add is held before it is added; where nothing is rounded for that, it is added at once.
+      const added = hold === same ? null : new Numbers(stream.length),
+        next = stream.slice(),
         found = [];
       heads.forEach((head, h) => {
         const name = `${l}.${h}`;
         const attention = attend(model, head, stream, { count, shift, active, total });
         if (exact && exact.has(name)) attention.output = exactOutput(model, head, stream, attention, { count, shift });
-        if (!(off && off.has(name))) multiply(attention.output, head.values, head.O, active, next, width);
+        if (!(off && off.has(name))) multiply(attention.output, head.values, head.O, active, added || next, width);
         found.push(attention);
       });
       if (model.neurons[l]) activate(model, model.neurons[l], stream, active, next);
+      if (added) hold(added).forEach((value, i) => (next[i] += value));
+      hold(next);
       layers.push(found);
       streams.push((stream = next));
     });
@@ -224,10 +248,10 @@
 
   // One head: scores and weights [query, key], values [token], output [query], over reference tokens, then data tokens.
   function attend(model, head, stream, { count, shift, active, total }) {
-    const { Numbers, width, prefix } = model,
+    const { Numbers, hold, width, prefix } = model,
       { features, values } = head,
       causal = model.view.causal;
-    const queries = multiply(stream, width, head.Q, active, new Numbers(active * features), features);
+    const queries = hold(multiply(stream, width, head.Q, active, new Numbers(active * features), features));
     const keys = new Numbers(total * features),
       held = new Numbers(total * values);
     if (!shift) {
@@ -236,6 +260,8 @@
     }
     multiply(stream, width, head.K, active, keys, features, prefix - shift);
     multiply(stream, width, head.V, active, held, values, prefix - shift);
+    hold(keys);
+    hold(held);
     const kind = model.view.attention || "softmax",
       asked = kind === "elu+1" ? positive(queries) : queries,
       offered = kind === "elu+1" ? positive(keys) : keys;
@@ -261,7 +287,7 @@
         if (weight !== 0) for (let v = 0; v < values; v++) output[i * values + v] += weight * held[j * values + v];
       }
     }
-    return { scores, weights, held, output, queries, values, features };
+    return { scores, weights, held, output: hold(output), queries, values, features };
   }
 
   // Whether `exactOutput` knows more of a head than it computes itself. Gates of relu attention and products are exact
@@ -338,11 +364,11 @@
 
   // The outputs of the data tokens: rows of numbers.
   function readOut(model, stream, count) {
-    const { Numbers, width, outputs, last } = model;
+    const { Numbers, hold, width, outputs, last } = model;
     if (!last) {
-      const found = multiply(stream, width, model.readout, count, new Numbers(count * outputs), outputs);
+      const found = hold(multiply(stream, width, model.readout, count, new Numbers(count * outputs), outputs));
       return Array.from({ length: count }, (_, t) =>
-        Array.from(found.subarray(t * outputs, (t + 1) * outputs).map((value, o) => value + model.bias_U[o])),
+        Array.from(hold(found.subarray(t * outputs, (t + 1) * outputs).map((value, o) => value + model.bias_U[o]))),
       );
     }
     const [W, b, V] = last,
@@ -352,7 +378,7 @@
       for (let i = 0; i < b.value.length; i++) scores[b.column[i]] = b.value[i];
       multiply(stream.subarray(t * width, (t + 1) * width), width, W, 1, scores, size);
       softmax(scores, 0, size);
-      return Array.from(multiply(scores, size, V, 1, new Numbers(outputs), outputs));
+      return Array.from(hold(multiply(scores, size, V, 1, new Numbers(outputs), outputs)));
     });
   }
 

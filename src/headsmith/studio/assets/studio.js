@@ -188,6 +188,7 @@
 
   function compile() {
     chooseExample(null);
+    if (find("formula").value.trim()) forget();
     find("examples").value = "";
     return make_model({ do: "compile", asked: asked() });
   }
