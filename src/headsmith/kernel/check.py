@@ -35,6 +35,7 @@ from .reading import Tensors, digest, field, items, mapping, read, real, text
 from .same import Forms, TooLarge
 from .sampled import assumption
 from .slopes import edges_of
+from .turned import turned
 from .walk import Facts, carried, refuse_overflow, walk_through
 
 # What a file that nobody's compiler wrote may lead to, where no rule has refused it by name.
@@ -110,7 +111,8 @@ def contents(header: Any, tensors: Tensors) -> tuple[Graph, Model, Proof, Interv
     if "approximates" in header:
         about = header["approximates"]
         wanted, cells = read_graph(about, tensors), text(field(stored, "approximation"))
-        proof = replace(proof, beyond=check_approximation(target, wanted, box, cells))
+        compared = turned(target, wanted, box, stored["turned"]) if "turned" in stored else (target, wanted, box)
+        proof = replace(proof, beyond=check_approximation(*compared, cells))
     return target, model, proof, box, digest(about, tensors)
 
 
