@@ -112,10 +112,12 @@ def contents(header: Any, tensors: Tensors) -> tuple[Graph, Model, Proof, Interv
     box, proof, about = box_of(field(header, "domain"), target), read_proof(stored, tensors, target), header["source"]
     if "approximates" in header:
         from .approximates import check_approximation
+        from .turned import turned
 
         about = header["approximates"]
         wanted, cells = read_graph(about, tensors), text(field(stored, "approximation"))
-        proof = replace(proof, beyond=check_approximation(target, wanted, box, cells))
+        compared = turned(target, wanted, box, stored["turned"]) if "turned" in stored else (target, wanted, box)
+        proof = replace(proof, beyond=check_approximation(*compared, cells))
     return target, model, proof, box, digest(about, tensors)
 
 

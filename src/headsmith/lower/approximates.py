@@ -73,7 +73,7 @@ def meet_apart(request: Request, known: Apart, meet: Callable[[Request], Met]) -
             part=problem.part,
             smallest=smallest,
         ) from None
-    proof = Proof({**met.proof.stored, "approximation": known.found.cells}, met.proof.tensors)
+    proof = Proof({**met.proof.stored, **known.found.stored}, met.proof.tensors)
     parts = request.graph, request.box, met.transformer, proof
     return replace(met, proof=proof, certificate=checked_again(*parts, None, known.wanted))
 

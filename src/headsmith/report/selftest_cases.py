@@ -92,12 +92,30 @@ def other_attention(rng: Random) -> Any:
     return compile(Network(layers), (-1, 1), error=error, dtype=_format(rng), attention=kind)
 
 
+def product_by_squares(rng: Random) -> Any:
+    """x y by chords of the square of x + y and of x - y: gates that lie along neither input."""
+    from headsmith import Network, compile
+
+    pieces = int(rng.integers(1, 4))
+    ends = np.arange(pieces) * (2.0 / pieces)
+    # |u| on [0, 2] by its pieces: slopes 2 (k + 1/2) h rise by 2 h at each knot, and the first is h.
+    slopes = np.full(pieces, 4.0 / pieces) - (np.arange(pieces) == 0) * (2.0 / pieces)
+    forms = [[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]]
+    weights = np.concatenate([slopes, slopes, -slopes, -slopes]) / 4.0
+    weights = weights * (1.0 + rng.choice([0.0, 1e-3]) * rng.normal(size=len(weights)))
+    network = Network([(np.repeat(forms, pieces, axis=0), -np.tile(ends, 4)), (weights[None], [0.0])], names=["x", "y"])
+    error = 1.3 / pieces**2 / 4.0 + 0.05
+    return compile(network, (-1, 1), error=error, dtype=_format(rng), approximates="x*y")
+
+
 def approximator(rng: Random) -> Any:
     """A network with the function that it was made for: chords between knots, of one input or of a sum of two; some of
     its weights are a little off."""
     from headsmith import Network, compile
     from headsmith.core.functions import FUNCTIONS
 
+    if rng.random() < 0.3:
+        return product_by_squares(rng)
     names, start, far = list("xy")[: int(rng.integers(1, 3))], 0.0, 0.0
     rows, biases, last = list[Any](), list[float](), list[float]()
     chosen = [str(each) for each in rng.choice(SMOOTH, len(names))]

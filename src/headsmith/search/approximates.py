@@ -9,7 +9,7 @@ costs little, a share of what the network leaves of the error; closer ones follo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from headsmith.kernel.approximates import batch_of, boxes_of, check_approximation, ends_of, middle_of, on_cells
 from headsmith.kernel.arithmetic import Interval
-from headsmith.kernel.graph import Graph
+from headsmith.kernel.graph import Graph, dense
 from headsmith.kernel.table import MARKS
+from headsmith.kernel.turned import turned
 
 Array = npt.NDArray[np.float64]
 Difference = Callable[[Array], Array]
@@ -33,6 +34,12 @@ ROUNDING = 5e-13
 FREE = 1e-3
 """The share of the asked error that is not worth a search."""
 DEEPEST = 50
+ASKEW = ((0.0, 1.0), (0.29, 0.83))
+"""Where cells are tried along each axis, beside their middle."""
+THIN = 16.0
+"""No side of a cell is longer than another by more, each as a share of the domain's."""
+EXACT = 2.0**20
+"""Ways back are multiples of one over this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +50,60 @@ class Found:
     bound: float
     largest: float
     place: Array
+    turn: dict[str, list[list[float]]] | None = None
+    """Other coordinates that the cells are about, if they are (kernel/turned.py)."""
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """What a proof carries."""
+        return {"approximation": self.cells, **({} if self.turn is None else {"turned": self.turn})}
 
 
 def search_cells(network: Graph, wanted: Graph, low: Array, high: Array, difference: Difference, error: float) -> Found:
     """Cells that show how close a network is. `difference` is that of both at points (n, inputs), in floating point;
-    what is small beside `error` is not looked at more closely."""
-    box = Interval(low, high)
+    what is small beside `error` is not looked at more closely. Where the first gates read as many linear forms as there
+    are inputs, as those of a product of two numbers do, cells are first tried in these coordinates."""
+    turn, best = turn_of(network), None
+    if turn is not None:
+        M = np.array(turn["M"])
+
+        def inside(points: Array) -> Array:
+            x = points @ M.T
+            known = np.all((x >= low) & (x <= high), axis=1)
+            return np.where(known[:, None], difference(np.clip(x, low, high)), np.nan)
+
+        ours, theirs, box = turned(network, wanted, Interval(low, high), turn)
+        found = _found(ours, theirs, box, inside, error)
+        best = replace(found, place=np.clip(M @ found.place, low, high), turn=turn)
+        if best.bound <= max(1.05 * best.largest, best.largest + SHARE * (error - best.largest)):
+            return best
+    plain = _found(network, wanted, Interval(low, high), difference, error)
+    return plain if best is None or not best.bound < plain.bound else best
+
+
+def turn_of(network: Graph) -> dict[str, list[list[float]]] | None:
+    """The linear forms that the first nodes of a network read, where there are as many as inputs, they are not the
+    inputs themselves, and doubles hold the way back exactly."""
+    pairs = [
+        dense(weights)
+        for node in network.nodes
+        for weights, argument in zip(node.weights, node.arguments, strict=False)
+        if node.kind == "affine" and argument == 0
+    ]
+    size = network.nodes[0].size
+    rows = [row for weights in pairs for row in weights if row.any()]
+    # One row for each direction: its first entry that is not zero becomes positive, its largest one.
+    scaled = [row / (np.abs(row).max() * np.sign(row[np.flatnonzero(row)[0]])) for row in rows]
+    forms = np.unique(np.round(scaled, 12), axis=0)[::-1] if rows else np.zeros((0, size))
+    if len(forms) != size or np.linalg.matrix_rank(forms) < size or np.all(np.count_nonzero(forms, axis=1) == 1):
+        return None
+    back = np.linalg.inv(forms)
+    back = np.round(back * EXACT) / EXACT
+    return {"M": back.tolist(), "K": forms.tolist()} if np.array_equal(back @ forms, np.eye(size)) else None
+
+
+def _found(network: Graph, wanted: Graph, box: Interval, difference: Difference, error: float) -> Found:
+    low, high = box.low, box.high
     found = [_searched(network, wanted, each, difference, error) for each in boxes_of(network, wanted, box)]
     text, places = " ".join(each.text() for each in found), [each.place for each in found]
     for side in (0, 1):
@@ -113,19 +168,27 @@ class _Search:
         self.axes = np.concatenate([self.axes, self._try(ends.low.T, ends.high.T)])
 
     def _try(self, low: Array, high: Array) -> Any:
-        """Try the middle of each cell and of its faces; the axis along which the difference bends most."""
+        """Try the middle of each cell and of its faces, and points between; the axis along which the difference bends
+        most. Kinks are often where cells are cut, so that ends and middle alone would see no bend."""
         wide = self.wide[: len(MARKS)]
         middle, bends = low + (high - low) / 2.0, np.zeros((len(low), len(wide)))
         centre = self._at(middle)
         for column, variable in enumerate(wide):
-            sides = []
-            for end in (low, high):
-                point = middle.copy()
-                point[:, variable] = end[:, variable]
-                sides.append(self._at(point))
-            bends[:, column] = np.nan_to_num(np.abs(sides[0] + sides[1] - 2.0 * centre).max(axis=1), posinf=0.0)
+            for share in ASKEW:
+                sides = []
+                for part in share:
+                    point = middle.copy()
+                    point[:, variable] = low[:, variable] + part * (high - low)[:, variable]
+                    sides.append(self._at(np.clip(point, low, high)))
+                slope = (0.5 - share[0]) / (share[1] - share[0])
+                bend = np.abs(sides[0] * (1.0 - slope) + sides[1] * slope - centre).max(axis=1)
+                # What is not known there may bend as much as it likes.
+                bends[:, column] = np.maximum(bends[:, column], np.nan_to_num(bend, nan=1e9, posinf=0.0))
         relative = (high - low)[:, wide] / (self.high - self.low)[wide]
-        return np.argmax(bends + (1e-300 + 0.1 * bends.max(axis=1, keepdims=True)) * relative, axis=1)
+        found = np.argmax(bends + (1e-300 + 0.1 * bends.max(axis=1, keepdims=True)) * relative, axis=1)
+        longest = np.argmax(relative, axis=1)
+        thin = relative[np.arange(len(found)), longest] > THIN * relative[np.arange(len(found)), found]
+        return np.where(thin, longest, found)
 
     def _at(self, points: Array) -> Array:
         found = self.difference(points)
