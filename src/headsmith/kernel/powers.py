@@ -90,11 +90,9 @@ def power_of(circuit: Graph, regions: Mapping[int, Region], number: int, known: 
         rows, columns, place = triangle(nodes[matrix.features].size)
         q = forms.free(circuit, matrix.output)
         if vector is None:
-            return [
-                _dot([q[k] for k in place[i]], [q[k] for k in place[j]]) for i, j in zip(rows, columns, strict=True)
-            ]
+            return [dot([q[k] for k in place[i]], [q[k] for k in place[j]]) for i, j in zip(rows, columns, strict=True)]
         w = forms.free(circuit, vector.output)
-        return [w[i] + _dot([q[k] for k in row], w) for i, row in enumerate(place)]
+        return [w[i] + dot([q[k] for k in row], w) for i, row in enumerate(place)]
 
     inside = between(circuit, regions, number, sources, wanted)
     labels, own = (-1, -1) if vector is None else (vector.labels, vector.output)
@@ -116,6 +114,8 @@ def _first(circuit: Graph, regions: Mapping[int, Region], number: int, left: int
         return [forms.mean(x * y) * constant(rate) for x in forms.free(circuit, left)]
 
     if kept:
+        size = circuit.nodes[source].size
+        require(2 * node.size == size * (size + 1), number, "a symmetric matrix")
         between(circuit, regions, number, [source], matrix)
         return Power(number, 0, source, -1, -rate, kept)
     require(circuit.nodes[source].size == 1, source, "a label")
@@ -123,7 +123,8 @@ def _first(circuit: Graph, regions: Mapping[int, Region], number: int, left: int
     return Power(number, 0, left, source, rate, 1.0)
 
 
-def _dot(left: Row, right: Row) -> Polynomial:
+def dot(left: Row, right: Row) -> Polynomial:
+    """The sum of the products of components."""
     return sum((a * b for a, b in zip(left, right, strict=True)), start=constant(0))
 
 

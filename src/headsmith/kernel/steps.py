@@ -29,7 +29,7 @@ from .errors import Refused
 from .flow import Growth, Steps, norm
 from .functions import enclose
 from .graph import Graph, dense
-from .powers import between, factors_of, often, require
+from .powers import between, dot, factors_of, often, require
 from .powers import factors as expansions
 from .same import Forms, Polynomial, Row
 from .same import number as constant
@@ -72,8 +72,7 @@ def step_of(circuit: Graph, regions: Mapping[int, Region], output: int) -> Step:
     first, *others = nodes[residual].arguments
 
     def score(forms: Forms) -> Polynomial:
-        pairs = zip(forms.free(circuit, features), forms.free(circuit, source), strict=True)
-        return sum((x * w for x, w in pairs), start=constant(0))
+        return dot(forms.free(circuit, features), forms.free(circuit, source))
 
     curve, inner, inside = -1, first, frozenset[int]()
     if first not in regions:
@@ -94,7 +93,8 @@ def step_of(circuit: Graph, regions: Mapping[int, Region], output: int) -> Step:
         return [w * constant(kept) + forms.mean(x * (value + more)) * constant(rate) for w, x, more in both]
 
     inside |= between(circuit, regions, output, {source, features, *others, curve}, wanted)
-    require(inside.isdisjoint(others), residual, "a sum of f(x . w) and of what lies outside of the step")
+    apart = residual not in regions and inside.isdisjoint(others)
+    require(apart, residual, "a sum of f(x . w) and of what lies outside of the step")
     return Step(output, source, kept, -rate, features, inner, curve, residual, gradient, pool, inside=inside)
 
 
