@@ -117,8 +117,8 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
     def listed(name: str) -> list[Any]:
         return items(mapping(stored).get(name, []), MOST_LISTED)
 
-    def node(each: Any, name: str = "node", most: int = last) -> int:
-        return whole(field(each, name), 0, most)
+    def node(each: Any, name: str = "node", most: int = last, least: int = 0) -> int:
+        return whole(field(each, name), least, most)
 
     regions = {region.output: region for region in (_region(each, tensors, circuit) for each in listed("regions"))}
     if len(regions) < len(listed("regions")):
@@ -136,7 +136,7 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
         node(each): (node(each, "argument", node(each) - 1), numbers(tensors, field(each, "kinks"), 1))
         for each in listed("bends")
     }
-    linear = {node(each): numbers(tensors, field(each, "slopes"), 2) for each in listed("linear")}
+    linear = {node(each, least=1): numbers(tensors, field(each, "slopes"), 2) for each in listed("linear")}
     norms = {
         node(each): Carried(numbers(tensors, field(each, "diagonal"), 1), flag(field(each, "flat")))
         for each in listed("norms")

@@ -112,7 +112,7 @@ def drafted(
             raise
         except Refused:
             # The norms of wide layers may be a little too small.
-            if not any(each["flat"] for each in header["proof"]["norms"]):
+            if not any(each["flat"] for each in header.get("proof", {}).get("norms", ())):
                 raise
             found = facts(replace(effort, checked=True))
     return Draft(proof_of(header, tensors), tensors, read, domain, found, digest(_plain(header["source"]), tensors))
