@@ -16,6 +16,7 @@ import headsmith as hs
 
 WIDTHS = (784, 1024, 1024, 10)
 BATCH = 1024
+GOALS = {"model(x)": 3, "model(x, fused=True)": 1.5}
 
 
 def shortest(calls: Mapping[str, Callable[[], Any]], repeats: int = 5) -> dict[str, float]:
@@ -76,7 +77,8 @@ def show(title: str, calls: Mapping[str, Callable[[], Any]]) -> None:
     own = found["the network"]
     print(f"\n{title}: {'-'.join(map(str, WIDTHS))}, a batch of {BATCH}")
     for name, seconds in found.items():
-        print(f"  {name:26s} {1e3 * seconds:8.1f} ms   {seconds / own:8.2f} times the network")
+        goal = f" (goal {GOALS[name]})" if name in GOALS else ""
+        print(f"  {name:26s} {1e3 * seconds:8.1f} ms   {seconds / own:8.2f} times the network{goal}")
 
 
 def main() -> None:

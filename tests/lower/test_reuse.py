@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import random_network
+from networks import random_network, shifted_network
 
 import headsmith as hs
 from headsmith.lower.reuse import Lifetime, allotted
@@ -59,3 +59,31 @@ def test_columns_are_as_few_as_live_at_once() -> None:
 def test_formulas_cost_what_they_did(formula: str) -> None:
     names = {name: (-1, 1) for name in "xy" if name in formula}
     assert not cleared(hs.compile(formula, names, 1e-1, recipe="relu"))
+
+
+def test_what_active_gates_pass_on_does_not_make_the_stream_wider() -> None:
+    """With biases some gates are active, and have no heads: the head that clears carries on what they pass on."""
+    models = [hs.compile(random_network([12, *[12] * depth, 2], 1), (-1, 1), 1e-3) for depth in (3, 6, 12)]
+    assert len({model.bill.d_model for model in models}) == 1
+    network = shifted_network([12, *[24] * 6, 3], 5, -1.0, 1.0, ("free", "free", "free", "active"))
+    points = np.random.default_rng(0).uniform(-1.0, 1.0, (100, 12))
+    for tokens in (1, 2):
+        model = hs.compile(network, (-1, 1), 1e-3, tokens=tokens)
+        writes = [link.weights for layer in model.transformer.layers for link in layer.banks[-1].write]
+        assert cleared(model)
+        assert any(weights.ndim == 2 and 1 < weights.shape[1] < 24 for weights in writes)
+        given = points if tokens == 1 else points.reshape(50, 2, 12)
+        assert np.abs(model(given) - network(given)).max() <= hs.verify(model).error <= 1e-3
+
+
+def test_several_heads_clear_a_wide_layer() -> None:
+    """One head as wide as the layer would make all heads as wide, where tools pad them: several share the outputs."""
+    network = random_network([6, *[420] * 4, 3])
+    model = hs.compile(network, (-1, 1), 1e-1)
+    assert model.bill.d_model <= 1.05 * 420
+    assert model.bill.heads <= 1.125 * 4 * 420
+    split = [bank for layer in model.transformer.layers for bank in layer.banks if bank.cleared]
+    assert split
+    assert all(bank.heads > 1 and bank.outputs // bank.heads <= 32 for bank in split)
+    points = np.random.default_rng(0).uniform(-1.0, 1.0, (50, 6))
+    assert np.abs(model(points) - network(points)).max() <= hs.verify(model).error

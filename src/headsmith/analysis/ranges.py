@@ -50,6 +50,8 @@ from headsmith.source.graph import (
 COARSE_HALVINGS, FINE_HALVINGS = 9, 13
 PIECES = 512
 """How often the box is cut in two: at first, and where that does not show that a formula is defined everywhere."""
+MOST_ENTRIES = 1 << 17
+"""So many components of all nodes on all cells are looked at, at first: to cut a few of many inputs helps little."""
 
 
 def ranges(graph: Graph, box: Box) -> tuple[Interval, ...]:
@@ -74,8 +76,9 @@ def _ranges(graph: Graph, box: Box) -> tuple[Interval, ...]:
         return _chain_ranges(graph, box)
     if not any(isinstance(node, Approximated) for node in graph.nodes) or iterates(graph):
         return _Propagation(graph, box, 0).result()
+    few = int(np.log2(max(MOST_ENTRIES / sum(node.size for node in graph.nodes), 1.0)))
     try:
-        return _Propagation(graph, box, COARSE_HALVINGS).result()
+        return _Propagation(graph, box, min(COARSE_HALVINGS, few)).result()
     except DomainError:
         return _Propagation(graph, box, FINE_HALVINGS).result()
 

@@ -272,12 +272,12 @@ def _at(program: Program, order: int, point: float) -> tuple[float, float]:
     return (low, high) if low > -inf else ends(_derivatives(program, order, arb(point), 1)[0])
 
 
-# A place, and bounds of F there.
-Point = tuple[float, float, float]
+Point = tuple[float, float, float]  # a place, and bounds of F there
 
 
-def _range(program: Program, order: int, left: Point, right: Point, halvings: int) -> tuple[float, float]:
-    """Bounds of F between two points; a monotone one has -1 halvings."""
+def _range(program: Program, order: int, left: Point, right: Point, halvings: int, *seen: float) -> tuple[float, float]:
+    """Bounds of F between two points; a monotone one has -1 halvings. What is hardly beyond what was `seen` of F at
+    points outside is not looked at closer."""
     least, most = min(left[1], right[1]), max(left[2], right[2])
     if halvings < 0 or left[0] == right[0]:
         return least, most
@@ -288,10 +288,11 @@ def _range(program: Program, order: int, left: Point, right: Point, halvings: in
     centre = _derivatives(program, order, arb(middle))[0]
     low, high = np.array([ends(value), ends(centre + slope * (whole - middle))]).T
     low, high = low.max(), high.min()
-    enough = 1.001 * (most - least) + 2.0**-12 * max(abs(low), abs(high))
-    if halvings > 0 and left[0] < middle < right[0] and not high - low <= enough < inf:
-        inner = (middle, *ends(centre))
-        halves = [_range(program, order, *pair, halvings - 1) for pair in ((left, inner), (inner, right))]
+    spare = 0.001 * (most - least) + 2.0**-12 * max(abs(low), abs(high))
+    known = min(least, most, *seen) - spare <= low and high <= max(least, most, *seen) + spare < inf
+    if halvings > 0 and left[0] < middle < right[0] and not known:
+        cut = (left, (middle, *ends(centre))), ((middle, *ends(centre)), right)
+        halves = [_range(program, order, *pair, halvings - 1, least, most, *seen) for pair in cut]
         low, high = max(low, min(half[0] for half in halves)), min(high, max(half[1] for half in halves))
     return low, high
 

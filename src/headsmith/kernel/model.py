@@ -301,8 +301,7 @@ class _Reader:
         if kind == "table" and mapping(stored).get("grid", GRID) != GRID:
             raise Refused("there is no rule for tables whose grid is the data tokens")
         node, component = (indices(self.tensors, field(role, name)) for name in ("node", "component"))
-        split = whole(mapping(stored).get("split", 1), 1, len(node)) if kind in ("mean", "move") else 1
-        heads = len(node) if kind in PAIRS else lengths.get("h", split)
+        heads = len(node) if kind in PAIRS else lengths.get("h", whole(mapping(stored).get("split", 1), 1))
         outputs = heads * lengths.get("c", 1) if arrays else len(node)
         if not len(node) == len(component) == outputs or not outputs or outputs % heads:
             raise Refused(f"a {kind} bank of {heads} heads claims {len(node)} and {len(component)} components")
