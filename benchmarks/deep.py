@@ -6,11 +6,14 @@ gain      what errors of at most 1 at every gate of the first hidden layer do to
           largest that is found over all slopes of later gates, from 0 to 1 where they have heads (alternating ascent:
           each gate is opened or closed by the sign of its derivative, from random starts): an estimate from below
 error     certified, over the largest that hs.falsify finds
+
+    python benchmarks/deep.py float32         what is certified in float32, and how wide the residual stream is for it
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import time
 import warnings
 from typing import Any
@@ -87,6 +90,32 @@ def found_gain(network: hs.Network, known: list[Any]) -> float:
     return best
 
 
+def singles() -> None:
+    """Networks in float32 at errors that are close to the smallest."""
+    random = np.random.default_rng(0)
+    shapes = zip((10, 64, 64), (64, 64, 5), strict=True)
+    he = [
+        (random.standard_normal((after, before)) * np.sqrt(2.0 / before), np.zeros(after)) for before, after in shapes
+    ]
+    wanted = [
+        ("digits, 100-100-100", trained("digits", (100,) * 3)[0], (0, 1), 1e-2),
+        ("digits, 64-64", trained("digits", (64,) * 2)[0], (0, 1), 3e-3),
+        ("He, 10-64-64-5", hs.Network(he), (-1, 1), 1e-3),
+    ]
+    print("| network | asked | certified | d_model | parameters |\n|---|---:|---:|---:|---:|")
+    for name, network, box, error in wanted:
+        try:
+            model = hs.compile(network, box, error, dtype="float32")
+        except hs.UnreachableError as refused:
+            print(f"| {name} | {error:.2g} | refused, {refused.smallest:.3g} is the smallest | | |", flush=True)
+            continue
+        cost = model.bill
+        print(
+            f"| {name} | {error:.2g} | {model.certificate.error:.3g} | {cost.d_model} | {cost.parameters:,} |",
+            flush=True,
+        )
+
+
 def main() -> None:
     titles = ("network", "heads", "of gates", "gain certified", "found", "ratio", "error certified", "found", "ratio")
     print(f"| {' | '.join(titles)} | largest score | seconds |")
@@ -112,4 +141,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    singles() if sys.argv[1:] == ["float32"] else main()

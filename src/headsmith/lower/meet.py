@@ -170,7 +170,8 @@ def meet_with_products(request: Request) -> Met:
     """Linear attention: every product a head. Raises TargetError where the target is no polynomial."""
 
     def planned(share: float, room: float, _caution: float) -> Planned:
-        return product_plan(request.graph, request.found, request.box, request.error)
+        unit = PRECISIONS[request.dtype].unit_roundoff
+        return product_plan(request.graph, request.found, request.box, request.error, unit)
 
     return _attempts(request, None, planned)
 

@@ -24,8 +24,8 @@ from headsmith.source.graph import Affine, Function, Graph, Input, arguments, ne
 from headsmith.source.node_programs import is_product
 
 BERNSTEIN = 0.2801694990238691
-MARGIN = 1e-3
-"""How far what a product reads may be off, of its size: far more than rounding."""
+MARGIN, ROUNDINGS = 1e-3, 12.0
+"""How far what a product reads may be off, of its size: far more than rounding; of 16 bits, so many roundings."""
 
 
 def layers_for_gate(error: float, size: float = 1.0) -> int:
@@ -35,7 +35,7 @@ def layers_for_gate(error: float, size: float = 1.0) -> int:
     return max(1, math.ceil(math.log(max(degree, 1.0)) / math.log(3.0)))
 
 
-def product_plan(graph: Graph, found: Sequence[Interval], box: Box, error: float) -> Planned:
+def product_plan(graph: Graph, found: Sequence[Interval], box: Box, error: float, unit: float = 0.0) -> Planned:
     """Every product and square of the target a head. Raises TargetError where the target is no polynomial."""
     choices = {}
     for number in needed(graph, graph.output):
@@ -45,7 +45,7 @@ def product_plan(graph: Graph, found: Sequence[Interval], box: Box, error: float
         if not is_product(node):
             raise TargetError(_refusal(graph, number, error))
         size = max(float(np.max(found[each].magnitude, initial=0.0)) for each in arguments(node))
-        choices[number] = Choice(TABLE, {}, MARGIN * (size or 1.0))
+        choices[number] = Choice(TABLE, {}, max(MARGIN, ROUNDINGS * unit) * (size or 1.0))
     assembly = assemble(graph, choices)
     places = [place for number in choices for place in expressions_of(assembly, number)]
     nodes = assembly.circuit.nodes
