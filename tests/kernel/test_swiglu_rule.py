@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -120,7 +120,8 @@ def test_where_powers_overflow(precision: Any) -> None:
 def test_two_terms_are_written_for_a_product() -> None:
     """A register that gets p and q with p + q = x y may round both products, and the sum that they come to."""
     zero, node = Upper(np.zeros(1)), np.array([1])
-    empty = {"out": Register({}, zero, zero, zero, zero, np.zeros(1), zero, zero, zero, np.zeros(1))}
+    held_by = {"Form": {}, "Array": np.zeros(1), "Upper": zero}
+    empty = {"out": Register(**{each.name: held_by[str(each.type)] for each in fields(Register)})}
     circuit, held = Graph((Node("input", 1), Node("expression", 1)), 1), Interval(np.array([-1.0]), np.array([1.0]))
     off = {}
     for kind in ("product", "swiglu"):

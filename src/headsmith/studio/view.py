@@ -51,8 +51,8 @@ EVALUATED = (
 )
 """The kinds of nodes that pages evaluate: see assets/target.js."""
 
-RUN = ("sink", "table", "gate", "boltzmann", "mean", "move", "attend", "product")
-"""The kinds of heads that pages run, as the matrices of `model.dense()`: see assets/model.js."""
+RUN = ("sink", "table", "gate", "boltzmann", "mean", "move", "attend", "product", "swiglu", "silu")
+"""The kinds of heads and neurons that pages run, as the matrices of `model.dense()`: see assets/model.js."""
 
 MOST_WORDS = 400
 """So many heads of a bank are told in words."""
