@@ -10,6 +10,7 @@ Regions       the outcome                                              result.py
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,16 +18,16 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError
 from headsmith.core.intervals import Box, as_box
-from headsmith.regions.cells import box_cells, take
+from headsmith.regions.complex import Complex, box_complex, first_cells
 from headsmith.regions.exact import Oracle
-from headsmith.regions.forms import Forms, underflow_floor
+from headsmith.regions.forms import coordinates, underflow_floor
 from headsmith.regions.levels import Levels, levels_of
-from headsmith.regions.result import Regions, collected
-from headsmith.regions.split import Batch, split
+from headsmith.regions.result import Regions
+from headsmith.regions.split import Batch, advanced, begun, parts, step
 
-BATCH = 4096
+BATCH = 16384
 """Cells that are worked on at a time, at most."""
-ENTRIES = 2**19
+ENTRIES = 2**20
 """Cells times pieces of a level that are worked on at a time."""
 
 Progress = Callable[[int, float], None]
@@ -60,43 +61,39 @@ def regions(
     floor = underflow_floor(levels, [placement, box.low, box.high])
     if limit < 1:
         raise DomainError(f"the limit is {limit} cells; it must be at least 1")
-    found: list[Batch] = []
+    found: list[Complex] = []
     count, share, stopped = 0, 0.0, ""
     try:
         # Infinities and nan decide no sign: the oracle does.
         with np.errstate(all="ignore"):
-            for batch in _finished(_start(box, placement), 0, oracle, floor, _batch_size(levels, limit)):
-                if count + len(batch.cells) > limit:
+            for batch in _finished(_start(box, placement), 0, oracle, floor, _batch_size(levels)):
+                complex, weight = batch.complex, batch.weight
+                if count + len(complex) > limit:
                     stopped = f"the limit of {limit} cells was reached"
                     if count == limit:
                         break
-                    batch = _first(batch, limit - count)
-                found.append(batch)
-                count, share = count + len(batch.cells), share + float(batch.cells.weight.sum())
+                    weight *= (limit - count) / len(complex)
+                    complex = first_cells(complex, limit - count)
+                found.append(complex)
+                count, share = count + len(complex), share + weight
                 if progress is not None:
                     progress(count, min(share, 1.0))
                 if stopped:
                     break
     except KeyboardInterrupt:
         stopped = "interrupted"
-    return collected(oracle, box, slice is not None, found, stopped, share)
+    return Regions(oracle, box, slice is not None, tuple(found), stopped, share)
 
 
 def _start(box: Box, placement: Array) -> Batch:
-    state = Forms(placement.T[:, None, :].copy(), np.zeros((2, 1, len(placement))))
-    return Batch(box_cells(box.low, box.high), np.zeros((1, 0), dtype=np.uint16), state)
+    complex = replace(box_complex(box.low, box.high), patterns=(np.zeros((1, 0), dtype=np.uint16),))
+    return Batch(complex, 1.0, lambda: coordinates(placement, 1))
 
 
-def _first(batch: Batch, count: int) -> Batch:
-    """The first cells of a finished batch."""
-    cells = take(batch.cells, np.arange(len(batch.cells)) < count)
-    return Batch(cells, batch.pattern[:count], batch.state.taken(np.arange(count)))
-
-
-def _batch_size(levels: Levels, limit: int) -> int:
+def _batch_size(levels: Levels) -> int:
     """Fewer cells at a time where the levels are wide: a cell takes about 100 bytes for each form of each level."""
     widest = max((len(level.row) for level in levels.levels), default=1)
-    return max(1, min(BATCH, limit, max(256, ENTRIES // widest)))
+    return max(1, min(BATCH, max(256, ENTRIES // widest)))
 
 
 def _finished(batch: Batch, stage: int, oracle: Oracle, floor: float, size: int) -> Iterator[Batch]:
@@ -104,8 +101,16 @@ def _finished(batch: Batch, stage: int, oracle: Oracle, floor: float, size: int)
     if stage == len(oracle.levels.levels):
         yield batch
         return
-    for part in split(batch, stage, oracle, floor, size):
-        yield from _finished(part, stage + 1, oracle, floor, size)
+    level = oracle.levels.levels[stage]
+    stack = [begun(batch, stage, level)]
+    while stack:
+        work = stack.pop()
+        if len(work) > size:
+            stack += reversed(parts(work))
+        elif work.todo:
+            stack.append(step(work, oracle, floor, 2 * size))
+        else:
+            yield from _finished(advanced(work, level), stage + 1, oracle, floor, size)
 
 
 def placed(levels: Levels, domain: Any, slice: Sequence[Any] | None) -> tuple[Box, Array]:
