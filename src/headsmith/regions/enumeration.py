@@ -105,12 +105,13 @@ def _finished(batch: Batch, stage: int, oracle: Oracle, floor: float, size: int)
     stack = [begun(batch, stage, level)]
     while stack:
         work = stack.pop()
-        if len(work) > size:
+        last = not work.todo and stage + 1 == len(oracle.levels.levels)
+        if len(work) > size and not last:
             stack += reversed(parts(work))
         elif work.todo:
             stack.append(step(work, oracle, floor, 2 * size))
         else:
-            yield from _finished(advanced(work, level), stage + 1, oracle, floor, size)
+            yield from _finished(advanced(work, level, last), stage + 1, oracle, floor, size)
 
 
 def placed(levels: Levels, domain: Any, slice: Sequence[Any] | None) -> tuple[Box, Array]:

@@ -38,7 +38,7 @@ class Forms:
 
     def chosen(self, forms: Indices) -> Forms:
         """Some of the forms, in this order."""
-        return Forms(self.value[..., forms], self.error[..., forms])
+        return Forms(self.value.take(forms, axis=2), self.error.take(forms, axis=2))
 
     def planes(self, form: Indices, home: Indices) -> tuple[Array, Array]:
         """One form on one home each, as rows (slopes, constant) with their two bounds."""

@@ -21,6 +21,7 @@ from headsmith.regions.complex import (
     HOME,
     PLANES,
     Complex,
+    Mask,
     Pattern,
     Planes,
     first_vertices,
@@ -29,14 +30,14 @@ from headsmith.regions.complex import (
     plane_name,
     taken,
 )
-from headsmith.regions.cut import Cutting, bits, unpacked
+from headsmith.regions.cut import COLUMNS, Cutting, lower_half, words_of
 from headsmith.regions.exact import Name, Oracle, Vertex
-from headsmith.regions.forms import Forms, apply, crossing, gap, normalised, prepared, selected, stacked
+from headsmith.regions.forms import TINY, Forms, apply, crossing, gap, normalised, prepared, selected, stacked
 from headsmith.regions.levels import Level
 from headsmith.regions.merge import carried, merged
 
-COLUMNS = 64
-"""Forms that cut at a time: bits of a machine word."""
+WINDOW = 2 * COLUMNS
+"""Forms that are looked at at a time: those that change sign cut, as many as go."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +72,7 @@ class Work:
     rows: Forms
     complex: Complex
     home: Indices
-    winners: Indices
+    winners: Pattern
     todo: tuple[Indices | tuple[int, int], ...]
     weight: float
 
@@ -89,11 +90,21 @@ class Columns:
     key: Indices
 
 
+@dataclass(frozen=True, eq=False)
+class Signs:
+    """Forms at vertices, (vertices, forms): values, bounds of their errors, and where they are positive or negative."""
+
+    value: Array
+    error: Array
+    positive: Mask
+    negative: Mask
+
+
 def begun(batch: Batch, stage: int, level: Level) -> Work:
     """A level before its first cut."""
     ranks = np.diff(level.first, append=len(level.row))
     pairs = np.flatnonzero(ranks == 2)
-    todo: list[Any] = [pairs[i : i + COLUMNS] for i in range(0, len(pairs), COLUMNS)]
+    todo: list[Any] = [pairs[i : i + WINDOW] for i in range(0, len(pairs), WINDOW)]
     todo += [(int(unit), piece) for unit in np.flatnonzero(ranks > 2) for piece in range(1, int(ranks[unit]))]
     count = len(batch)
     return Work(
@@ -102,22 +113,22 @@ def begun(batch: Batch, stage: int, level: Level) -> Work:
         apply(level.weights, level.bias, batch.state),
         batch.complex,
         np.arange(count),
-        np.zeros((count, level.units), dtype=np.int64),
+        np.zeros((count, level.units), dtype=np.uint16),
         tuple(todo),
         batch.weight,
     )
 
 
-def advanced(work: Work, level: Level) -> Batch:
+def advanced(work: Work, level: Level, last: bool) -> Batch:
     """A level after its last cut, as a batch for the next one."""
     batch, home = work.batch, work.home
 
     def state() -> Forms:
         before = batch.state.chosen(level.carry).taken(home)
-        return stacked(before, selected(work.rows.taken(home), level, work.winners))
+        return stacked(before, selected(work.rows.taken(home), level, work.winners.astype(np.int64)))
 
-    pattern = np.concatenate([batch.pattern[home], work.winners.astype(np.uint16)], axis=1)
-    complex = taken(work.complex, np.arange(len(work)))
+    pattern = np.concatenate([batch.pattern.take(home, axis=0), work.winners], axis=1)
+    complex = work.complex if last else taken(work.complex, np.arange(len(work)))
     return Batch(replace(complex, patterns=(*complex.patterns, pattern)), work.weight, state)
 
 
@@ -148,22 +159,33 @@ def step(work: Work, oracle: Oracle, floor: float, size: int) -> Work:
     level = oracle.levels.levels[work.stage]
     low, high = level.row[level.first[first]], level.row[level.first[first] + 1]
     rows = work.rows
-    forms = rows.chosen(high) if np.all(low < 0) and np.all(high >= 0) else gap(rows, None, high, low)
+    if np.all(low < 0) and np.all(high >= 0):
+        forms = rows if np.array_equal(high, np.arange(rows.value.shape[2])) else rows.chosen(high)
+    else:
+        forms = gap(rows, None, high, low)
     columns = Columns(forms, plane_code(work.stage, high, low)[None], np.arange(forms.value.shape[1]))
     complex = homed(work.complex, work.home)
     complex.face[-1][:, CARRIER] = np.arange(len(work))
-    cutting = _cutting(complex, columns, oracle, floor)
+    signs = _signs(complex, columns, oracle, floor)
+    some, every = signs.positive.any(axis=0), signs.positive.all(axis=0)
+    changes = some & ~every
+    chosen = np.flatnonzero(changes)[:COLUMNS]
+    done = ~changes
+    done[chosen] = True
+    winners = work.winners.copy()
+    winners[:, first[~changes]] = every[~changes]
+    cutting = _cutting(complex, columns, signs, chosen, oracle)
     active = cutting.cutting()
-    done = np.ones(len(first), dtype=np.bool_)
     for place, form in enumerate(active):
         if cutting.faces[-1].count > size:
-            done[active[place:]] = False
+            done[chosen[active[place:]]] = False
             break
         cutting.cut(form, last=place == len(active) - 1)
     complex = _settled(cutting, columns, oracle)
     top = complex.face[-1]
-    winners = work.winners[top[:, CARRIER]]
-    winners[:, first[done]] = unpacked(cutting.signs(-1)[0], len(first))[:, done]
+    winners = winners.take(top[:, CARRIER], axis=0)
+    decided = done[chosen]
+    winners[:, first[chosen[decided]]] = lower_half(cutting.positive(-1), len(chosen))[:, decided]
     left = [] if done.all() else [first[~done]]
     return replace(work, complex=complex, home=top[:, HOME].copy(), winners=winners, todo=(*left, *rest))
 
@@ -179,39 +201,55 @@ def _next_piece(work: Work, unit: int, piece: int, oracle: Oracle, floor: float)
     complex = homed(work.complex, np.arange(len(work)))
     if piece == 1:
         complex = carried(complex)
-    cutting = _cutting(complex, columns, oracle, floor)
+    cutting = _cutting(complex, columns, _signs(complex, columns, oracle, floor), np.arange(1), oracle)
     for form in cutting.cutting():
         cutting.cut(form, last=True)
     complex = _settled(cutting, columns, oracle)
     before = complex.face[-1][:, HOME]
     home, winners = work.home[before], work.winners[before]
-    winners[:, unit] = np.where(cutting.signs(-1)[0] != 0, piece, winners[:, unit])
+    winners[:, unit] = np.where(cutting.positive(-1) != 0, piece, winners[:, unit])
     if piece > 1:
-        positive = [cutting.signs(k)[0] != 0 for k in range(complex.dimension + 1)]
+        positive = [cutting.positive(k) != 0 for k in range(complex.dimension + 1)]
         complex, rows = merged(complex, positive)
         home, winners = home[rows], winners[rows]
     return replace(work, complex=complex, home=home, winners=winners, todo=work.todo[1:])
 
 
-def _cutting(complex: Complex, columns: Columns, oracle: Oracle, floor: float) -> Cutting:
-    """Everything ready for cuts: the values and signs of the forms at all vertices."""
+def _signs(complex: Complex, columns: Columns, oracle: Oracle, floor: float) -> Signs:
+    """The values of forms at all vertices, with their bounds, and their signs."""
     homes = complex.face[0][:, HOME]
     value, error = prepared(columns.forms, floor).at(complex.point, complex.radius, homes)
     positive, negative = value > error, value < -error
     doubt = ~(positive | negative)
     # What is zero with a bound of zero is zero.
     doubt &= error != 0.0
-    names = _Names(complex, columns)
+    if doubt.any():
+        vertex, column = np.nonzero(doubt)
+        exact = _exact(oracle, _Names(complex, columns))(column, complex.face[0][vertex, PLANES:], homes[vertex])
+        positive[vertex, column], negative[vertex, column] = exact > 0, exact < 0
+    return Signs(value, error, positive, negative)
 
+
+def _exact(oracle: Oracle, names: _Names) -> Any:
     def signs(column: Indices, planes: Indices, home: Indices) -> Any:
         asked = zip(column.tolist(), planes.tolist(), home.tolist(), strict=True)
         return np.array([oracle.sign(names.form(h, c), names.vertex(rows)) for c, rows, h in asked], dtype=np.int64)
 
-    if doubt.any():
-        vertex, column = np.nonzero(doubt)
-        exact = signs(column, complex.face[0][vertex, PLANES:], homes[vertex])
-        positive[vertex, column], negative[vertex, column] = exact > 0, exact < 0
-    return Cutting(complex, value, error, bits(positive), bits(negative), signs)
+    return signs
+
+
+def _cutting(complex: Complex, columns: Columns, signs: Signs, chosen: Indices, oracle: Oracle) -> Cutting:
+    """Everything ready for cuts by some columns: each divided by a power of two, so that it is at most 1."""
+    value, error = signs.value.take(chosen, axis=1), signs.error.take(chosen, axis=1)
+    size = np.maximum(value.max(axis=0, initial=0.0), -value.min(axis=0, initial=0.0))
+    scale = np.ldexp(1.0, -np.clip(np.frexp(np.where(np.isfinite(size), size, 1.0))[1], -1000, 1000))
+    # What underflows here is below TINY.
+    value *= scale
+    error *= scale
+    near = error.max(axis=1, initial=0.0) + TINY
+    words = words_of(signs.positive.take(chosen, axis=1), signs.negative.take(chosen, axis=1))
+    exact = _exact(oracle, _Names(complex, columns))
+    return Cutting(complex, value, near, words, chosen, columns.forms.value.shape[2], exact)
 
 
 class _Names:
@@ -238,15 +276,16 @@ def _settled(cutting: Cutting, columns: Columns, oracle: Oracle) -> Complex:
     """What was cut, with the new planes in the table and the new vertices in their places."""
     complex, base = cutting.finished(), cutting.base
     homes, count = columns.forms.value.shape[1:]
-    used = np.zeros(homes * count, dtype=np.bool_)
+    used = np.zeros(base + homes * count, dtype=np.bool_)
+    used[:base] = True
     old = [len(each) for each in cutting.complex.face]
-    fresh = [face[:, PLANES:] for face in complex.face[:-1]]
+    fresh = [face[first:, PLANES:] for face, first in zip(complex.face[:-1], old, strict=False)]
     for rows in fresh:
-        used[rows[rows >= base] - base] = True
-    number = base + used.cumsum() - 1
+        used[rows] = True
+    number = used.cumsum() - 1
     for rows in fresh:
-        rows[rows >= base] = number[rows[rows >= base] - base]
-    home, form = np.divmod(used.nonzero()[0], count)
+        rows[:] = number.take(rows)
+    home, form = np.divmod(used[base:].nonzero()[0], count)
     plane, slack = normalised(*columns.forms.planes(form, home))
     code = columns.code[home if len(columns.code) > 1 else 0, form]
     planes = complex.planes.plus(Planes(plane, slack, code, columns.key[home]))
