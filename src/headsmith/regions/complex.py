@@ -202,3 +202,14 @@ def corners(complex: Complex, k: int, rows: Indices) -> tuple[Indices, Indices]:
         key = np.unique(owner[inner] * count + member)
         owner, found = np.divmod(key, count)
     return owner, found
+
+
+def slim(complex: Complex) -> Complex:
+    """The same complex without activation patterns of earlier levels that no plane needs."""
+    key, patterns = complex.planes.key.copy(), list(complex.patterns)
+    stage = complex.planes.code >> STAGE
+    for s in range(len(patterns) - 1):
+        here = np.flatnonzero(stage == s)
+        used, place = np.unique(key[here], return_inverse=True)
+        patterns[s], key[here] = patterns[s][used], place.reshape(-1)
+    return replace(complex, planes=replace(complex.planes, key=key), patterns=tuple(patterns))

@@ -29,12 +29,12 @@ def piece_count(regions: Regions) -> int:
 
 def linear_count(regions: Regions) -> int:
     """How many connected sets of cells with the same affine map there are; cells are connected through facets."""
-    return len(regions) - sum(1 for _ in _unions(regions, map_labels(regions)))
+    return regions.cells - sum(1 for _ in _unions(regions, map_labels(regions)))
 
 
 def linear_labels(regions: Regions) -> Indices:
     """A number for each cell, the same for cells of one linear region."""
-    parent = list(range(len(regions)))
+    parent = list(range(regions.cells))
     for one, other in _unions(regions, map_labels(regions)):
         parent[one] = other
     for cell in range(len(parent)):
@@ -44,7 +44,7 @@ def linear_labels(regions: Regions) -> Indices:
 
 def map_labels(regions: Regions) -> Indices:
     """A number for each cell, the same for equal affine maps, counted from 0."""
-    count = len(regions)
+    count = regions.cells
     if not count:
         return np.zeros(0, dtype=np.int64)
     slopes = regions.map_errors[..., :1].repeat(regions.maps.shape[2] - 1, axis=2)
@@ -82,7 +82,7 @@ def _clusters(values: Array, errors: Array) -> list[Indices]:
 
 def _unions(regions: Regions, labels: Indices) -> Iterator[tuple[int, int]]:
     """Pairs of roots whose trees become one, as cells of one label that share a facet are joined."""
-    parent = list(range(len(regions)))
+    parent = list(range(regions.cells))
     for first, second in _neighbours(regions, labels):
         one, other = _root(parent, first), _root(parent, second)
         if one != other:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import Literal, overload
 import numpy as np
 
 from headsmith.core.arrays import Array, Indices, frozen
+from headsmith.core.errors import HeadsmithError
 from headsmith.core.figures import count
 from headsmith.core.html import table
 from headsmith.core.intervals import Box
@@ -22,6 +24,10 @@ BLOCK = 4096
 """Regions whose affine maps are found at a time."""
 
 Count = Literal["cells", "linear", "pieces"]
+
+
+class PartialCountWarning(UserWarning):
+    """A count that was cut short: there are at least as many regions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,14 +62,15 @@ class Regions(Sequence[Region]):
 
     len() and count("cells"): cells of the activation pattern. count("linear"): cells that share a facet and have the
     same affine map are one. count("pieces"): different affine maps. Of a partial result the counts are those of the
-    cells that were found: lower bounds for cells and pieces. `share` is a rough estimate of how much of the work was
-    done; it runs ahead, because large cells are found first.
+    cells that were found, lower bounds for cells and pieces, and len() and count("cells") warn. `share` is a rough
+    estimate of how much of the work was done; it runs ahead, because large cells are found first.
     """
 
     oracle: Oracle
     box: Box
     sliced: bool
     parts: tuple[Complex, ...]
+    cells: int
     stopped: str
     share: float
 
@@ -72,18 +79,23 @@ class Regions(Sequence[Region]):
         return not self.stopped
 
     def __len__(self) -> int:
-        return int(self.offsets[-1])
+        if not self.complete:
+            warnings.warn(f"{self._counted()}; {self.stopped}", PartialCountWarning, stacklevel=2)
+        return self.cells
+
+    def _counted(self) -> str:
+        return f"{self.cells} cells" if self.complete else f"at least {self.cells} cells"
 
     def __repr__(self) -> str:
         ends = " x ".join(f"[{low:.6g}, {high:.6g}]" for low, high in zip(self.box.low, self.box.high, strict=True))
         where = f"a slice, {ends}" if self.sliced else ends
         if self.complete:
-            return f"Regions({len(self)} cells on {where})"
-        return f"Regions(PARTIAL: {len(self)} cells on {where}; {self.stopped})"
+            return f"Regions({self._counted()} on {where})"
+        return f"Regions(PARTIAL: {self._counted()} on {where}; {self.stopped})"
 
     def _repr_html_(self) -> str:
         at_least = "" if self.complete else "at least "
-        rows = [["cells of the activation pattern", f"{at_least}{len(self):,}"]]
+        rows = [["cells of the activation pattern", f"{at_least}{self.cells:,}"]]
         rows += [["different affine pieces", f"{at_least}{self.count('pieces'):,}"]]
         rows += [["linear regions", f"{self.count('linear'):,}"]] if self.complete else []
         return table("Linear regions", rows, note=repr(self))
@@ -107,20 +119,23 @@ class Regions(Sequence[Region]):
     def __getitem__(self, index: slice) -> Sequence[Region]: ...
     def __getitem__(self, index: int | slice) -> Region | Sequence[Region]:
         if isinstance(index, slice):
-            return [self._region(i) for i in range(len(self))[index]]
-        return self._region(range(len(self))[index])
+            return [self._region(i) for i in range(self.cells)[index]]
+        return self._region(range(self.cells)[index])
 
     def __iter__(self) -> Iterator[Region]:
-        return (self._region(i) for i in range(len(self)))
+        return (self._region(i) for i in range(self.cells))
 
     @cached_property
     def offsets(self) -> Indices:
         """The number of the first region of each part, and of all regions at the end."""
+        if self.cells and not self.parts:
+            raise HeadsmithError("the regions were counted and not kept: leave out keep=False to look at them")
         return np.cumsum([0, *(len(part) for part in self.parts)])
 
     @cached_property
     def patterns(self) -> Pattern:
         """The activation pattern of each region, all levels in a row."""
+        assert self.offsets[-1] == self.cells
         none = np.zeros((0, self.oracle.levels.units), dtype=np.uint16)
         return np.concatenate([none, *(part.patterns[-1] for part in self.parts)])
 
@@ -128,7 +143,7 @@ class Regions(Sequence[Region]):
     def _maps(self) -> tuple[Array, Array]:
         values, errors = [], []
         with np.errstate(all="ignore"):
-            for first in range(0, max(1, len(self.patterns)), BLOCK):
+            for first in range(0, max(1, self.cells), BLOCK):
                 read = readout(self.oracle.levels, self.oracle.placement, self.patterns[first : first + BLOCK])
                 values.append(read.value.transpose(1, 2, 0))
                 errors.append(read.error.transpose(1, 2, 0))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,33 +41,23 @@ WINDOW = 2 * COLUMNS
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Cells before a level, each its own home: their complex, and what makes the state as forms on each of them.
-    `weight` is the share of all the work that they stand for."""
+    """Cells before a level, and what makes the state as forms on each of them: their homes in that level. `weight` is
+    the share of all the work that they stand for."""
 
     complex: Complex
     weight: float
-    made: Callable[[], Forms]
-
-    @cached_property
-    def state(self) -> Forms:
-        return self.made()
-
-    @property
-    def pattern(self) -> Pattern:
-        """The activation pattern of each cell on the levels before."""
-        return self.complex.patterns[-1]
-
-    def __len__(self) -> int:
-        return len(self.complex)
+    state: Callable[[], Forms]
 
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """A batch in a level: the forms of the level's rows on the cells that the level began with, which of these each
-    cell is in, the pieces that win so far, and what is left to do: units of two pieces, or (unit, piece)."""
+    """Cells in a level. Of its homes, the cells that the level began with: the row of the activation pattern, the forms
+    that live on, and those of the level's rows. Of each cell: its home, and the pieces that win so far. And what is
+    left to do: units of two pieces, or (unit, piece)."""
 
     stage: int
-    batch: Batch
+    key: Indices
+    carried: Forms
     rows: Forms
     complex: Complex
     home: Indices
@@ -106,29 +95,30 @@ def begun(batch: Batch, stage: int, level: Level) -> Work:
     pairs = np.flatnonzero(ranks == 2)
     todo: list[Any] = [pairs[i : i + WINDOW] for i in range(0, len(pairs), WINDOW)]
     todo += [(int(unit), piece) for unit in np.flatnonzero(ranks > 2) for piece in range(1, int(ranks[unit]))]
-    count = len(batch)
+    state, homes = batch.state(), np.arange(len(batch.complex))
     return Work(
         stage,
-        batch,
-        apply(level.weights, level.bias, batch.state),
+        homes,
+        state.chosen(level.carry),
+        apply(level.weights, level.bias, state),
         batch.complex,
-        np.arange(count),
-        np.zeros((count, level.units), dtype=np.uint16),
+        homes,
+        np.zeros((len(homes), level.units), dtype=np.uint16),
         tuple(todo),
         batch.weight,
     )
 
 
 def advanced(work: Work, level: Level, last: bool) -> Batch:
-    """A level after its last cut, as a batch for the next one."""
-    batch, home = work.batch, work.home
+    """A level after its last cut, as a batch for the next one. After the `last` one nothing needs to be tidy."""
+    home, complex = work.home, work.complex
 
     def state() -> Forms:
-        before = batch.state.chosen(level.carry).taken(home)
-        return stacked(before, selected(work.rows.taken(home), level, work.winners.astype(np.int64)))
+        units = selected(work.rows.taken(home), level, work.winners.astype(np.int64))
+        return stacked(work.carried.taken(home), units)
 
-    pattern = np.concatenate([batch.pattern.take(home, axis=0), work.winners], axis=1)
-    complex = work.complex if last else taken(work.complex, np.arange(len(work)))
+    pattern = np.concatenate([complex.patterns[-1].take(work.key[home], axis=0), work.winners], axis=1)
+    complex = complex if last else taken(complex, np.arange(len(work)))
     return Batch(replace(complex, patterns=(*complex.patterns, pattern)), work.weight, state)
 
 
@@ -142,10 +132,14 @@ def parts(work: Work) -> list[Work]:
 
 
 def _some(work: Work, rows: Indices) -> Work:
+    homes, home = np.unique(work.home[rows], return_inverse=True)
     return replace(
         work,
+        key=work.key[homes],
+        carried=work.carried.taken(homes),
+        rows=work.rows.taken(homes),
         complex=taken(work.complex, rows),
-        home=work.home[rows],
+        home=home.reshape(-1),
         winners=work.winners[rows],
         weight=work.weight * len(rows) / len(work),
     )
@@ -163,7 +157,7 @@ def step(work: Work, oracle: Oracle, floor: float, size: int) -> Work:
         forms = rows if np.array_equal(high, np.arange(rows.value.shape[2])) else rows.chosen(high)
     else:
         forms = gap(rows, None, high, low)
-    columns = Columns(forms, plane_code(work.stage, high, low)[None], np.arange(forms.value.shape[1]))
+    columns = Columns(forms, plane_code(work.stage, high, low)[None], work.key)
     complex = homed(work.complex, work.home)
     complex.face[-1][:, CARRIER] = np.arange(len(work))
     signs = _signs(complex, columns, oracle, floor)
@@ -197,7 +191,7 @@ def _next_piece(work: Work, unit: int, piece: int, oracle: Oracle, floor: float)
     low = row[work.winners[:, unit]]
     high = np.full(len(work), row[piece])
     forms = gap(work.rows, work.home, high, low)
-    columns = Columns(forms, plane_code(work.stage, high, low)[:, None], work.home)
+    columns = Columns(forms, plane_code(work.stage, high, low)[:, None], work.key[work.home])
     complex = homed(work.complex, np.arange(len(work)))
     if piece == 1:
         complex = carried(complex)
