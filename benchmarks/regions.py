@@ -116,7 +116,9 @@ def trained(folder: Path, name: str) -> tuple[Network, Any]:
     depth, width = map(int, shape.split("x"))
     net = Net([int(inputs), *[width] * depth, 1])
     net.load_state_dict(torch.load(folder / "models" / name, map_location="cpu", weights_only=True))
-    ours = Network([(layer.weight.detach().double().numpy(), layer.bias.detach().double().numpy()) for layer in net.fcs])
+    ours = Network(
+        [(layer.weight.detach().double().numpy(), layer.bias.detach().double().numpy()) for layer in net.fcs]
+    )
     with torch.no_grad():
         net.fcs[-1].weight.zero_()
         net.fcs[-1].bias.fill_(1.0)

@@ -106,7 +106,7 @@ def _neighbours(regions: Regions, labels: Indices) -> Iterator[tuple[int, int]]:
         single[twice] = single[twice + 1] = False
         # What is left lies on the border of the part; the border of the box has planes with negative codes.
         inside = part.planes.code[part.face[-2][facet, PLANES]] >= 0
-        chosen = np.flatnonzero(single & inside & shared[cell + offset]) if len(regions.parts) > 1 else []
+        chosen = np.flatnonzero(single & inside & shared[cell + offset] & (len(regions.parts) > 1))
         border += _border(part, cell[chosen] + offset, facet[chosen])
     middle = np.array([place for _, place, _, _ in border]).reshape(len(border), regions.box.size)
     radius = np.array([near for _, _, near, _ in border])[:, None].repeat(regions.box.size, axis=1)

@@ -232,10 +232,11 @@ def _cramer(normal: Array, constant: Array) -> tuple[Array, Array]:
         return a * q - b * p, np.stack([b * r - c * q, c * p - a * r], axis=1)
     (a, b, c), (p, q, r), (x, y, z) = normal.transpose(1, 2, 0)
     k, m, n = constant.T
-    crosses = (q * z - r * y, r * x - p * z, p * y - q * x), (y * c - z * b, z * a - x * c, x * b - y * a)
-    crosses += ((b * r - c * q, c * p - a * r, a * q - b * p),)
-    determinant = a * crosses[0][0] + b * crosses[0][1] + c * crosses[0][2]
-    return determinant, np.stack([-(k * u + m * v + n * w) for u, v, w in zip(*crosses, strict=True)], axis=1)
+    first = q * z - r * y, r * x - p * z, p * y - q * x
+    second = y * c - z * b, z * a - x * c, x * b - y * a
+    third = b * r - c * q, c * p - a * r, a * q - b * p
+    numerators = [-(k * u + m * v + n * w) for u, v, w in zip(first, second, third, strict=True)]
+    return a * first[0] + b * first[1] + c * first[2], np.stack(numerators, axis=1)
 
 
 def _solved(plane: Array, relative: Array, loose: Array) -> tuple[Array, Array, Mask]:

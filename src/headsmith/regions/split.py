@@ -161,8 +161,8 @@ def step(work: Work, oracle: Oracle, floor: float, size: int) -> Work:
     complex = homed(work.complex, work.home)
     complex.face[-1][:, CARRIER] = np.arange(len(work))
     signs = _signs(complex, columns, oracle, floor)
-    some, every = signs.positive.any(axis=0), signs.positive.all(axis=0)
-    changes = some & ~every
+    some, every = np.any(signs.positive, axis=0), np.asarray(np.all(signs.positive, axis=0))
+    changes = np.asarray(some & ~every)
     chosen = np.flatnonzero(changes)[:COLUMNS]
     done = ~changes
     done[chosen] = True

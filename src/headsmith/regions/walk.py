@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any
@@ -69,7 +69,7 @@ class Walker:
         return Found(len(batch.complex), batch.weight, batch.complex if self.keep else None)
 
 
-def walked(walker: Walker, first: Found | Work, workers: int) -> Iterator[Found]:
+def walked(walker: Walker, first: Found | Work, workers: int) -> Generator[Found, None, None]:
     """All finished cells, in order."""
     stack, began = [first], time.perf_counter()
     while stack and (workers == 1 or time.perf_counter() - began < ALONE):
@@ -94,21 +94,22 @@ def _cores() -> list[int]:
 Turn = tuple[list[Found | Work], int]
 
 
-def _together(walker: Walker, line: list[Found | Work], workers: int) -> Iterator[Found]:
+def _together(walker: Walker, line: list[Found | Work], workers: int) -> Generator[Found, None, None]:
     places: list[Found | Work | Future[Turn]] = list(line)
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
     hungry = context.Event()
     pool = ProcessPoolExecutor(workers, context, _welcome, (walker, hungry))
     try:
         while places:
-            while places and isinstance(places[0], Found):
-                yield places.pop(0)
+            while places and isinstance(first := places[0], Found):
+                yield first
+                del places[0]
             running = [place for place in places if isinstance(place, Future)]
             for i, place in enumerate(places):
                 if len(running) > workers:
                     break
                 if isinstance(place, Work):
-                    places[i] = future = pool.submit(_turn, _slim(place))
+                    places[i] = future = pool.submit(_turn, replace(place, complex=slim(place.complex)))
                     running.append(future)
             if any(isinstance(place, Work) for place in places):
                 hungry.clear()
@@ -127,11 +128,6 @@ def _received(walker: Walker, place: Found | Work | Future[Turn]) -> list[Found 
     found, asked = place.result()
     walker.oracle.asked += asked
     return list(found)
-
-
-def _slim(item: Found | Work) -> Found | Work:
-    """Ready to travel."""
-    return item if item.complex is None else replace(item, complex=slim(item.complex))
 
 
 _known: list[tuple[Walker, Any]] = []
@@ -155,4 +151,6 @@ def _turn(work: Work) -> Turn:
             found.append(item)
         else:
             stack += reversed(walker.go(item))
-    return [_slim(item) for item in found + stack[::-1]], walker.oracle.asked - before
+    found += reversed(stack)
+    kept = [each if each.complex is None else replace(each, complex=slim(each.complex)) for each in found]
+    return kept, walker.oracle.asked - before
