@@ -1,4 +1,5 @@
-"""Cut a complex by affine forms, one after the other, from the vertices up to the cells.
+"""Cut a complex by affine forms, from the vertices up to the cells: one form after the other, or several at a time that
+cut no cell in common.
 
 All that is used are the signs of the forms at the vertices, which are exact. A face has a machine word: the lower half
 says which of the (at most 32) forms are positive at one of its vertices, the upper half which are negative at one. A
@@ -19,7 +20,7 @@ interpolated, with a bound of the error; where the bound does not decide, ration
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ COLUMNS = 32
 """Forms that cut at a time: bits of half a machine word."""
 HALF = np.uint64(COLUMNS)
 LIMIT = 2.0**-20
+FEW = 2048
+"""Cells up to which it is worth while to look for forms that can cut at the same time."""
 
 Doubtful = Callable[[Indices, Indices, Indices], Any]
 """The exact signs of forms (columns) at vertices with these rows of planes, on these homes."""
@@ -42,7 +45,7 @@ def words_of(positive: Mask, negative: Mask) -> Words:
     rows, columns = positive.shape
     signs = np.zeros((rows, 2, COLUMNS), dtype=np.bool_)
     signs[:, 0, :columns] = positive
-    signs[:, 1, :columns] = negative
+    signs[:, 1, : negative.shape[1]] = negative
     return np.packbits(signs, bitorder="little").view("<u8").astype(np.uint64, copy=False)
 
 
@@ -70,6 +73,18 @@ def _roomy(array: Any, least: int) -> Any:
     found = np.empty((64 + 8 * least, *array.shape[1:]), dtype=array.dtype)
     found[: len(array)] = array
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class By:
+    """What faces are cut by: the bit and the number of one form, or of one for each face."""
+
+    bit: Any
+    form: Any
+
+    def bits(self, owner: Indices) -> Any:
+        """The bit for each entry of lists."""
+        return self.bit if isinstance(self.form, int) else self.bit.take(owner)
 
 
 class Cutting:
@@ -110,38 +125,56 @@ class Cutting:
             else:
                 self.faces.append(self.vertices)
 
-    def cutting(self) -> list[int]:
-        """The forms that cut some cell."""
+    def cutting(self) -> list[list[int]]:
+        """The forms that cut some cell, those together that have no cell in common (and so no face)."""
         top = self.faces[-1]
-        both = int(np.bitwise_or.reduce(top.arrays[1][: top.count]))
-        return [form for form in range(self.forms) if both >> form & 1]
+        both = top.arrays[1][: top.count]
+        every = int(np.bitwise_or.reduce(both))
+        active = [form for form in range(self.forms) if every >> form & 1]
+        if top.count > FEW:
+            return [[form] for form in active]
+        cuts = lower_half(both, self.forms).astype(np.float32)
+        common = words_of(cuts.T @ cuts > 0.0, np.zeros((self.forms, 0), dtype=np.bool_)).tolist()
+        found: dict[int, list[int]] = {}
+        for form in active:
+            mask = next((mask for mask in found if not mask & common[form]), 0)
+            found[mask | 1 << form] = [*found.pop(mask, []), form]
+        return list(found.values())
 
-    def cut(self, form: int, last: bool) -> None:
-        """Cut everything by a form. After the `last` one no signs are needed at the vertices that it adds."""
-        bit = np.uint64(1 << form)
-        cut = [(each.arrays[1][: each.count] & bit).astype(np.bool_).nonzero()[0] for each in self.faces[1:]]
+    def cut(self, forms: list[int], left: int) -> None:
+        """Cut everything by forms that have no face in common. Forms below number `left` cut nothing any more."""
+        mask = np.uint64(sum(1 << form for form in forms))
+        cut = [(each.arrays[1][: each.count] & mask).astype(np.bool_).nonzero()[0] for each in self.faces[1:]]
+        single = forms[0] if len(forms) == 1 else None
         # What takes the number of a negative part to that of the new face between the parts.
         shift = self.vertices.count - self.faces[1].count
         if len(cut[0]):
-            self._cut_edges(form, bit, cut[0], last)
+            self._cut_edges(self._by(1, cut[0], mask, single), cut[0], left)
         for k in range(2, self.dimension + 1):
             between = self.faces[k - 1].count - self.faces[k].count
             if len(cut[k - 1]):
-                self._cut_faces(form, bit, k, cut[k - 1], shift)
+                self._cut_faces(self._by(k, cut[k - 1], mask, single), k, cut[k - 1], shift)
             shift = between
         for each, rows in zip(self.faces[1:-1], cut, strict=False):
             each.arrays[3][rows] = rows
 
-    def _cut_edges(self, form: int, bit: np.uint64, edges: Indices, last: bool) -> None:
+    def _by(self, k: int, rows: Indices, mask: np.uint64, single: int | None) -> By:
+        """What each of some faces of dimension k is cut by: one of the forms of a mask."""
+        if single is not None:
+            return By(mask, single)
+        bit = self.faces[k].arrays[1].take(rows) & mask
+        return By(bit, np.frexp(bit.astype(np.float64))[1].astype(np.int64) - 1)
+
+    def _cut_edges(self, by: By, edges: Indices, left: int) -> None:
         count, table = len(edges), self.faces[1]
         word, both, face, minus = table.room(count)
         rows, signs, divided = face.take(edges, axis=0), word.take(edges), both.take(edges)
         u, v = rows[:, FIRST], rows[:, SECOND]
         new = np.arange(self.vertices.count, self.vertices.count + count)
         known = signs & ~(divided | divided << HALF)
-        middle = self._add_vertices(form, rows, divided ^ bit, known, last)
+        middle = self._add_vertices(by.form, rows, divided ^ by.bit, known, left)
         ends = self.vertices.arrays[0]
-        above = (ends.take(u) & bit).astype(np.bool_)
+        above = (ends.take(u) & by.bit).astype(np.bool_)
         high, low = np.where(above, u, v), np.where(above, v, u)
         upper, lower = ends.take(high) | middle, ends.take(low) | middle
         start, stop = table.count, table.count + count
@@ -154,7 +187,7 @@ class Cutting:
         minus[edges] = minus[start:stop] = np.arange(start, stop)
         table.count = stop
 
-    def _add_vertices(self, form: int, edges: Indices, open: Words, known: Words, last: bool) -> Words:
+    def _add_vertices(self, form: Any, edges: Indices, open: Words, known: Words, left: int) -> Words:
         """New vertices on edges (rows of them), and their words; `open` are the forms whose signs at the ends are
         strictly opposite.
 
@@ -170,16 +203,15 @@ class Cutting:
         rows[:, :-1] = edges
         rows[:, -1] = edges[:, HOME] * self.width + (self.base + self.chosen[form])
         table.count = stop
-        if last:
+        if left == self.forms:
             word[start:stop] = known
             return known
-        # Forms before this one have cut everything.
-        left = slice(form + 1, None)
         u, v = edges[:, FIRST], edges[:, SECOND]
         s, r = value.take(u, axis=0), value.take(v, axis=0)
-        a = s[:, form].copy()
-        span = a - r[:, form]
-        s, r = s[:, left], r[:, left]
+        each = slice(None) if isinstance(form, int) else np.arange(count)
+        a = s[each, form].copy()
+        span = a - r[each, form]
+        s, r = s[:, left:], r[:, left:]
         wrong = np.maximum(error.take(u), error.take(v))
         share = wrong / np.abs(span)
         r -= s
@@ -190,9 +222,9 @@ class Cutting:
         wrong += 16.0 * UNIT
         # Where nothing is known well (or at all), no sign is decided.
         near = np.where(share <= LIMIT, GUARD * wrong, np.inf)
-        value[start:stop, left], error[start:stop] = found, near
+        value[start:stop, left:], error[start:stop] = found, near
         if open.any():
-            known = self._decided(form + 1, found, near[:, None], open, known, rows)
+            known = self._decided(left, found, near[:, None], open, known, rows)
         word[start:stop] = known
         return known
 
@@ -210,23 +242,23 @@ class Cutting:
             self.touched |= int(np.bitwise_or.reduce(bit[exact == 0], initial=np.uint64(0)))
         return known
 
-    def _cut_faces(self, form: int, bit: np.uint64, k: int, cut: Indices, shift: int) -> None:
+    def _cut_faces(self, by: By, k: int, cut: Indices, shift: int) -> None:
         count, table, under = len(cut), self.faces[k], self.faces[k - 1]
         word, both, face, minus = table.room(count)
         rows = face.take(cut, axis=0)
         owner, place = ragged(rows[:, FIRST], rows[:, SECOND])
         member = self.lists[k].arrays[0].take(place)
         signs, other = under.arrays[0].take(member), under.arrays[3].take(member)
-        above = (signs & bit).astype(np.bool_)
+        above = (signs & by.bits(owner)).astype(np.bool_)
         divided = other != member
         both_parts = divided.nonzero()[0]
         # The new faces that bound the new face, and those of the plane that were there already.
         flat, line = other.take(both_parts) + shift, owner.take(both_parts)
-        if self.touched & int(bit):
+        if self.touched:
             whole = ~divided
-            flat, line = self._in_plane(bit, k, flat, line, member[whole], owner[whole])
+            flat, line = self._in_plane(by, k, flat, line, member[whole], owner[whole])
         new = np.arange(under.count, under.count + count)
-        self._add_faces(form, k - 1, rows, flat, line)
+        self._add_faces(by.form, k - 1, rows, flat, line)
         # A bounding face that is not above and not cut is below.
         up, down = above.nonzero()[0], (divided | ~above).nonzero()[0]
         entries = np.concatenate([member.take(up), other.take(down)])
@@ -253,7 +285,7 @@ class Cutting:
             minus[cut] = minus[start:stop] = np.arange(start, stop)
         table.count = stop
 
-    def _add_faces(self, form: int, k: int, cut: Indices, flat: Indices, line: Indices) -> None:
+    def _add_faces(self, form: Any, k: int, cut: Indices, flat: Indices, line: Indices) -> None:
         """The faces of dimension k along which those of dimension k + 1 (rows) are cut, bounded by `flat`."""
         count, table, under = len(cut), self.faces[k], self.faces[k - 1]
         word, both, face, minus = table.room(count)
@@ -283,7 +315,7 @@ class Cutting:
         return start
 
     def _in_plane(
-        self, bit: np.uint64, k: int, flat: Indices, line: Indices, whole: Indices, owner: Indices
+        self, by: By, k: int, flat: Indices, line: Indices, whole: Indices, owner: Indices
     ) -> tuple[Indices, Indices]:
         """Add the faces of dimension k - 2 of the faces that are not cut that lie in the plane: two share each."""
         face = self.faces[k - 1].arrays[2][whole]
@@ -293,7 +325,7 @@ class Cutting:
             inner, place = ragged(face[:, FIRST], face[:, SECOND])
             found, which = self.lists[k - 1].arrays[0][place], owner[inner]
         signs = self.faces[k - 2].arrays[0][found]
-        within = ((signs | signs >> HALF) & bit) == 0
+        within = ((signs | signs >> HALF) & by.bits(which)) == 0
         pairs = np.unique(np.stack([which[within], found[within]], axis=1), axis=0)
         line, flat = np.concatenate([line, pairs[:, 0]]), np.concatenate([flat, pairs[:, 1]])
         order = line.argsort(kind="stable")

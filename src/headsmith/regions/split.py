@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -170,11 +171,11 @@ def step(work: Work, oracle: Oracle, floor: float, size: int) -> Work:
     winners[:, first[~changes]] = every[~changes]
     cutting = _cutting(complex, columns, signs, chosen, oracle)
     active = cutting.cutting()
-    for place, form in enumerate(active):
+    for place, forms in enumerate(active):
         if cutting.faces[-1].count > size:
-            done[chosen[active[place:]]] = False
+            done[chosen[list(chain(*active[place:]))]] = False
             break
-        cutting.cut(form, last=place == len(active) - 1)
+        cutting.cut(forms, min(chain(*active[place + 1 :]), default=len(chosen)))
     complex = _settled(cutting, columns, oracle)
     top = complex.face[-1]
     winners = winners.take(top[:, CARRIER], axis=0)
@@ -196,8 +197,8 @@ def _next_piece(work: Work, unit: int, piece: int, oracle: Oracle, floor: float)
     if piece == 1:
         complex = carried(complex)
     cutting = _cutting(complex, columns, _signs(complex, columns, oracle, floor), np.arange(1), oracle)
-    for form in cutting.cutting():
-        cutting.cut(form, last=True)
+    for forms in cutting.cutting():
+        cutting.cut(forms, 1)
     complex = _settled(cutting, columns, oracle)
     before = complex.face[-1][:, HOME]
     home, winners = work.home[before], work.winners[before]
