@@ -205,38 +205,44 @@ def normalised(plane: Array, slack: Array) -> tuple[Array, Array]:
 def crossing(planes: Planes, rows: Indices) -> tuple[Array, Array, Mask]:
     """Where d normalised planes meet (rows of the table, (n, d)): points, bounds of their error in each coordinate, and
     which of them are not known well, with bounds that do not hold."""
-    plane, d = planes.plane[rows], rows.shape[1]
-    relative, loose = planes.slack[rows].sum(axis=1).T
+    d = rows.shape[1]
     if d > 3:
-        return _solved(plane, relative, loose)
-    relative = relative + 8.0 * UNIT
+        relative, loose = planes.slack[rows].sum(axis=1).T
+        return _solved(planes.plane[rows], relative, loose)
     # By Cramer's rule: with rho_r the slack of the slopes of row r and c_r its constant, the determinant is within
     # d! (sum rho + 8u) of the exact one, a numerator within (d-1)! sum_r (|c_r| (sum rho + 8u) + slack of c_r), to
     # first order; GUARD covers the rest while sum rho is below 2^-10.
-    determinant, numerator = _cramer(plane[..., :d], plane[..., d])
-    point = numerator / determinant[:, None]
-    top = (GUARD * (1, 1, 2)[d - 1]) * (np.abs(plane[..., d]).sum(axis=1) * relative + loose)
+    entries = [planes.plane.take(each, axis=0).T for each in rows.T]
+    relative, loose = sum(planes.slack.take(each, axis=0) for each in rows.T).T
+    relative = relative + 8.0 * UNIT
+    determinant, numerators = _cramer(entries)
+    point = [each / determinant for each in numerators]
+    constants, size = np.abs(entries[0][-1]), np.abs(point[0])
+    for row, each in zip(entries[1:], point[1:], strict=True):
+        constants += np.abs(row[-1])
+        np.maximum(size, np.abs(each), out=size)
+    top = (GUARD * (1, 1, 2)[d - 1]) * (constants * relative + loose)
     bottom = (GUARD * (1, 2, 6)[d - 1]) * relative
-    size, room = np.abs(point).max(axis=1), np.abs(determinant) - bottom
+    room = np.abs(determinant) - bottom
     radius = GUARD * ((top + size * bottom) / room + (4.0 * UNIT) * size)
-    return point, radius, ~((radius <= 2.0**-30 * (1.0 + size)) & (room > bottom) & (relative < 2.0**-10))
+    poor = ~((radius <= 2.0**-30 * (1.0 + size)) & (room > bottom) & (relative < 2.0**-10))
+    return np.stack(point, axis=1), radius, poor
 
 
-def _cramer(normal: Array, constant: Array) -> tuple[Array, Array]:
-    """The determinants of normals (n, d, d), and the numerators (n, d) of the solutions of normal x = -constant."""
-    if normal.shape[1] == 1:
-        return normal[:, 0, 0], -constant
-    if normal.shape[1] == 2:
-        (a, b), (p, q) = normal[:, 0].T, normal[:, 1].T
-        c, r = constant.T
-        return a * q - b * p, np.stack([b * r - c * q, c * p - a * r], axis=1)
-    (a, b, c), (p, q, r), (x, y, z) = normal.transpose(1, 2, 0)
-    k, m, n = constant.T
+def _cramer(rows: Sequence[Array]) -> tuple[Array, list[Array]]:
+    """The determinants of d planes, each (slopes and constant, n), and the numerators of where they meet."""
+    if len(rows) == 1:
+        ((a, b),) = rows
+        return a, [-b]
+    if len(rows) == 2:
+        (a, b, c), (p, q, r) = rows
+        return a * q - b * p, [b * r - c * q, c * p - a * r]
+    (a, b, c, k), (p, q, r, m), (x, y, z, n) = rows
     first = q * z - r * y, r * x - p * z, p * y - q * x
     second = y * c - z * b, z * a - x * c, x * b - y * a
     third = b * r - c * q, c * p - a * r, a * q - b * p
     numerators = [-(k * u + m * v + n * w) for u, v, w in zip(first, second, third, strict=True)]
-    return a * first[0] + b * first[1] + c * first[2], np.stack(numerators, axis=1)
+    return a * first[0] + b * first[1] + c * first[2], numerators
 
 
 def _solved(plane: Array, relative: Array, loose: Array) -> tuple[Array, Array, Mask]:
