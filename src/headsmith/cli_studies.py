@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 )
 @click.option("--slice", "slices", multiple=True, help="Two inputs (x0,x3); or origin, u and v, repeated.")
 @click.option("--at", multiple=True, metavar="NAME=VALUE", help="Where the other inputs are held (default 0).")
-@click.option("--limit", type=int, default=1_000_000, show_default=True, help="Stop after so many cells, and say so.")
+@click.option("--limit", type=int, help="Stop after so many cells, and say so: two million, but none with --count.")
+@click.option("--count", "only_count", is_flag=True, help="Count cells and forget them: in bounded memory.")
+@click.option("--workers", type=int, help="Processes that share a long count; one for each core.")
 @click.option("--soften", is_flag=True, help="Draw how softmax softens them instead, at growing scales: two inputs.")
 @output_option("Draw the regions into a .png, .svg or .pdf file.", *PICTURES)
 @as_json_option
@@ -38,7 +40,9 @@ def regions_command(
     domain: tuple[str, ...],
     slices: tuple[str, ...],
     at: tuple[str, ...],
-    limit: int,
+    limit: int | None,
+    only_count: bool,
+    workers: int | None,
     soften: bool,
     output: str | None,
     as_json: bool,
@@ -53,7 +57,16 @@ def regions_command(
     if soften and (output is None or slices or len(names) != 2):
         raise click.UsageError("--soften draws a target of two inputs, without a slice, into the file of -o")
     summary, found = count_regions(
-        wanted, names, box, slices=slices, at=at, limit=limit, output=output, show_progress=not as_json
+        wanted,
+        names,
+        box,
+        slices=slices,
+        at=at,
+        limit=limit,
+        keep=not only_count,
+        workers=workers,
+        output=output,
+        show_progress=not as_json,
     )
     if not as_json:
         print_all(summary_table(summary))

@@ -10,6 +10,7 @@ import pytest
 from headsmith.core.errors import DomainError, TargetError
 from headsmith.regions.counts import linear_labels, map_labels
 from headsmith.regions.enumeration import regions
+from headsmith.regions.result import PartialCountWarning
 from headsmith.source.network import Network
 
 BOXES = [1.0, 1e5, 1e9]
@@ -110,12 +111,15 @@ def test_partial_results_say_so() -> None:
     assert whole.complete
     assert "PARTIAL" not in repr(whole)
     some = regions(Network(layers), (-3.0, 3.0), limit=50)
-    assert (len(some), some.complete) == (50, False)
-    assert "PARTIAL: 50 cells" in repr(some)
+    with pytest.warns(PartialCountWarning, match="at least 50 cells; the limit"):
+        assert (len(some), some.complete) == (50, False)
+    with pytest.warns(PartialCountWarning):
+        assert some.count("cells") == 50
+    assert "PARTIAL: at least 50 cells" in repr(some)
     assert "limit" in some.stopped
     assert 0.0 < some.share < 1.0
     assert set(map(tuple, some.patterns.tolist())) < set(map(tuple, whole.patterns.tolist()))
-    assert len(list(some)) == some.count("cells") == 50
+    assert sum(1 for _ in some) == some.cells == 50
     assert regions(Network(layers), (-3.0, 3.0), limit=len(whole)).complete
 
 
@@ -133,7 +137,7 @@ def test_an_interrupt_leaves_what_was_found(monkeypatch: pytest.MonkeyPatch) -> 
 
     found = regions(Network(layers), (-3.0, 3.0), progress=stop)
     assert (found.complete, found.stopped) == (False, "interrupted")
-    assert len(found) == seen[-1][0] > 0
+    assert found.cells == seen[-1][0] > 0
     assert found[0].vertices.shape[1] == 2
     # Batches of any size find the same cells, and progress runs from 0 to 1.
     seen.clear()
@@ -151,7 +155,9 @@ def test_what_cannot_be_enumerated_is_refused() -> None:
     with pytest.raises(TargetError, match="Product"):
         regions("x*y", {"x": (0, 1), "y": (0, 1)})
     with pytest.raises(DomainError, match="slice"):
-        regions(Network([(np.ones((2, 4)), [0.0, 0.0])]), (-1.0, 1.0))
+        regions(Network([(np.ones((2, 11)), [0.0, 0.0])]), (-1.0, 1.0))
+    with pytest.raises(DomainError, match="workers"):
+        regions("relu(x)", {"x": (0.0, 1.0)}, workers=0)
     with pytest.raises(DomainError, match="single number"):
         regions("relu(x)", {"x": (1.0, 1.0)})
     with pytest.raises(DomainError, match="limit"):

@@ -46,7 +46,7 @@ def test_softening_is_drawn(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(HeadsmithError, match="three dimensions"):
+    with pytest.raises(HeadsmithError, match="3 dimensions"):
         draw_regions(regions(network(3), (-1.0, 1.0)), tmp_path / "regions.png")
     with pytest.raises(HeadsmithError, match="png"):
         draw_regions(regions(network(2), (-1.0, 1.0)), tmp_path / "regions.gif")
@@ -64,6 +64,19 @@ def test_slices_by_name_and_by_vectors_agree(tmp_path: Path) -> None:
     assert named.complete
     assert json.loads(json.dumps(asdict(given)))["file"] == str(tmp_path / "slice.png")
     assert all(given.cells <= bound.value for bound in given.upper_bounds)
+
+
+def test_counts_without_regions_are_the_same() -> None:
+    """--count forgets the cells: the same number, no other counts, and nothing to draw."""
+    target = network(3)
+    whole, _ = count_regions(target, target.names, (-2.0, 2.0))
+    counted, found = count_regions(target, target.names, (-2.0, 2.0), keep=False)
+    assert (counted.cells, counted.linear, counted.pieces) == (whole.cells, None, None)
+    assert len(found) == whole.cells
+    with pytest.raises(HeadsmithError, match="not kept"):
+        found[0]
+    with pytest.raises(HeadsmithError, match="--count"):
+        count_regions(network(2), ("x0", "x1"), (-2.0, 2.0), keep=False, output="regions.png")
 
 
 def test_the_table_shows_what_is_partial() -> None:

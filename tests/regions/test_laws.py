@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from math import comb
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rational import clipped_patterns, volumes
 
-from headsmith.regions.cells import box_cells
+from headsmith.regions.complex import FIRST, SECOND, box_complex, members
 from headsmith.regions.enumeration import regions
 from headsmith.regions.levels import Levels, maxout_level
 from headsmith.source.network import Network
@@ -76,16 +78,14 @@ def test_scaling_box_and_biases_changes_nothing(network: Network, power: int) ->
     assert sorted(here.patterns.tolist()) == sorted(there.patterns.tolist())
 
 
-def test_the_box_itself_is_a_cell_with_closed_loops() -> None:
-    for dimension in (1, 2, 3):
-        cells = box_cells(np.zeros(dimension), np.ones(dimension))
-        assert len(cells.point) == 2**dimension
-        if dimension == 3:
-            loops: dict[int, list[tuple[int, int]]] = {}
-            for tail, head, (left, right) in zip(cells.tail, cells.head, cells.side, strict=True):
-                loops.setdefault(int(left), []).append((int(tail), int(head)))
-                loops.setdefault(int(right), []).append((int(head), int(tail)))
-            assert len(loops) == 6
-            for loop in loops.values():
-                assert sorted(a for a, _ in loop) == sorted(b for _, b in loop)
-                assert len({a for a, _ in loop}) == 4
+@pytest.mark.parametrize("dimension", [1, 2, 3, 4, 5])
+def test_the_box_itself_is_a_complex(dimension: int) -> None:
+    """A cube has C(d, k) 2^(d - k) faces of dimension k; each bounds faces of dimension k + 1, two of a third one."""
+    box = box_complex(np.zeros(dimension), np.ones(dimension))
+    assert [len(face) for face in box.face] == [comb(dimension, k) << (dimension - k) for k in range(dimension + 1)]
+    for k in range(1, dimension + 1):
+        owner, member = members(box, k)
+        assert np.all(np.bincount(owner) == 2 * k)
+        assert np.all(np.bincount(member) == dimension - k + 1)
+    ends = box.point[box.face[1][:, [FIRST, SECOND]]]
+    assert np.all(np.abs(ends[:, 0] - ends[:, 1]).sum(axis=1) == 1.0)

@@ -58,7 +58,7 @@ def power_of_two(exponent: int) -> Any:
 def meet(planes: Sequence[Row]) -> Row:
     """The point (X_1, ..., X_d, W), W > 0, that stands for X / W, where d planes a . x + c = 0 in d dimensions meet.
 
-    The planes are rows (a_1, ..., a_d, c), d is 1, 2 or 3; raises ArithmeticError where they do not meet in one point.
+    The planes are rows (a_1, ..., a_d, c); raises ArithmeticError where they do not meet in one point.
     """
     match len(planes):
         case 1:
@@ -73,11 +73,21 @@ def meet(planes: Sequence[Row]) -> Row:
             point = [-_determinant([_replaced(row, axis) for row in planes]) for axis in range(3)] + [
                 sum((x * y for x, y in zip(first[:3], normal, strict=True)), fmpz(0))
             ]
-        case dimension:
-            raise ValueError(f"planes in {dimension} dimensions")
+        case _:
+            point = _solution(planes)
     if point[-1] == 0:
         raise ArithmeticError("the planes do not meet in one point")
     return point if point[-1] > 0 else [-entry for entry in point]
+
+
+def _solution(planes: Sequence[Row]) -> Row:
+    """The point where planes meet, by elimination."""
+    normals, constants = fmpz_mat([row[:-1] for row in planes]), fmpz_mat([[-row[-1]] for row in planes])
+    try:
+        numerator, denominator = normals.solve(constants).numer_denom()
+    except ZeroDivisionError:
+        raise ArithmeticError("the planes do not meet in one point") from None
+    return [*(entry for (entry,) in numerator.tolist()), denominator]
 
 
 def _replaced(row: Row, axis: int) -> Row:

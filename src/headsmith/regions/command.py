@@ -14,13 +14,14 @@ from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError
 from headsmith.core.intervals import Box, as_box
 from headsmith.regions.bounds import Bound, bounds_of
-from headsmith.regions.enumeration import Progress, regions
+from headsmith.regions.enumeration import Progress, regions, slice_names
 from headsmith.regions.result import Regions
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The counts of one enumeration, as the command prints them; `exact_decisions` are signs that rationals decided."""
+    """The counts of one enumeration, as the command prints them; `exact_decisions` are signs that rationals decided.
+    Where cells were counted only, the other counts are None."""
 
     names: tuple[str, ...]
     domain: tuple[tuple[float, float], ...]
@@ -28,8 +29,8 @@ class Summary:
     stopped: str
     share: float
     cells: int
-    linear: int
-    pieces: int
+    linear: int | None
+    pieces: int | None
     upper_bounds: tuple[Bound, ...]
     exact_decisions: int
     seconds: float
@@ -38,19 +39,19 @@ class Summary:
 
 
 def coordinate_names(slices: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    """What the domain of the command is about: the inputs, the inputs that a slice names, or s, t, r."""
+    """What the domain of the command is about: the inputs, the inputs that a slice names, or s, t, ..."""
     if not slices:
         return tuple(names)
     if len(slices) == 1:
         return tuple(name.strip() for name in slices[0].split(","))
-    return ("s", "t", "r")[: len(slices) - 1]
+    return slice_names(len(slices) - 1)
 
 
 def read_slice(slices: Sequence[str], at: Sequence[str], names: Sequence[str]) -> list[Array] | None:
     """A slice from the command line.
 
-    One text names inputs, "x0,x3": the others are held at 0, or at what `at`, NAME=VALUE texts, says. Two to four texts
-    are the vectors origin, u, v, w, each of comma-separated numbers.
+    One text names inputs, "x0,x3": the others are held at 0, or at what `at`, NAME=VALUE texts, says. Several texts are
+    the vectors origin, u, v, ..., each of comma-separated numbers.
     """
     if not slices:
         if at:
@@ -92,19 +93,24 @@ def count_regions(
     *,
     slices: Sequence[str] = (),
     at: Sequence[str] = (),
-    limit: int = 2_000_000,
+    limit: int | None = None,
+    keep: bool = True,
+    workers: int | None = None,
     output: str | None = None,
     show_progress: bool = False,
 ) -> tuple[Summary, Regions]:
-    """Enumerate the regions of `target` on the domain (of `coordinate_names`), and count them. `output` is the file
-    that they will be drawn into: refused at once where there is nothing to draw."""
+    """Enumerate the regions of `target` on the domain (of `coordinate_names`), and count them: only the cells, if they
+    are not kept. `output` is the file that they will be drawn into: refused at once where there is nothing to draw."""
     coordinates = coordinate_names(slices, names)
     box = as_box(domain, coordinates)
     if output is not None and box.size > 2:
         raise DomainError(f"regions in {box.size} dimensions are not drawn; give --slice x0,x1 to draw a plane")
+    if output is not None and not keep:
+        raise DomainError("regions that are only counted are not drawn: leave out --count, or -o")
+    vectors = read_slice(slices, at, names)
     start = time.perf_counter()
     with progress_bar(show_progress) as progress:
-        found = regions(target, box, slice=read_slice(slices, at, names), limit=limit, progress=progress)
+        found = regions(target, box, slice=vectors, limit=limit, keep=keep, workers=workers, progress=progress)
     seconds = time.perf_counter() - start
     found = replace(found, box=Box(coordinates, box.low, box.high))
     summary = Summary(
@@ -113,13 +119,13 @@ def count_regions(
         complete=found.complete,
         stopped=found.stopped,
         share=min(found.share, 1.0),
-        cells=found.count("cells"),
-        linear=found.count("linear"),
-        pieces=found.count("pieces"),
+        cells=found.cells,
+        linear=found.count("linear") if keep else None,
+        pieces=found.count("pieces") if keep else None,
         upper_bounds=bounds_of(found.oracle.levels, box.size),
         exact_decisions=found.oracle.asked,
         seconds=seconds,
-        regions_per_second=len(found) / seconds,
+        regions_per_second=found.cells / seconds,
         file=output,
     )
     return summary, found
@@ -155,8 +161,10 @@ def summary_table(summary: Summary) -> Any:
     table.add_column(justify="right")
     at_least = "" if summary.complete else "at least "
     table.add_row("cells of the activation pattern", f"{at_least}{summary.cells:,}")
-    table.add_row("linear regions", f"{summary.linear:,}" if summary.complete else "not known")
-    table.add_row("different affine pieces", f"{at_least}{summary.pieces:,}")
+    if summary.linear is not None:
+        table.add_row("linear regions", f"{summary.linear:,}" if summary.complete else "not known")
+    if summary.pieces is not None:
+        table.add_row("different affine pieces", f"{at_least}{summary.pieces:,}")
     for bound in summary.upper_bounds:
         size = f"{bound.value:,}" if bound.value < 10**12 else f"{float(bound.value):.3e}"
         table.add_row(f"at most ({bound.source})", size)

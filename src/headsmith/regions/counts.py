@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headsmith.core.arrays import Array, Indices
+from headsmith.regions.complex import PLANES, Complex, corners, members, plane_name
 from headsmith.regions.forms import GUARD, UNIT
 
 if TYPE_CHECKING:
@@ -28,12 +29,12 @@ def piece_count(regions: Regions) -> int:
 
 def linear_count(regions: Regions) -> int:
     """How many connected sets of cells with the same affine map there are; cells are connected through facets."""
-    return len(regions) - sum(1 for _ in _unions(regions, map_labels(regions)))
+    return regions.cells - sum(1 for _ in _unions(regions, map_labels(regions)))
 
 
 def linear_labels(regions: Regions) -> Indices:
     """A number for each cell, the same for cells of one linear region."""
-    parent = list(range(len(regions)))
+    parent = list(range(regions.cells))
     for one, other in _unions(regions, map_labels(regions)):
         parent[one] = other
     for cell in range(len(parent)):
@@ -43,7 +44,7 @@ def linear_labels(regions: Regions) -> Indices:
 
 def map_labels(regions: Regions) -> Indices:
     """A number for each cell, the same for equal affine maps, counted from 0."""
-    count = len(regions)
+    count = regions.cells
     if not count:
         return np.zeros(0, dtype=np.int64)
     slopes = regions.map_errors[..., :1].repeat(regions.maps.shape[2] - 1, axis=2)
@@ -81,57 +82,68 @@ def _clusters(values: Array, errors: Array) -> list[Indices]:
 
 def _unions(regions: Regions, labels: Indices) -> Iterator[tuple[int, int]]:
     """Pairs of roots whose trees become one, as cells of one label that share a facet are joined."""
+    parent = list(range(regions.cells))
+    for first, second in _neighbours(regions, labels):
+        one, other = _root(parent, first), _root(parent, second)
+        if one != other:
+            parent[one] = other
+            yield one, other
+
+
+def _neighbours(regions: Regions, labels: Indices) -> Iterator[tuple[int, int]]:
+    """Cells of one label with a facet in common: the same one of a part, or one of another part in the same place."""
     shared = np.bincount(labels)[labels] > 1 if len(labels) else np.zeros(0, dtype=np.bool_)
-    cell, corner = _facets(regions)
-    chosen = np.flatnonzero(shared[cell]) if len(cell) else np.zeros(0, dtype=np.int64)
-    if not len(chosen):
-        return
-    cell, corner = cell[chosen], [corner[i] for i in chosen.tolist()]
-    points, radii = regions.cells.point, regions.cells.radius
-    middle = np.array([points[each].mean(axis=0) for each in corner])
-    radius = np.array([radii[each].max() + 8 * len(each) * UNIT * np.abs(points[each]).max() for each in corner])
-    parent = list(range(len(regions)))
-    for cluster in _clusters(middle, radius[:, None].repeat(middle.shape[1], axis=1)):
+    border: list[tuple[int, Array, float, Any]] = []
+    for part, offset in zip(regions.parts, regions.offsets.tolist(), strict=False):
+        cell, facet = members(part, part.dimension)
+        order = np.argsort(facet, kind="stable")
+        cell, facet = cell[order], facet[order]
+        twice = np.flatnonzero(facet[1:] == facet[:-1])
+        first, second = cell[twice] + offset, cell[twice + 1] + offset
+        same = labels[first] == labels[second]
+        yield from zip(first[same].tolist(), second[same].tolist(), strict=True)
+        single = np.ones(len(facet), dtype=np.bool_)
+        single[twice] = single[twice + 1] = False
+        # What is left lies on the border of the part; the border of the box has planes with negative codes.
+        inside = part.planes.code[part.face[-2][facet, PLANES]] >= 0
+        chosen = np.flatnonzero(single & inside & shared[cell + offset] & (len(regions.parts) > 1))
+        border += _border(part, cell[chosen] + offset, facet[chosen])
+    middle = np.array([place for _, place, _, _ in border]).reshape(len(border), regions.box.size)
+    radius = np.array([near for _, _, near, _ in border])[:, None].repeat(regions.box.size, axis=1)
+    for cluster in _clusters(middle, radius) if border else []:
         for place, first in enumerate(cluster.tolist()):
             for second in cluster[place + 1 :].tolist():
-                one, other = _root(parent, int(cell[first])), _root(parent, int(cell[second]))
-                if one == other or labels[one] != labels[other] or cell[first] == cell[second]:
-                    continue
-                if _same(regions, corner[first], corner[second]):
-                    parent[one] = other
+                (one, *_, corner), (other, *_, opposite) = border[first], border[second]
+                if (
+                    labels[one] == labels[other]
+                    and one != other
+                    and _exact(regions, corner) == _exact(regions, opposite)
+                ):
                     yield one, other
+
+
+def _border(part: Complex, cell: Indices, facet: Indices) -> list[tuple[int, Array, float, Any]]:
+    """Facets with their cells, the middles of their vertices to within a radius, and the names of their vertices."""
+    owner, vertex = corners(part, part.dimension - 1, facet)
+    found = []
+    for one, each in zip(cell.tolist(), np.split(vertex, np.flatnonzero(np.diff(owner)) + 1), strict=False):
+        points = part.point[each]
+        radius = part.radius[each].max() + 8 * len(each) * UNIT * np.abs(points).max()
+        found.append((one, points.mean(axis=0), float(radius), (part, each)))
+    return found
+
+
+def _exact(regions: Regions, corner: tuple[Complex, Indices]) -> set[tuple[tuple[int, int], ...]]:
+    """The vertices of a facet as rationals."""
+    part, vertices = corner
+    found = set()
+    for rows in part.face[0][vertices, PLANES:].tolist():
+        *point, scale = map(int, regions.oracle.point(tuple(plane_name(part, row) for row in rows)))
+        found.add(tuple(Fraction(entry, scale).as_integer_ratio() for entry in point))
+    return found
 
 
 def _root(parent: list[int], cell: int) -> int:
     while parent[cell] != cell:
         parent[cell] = cell = parent[parent[cell]]
     return cell
-
-
-def _facets(regions: Regions) -> tuple[Indices, list[Indices]]:
-    """The cell of each facet, and the vertices of each facet."""
-    cells = regions.cells
-    if cells.dimension == 1:
-        return cells.cell, list(np.arange(len(cells.cell))[:, None])
-    if cells.dimension == 2:
-        return cells.cell[cells.tail], list(np.stack([cells.tail, cells.head], axis=1))
-    # Going round a face every vertex is the tail of one edge of it.
-    face = np.concatenate([cells.side[:, 0], cells.side[:, 1]])
-    vertex = np.concatenate([cells.tail, cells.head])
-    order = np.argsort(face, kind="stable")
-    vertices = np.split(vertex[order], np.flatnonzero(np.diff(face[order])) + 1)
-    return np.array([cells.cell[each[0]] for each in vertices], dtype=np.int64), vertices
-
-
-def _same(regions: Regions, first: Indices, second: Indices) -> bool:
-    """Whether two facets have the same vertices, as rationals."""
-    return len(first) == len(second) and _corners(regions, first) == _corners(regions, second)
-
-
-def _corners(regions: Regions, vertices: Indices) -> set[tuple[tuple[int, int], ...]]:
-    found = set()
-    for vertex in vertices.tolist():
-        key = regions.patterns[regions.cells.cell[vertex]].tobytes()
-        *point, scale = map(int, regions.oracle.point(key, tuple(regions.cells.code[vertex].tolist())))
-        found.add(tuple(Fraction(entry, scale).as_integer_ratio() for entry in point))
-    return found

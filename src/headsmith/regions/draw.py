@@ -30,8 +30,10 @@ SIDE = 320
 
 def draw_regions(regions: Regions, path: str | os.PathLike[str], *, title: str = "") -> None:
     """Draw a partition with its counts into `path` (.png, .svg or .pdf), completely or not at all."""
-    if regions.box.size == 3:
-        raise HeadsmithError("regions in three dimensions are not drawn; give a slice (origin, u, v) to draw a plane")
+    if regions.box.size > 2:
+        raise HeadsmithError(
+            f"regions in {regions.box.size} dimensions are not drawn; give a slice (origin, u, v) to draw a plane"
+        )
     save_figure(figure_of(regions, title), Path(path))
 
 
@@ -48,11 +50,11 @@ def figure_of(regions: Regions, title: str = "") -> Any:
 def counts_text(regions: Regions) -> str:
     """The counts by all definitions, and the smallest upper bound."""
     if not regions.complete:
-        return f"at least {len(regions):,} cells (partial: {regions.stopped})"
+        return f"at least {regions.cells:,} cells (partial: {regions.stopped})"
     bound = bounds_of(regions.oracle.levels, regions.box.size)[-1]
     linear, pieces = regions.count("linear"), regions.count("pieces")
     limit = f"{bound.value:,}" if bound.value < 10**9 else f"{float(bound.value):.2e}"
-    counted = f"{len(regions):,} cells   {linear:,} linear regions   {pieces:,} pieces"
+    counted = f"{regions.cells:,} cells   {linear:,} linear regions   {pieces:,} pieces"
     return f"{counted}\n(no network of this shape has more than {limit}: {bound.source})"
 
 
@@ -80,7 +82,7 @@ def _draw_plane(axes: Any, regions: Regions) -> None:
 
     polygons = np.split(regions.points, regions.starts[1:-1])
     colours = slope_colours(regions.maps[:, 0, :-1])
-    width = float(np.clip(30.0 / np.sqrt(max(1, len(regions))), 0.15, 1.2))
+    width = float(np.clip(30.0 / np.sqrt(max(1, regions.cells)), 0.15, 1.2))
     axes.add_collection(PolyCollection(polygons, facecolors=colours, edgecolors=LINE, linewidths=width))
     (left, bottom), (right, top) = regions.box.low, regions.box.high
     axes.set_xlim(left, right)

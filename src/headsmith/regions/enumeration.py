@@ -1,7 +1,9 @@
 """Enumerate the linear regions of a network on a box: level by level, depth first, so that memory stays bounded.
 
 levels_of     the network as levels of maxima of affine pieces         levels.py
-split         the cells of a batch cut by one level                    split.py, cut.py, pairs.py
+Complex       vertices, edges, ..., cells, each once                   complex.py
+split         the cells of a complex cut by one level                  split.py, cut.py, merge.py
+walk          depth first, with several processes                      walk.py
 Forms         affine forms in float64 with running error bounds        forms.py
 Oracle        rationals, where the bounds do not decide a sign         exact.py
 Regions       the outcome                                              result.py
@@ -9,7 +11,9 @@ Regions       the outcome                                              result.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,17 +21,22 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError
 from headsmith.core.intervals import Box, as_box
-from headsmith.regions.cells import box_cells, take
+from headsmith.regions.complex import Complex, box_complex, first_cells
 from headsmith.regions.exact import Oracle
-from headsmith.regions.forms import Forms, underflow_floor
+from headsmith.regions.forms import coordinates, underflow_floor
 from headsmith.regions.levels import Levels, levels_of
-from headsmith.regions.result import Regions, collected
-from headsmith.regions.split import Batch, split
+from headsmith.regions.result import Regions
+from headsmith.regions.split import Batch
+from headsmith.regions.walk import Walker, usual_workers, walked
 
-BATCH = 4096
+BATCH = 16384
 """Cells that are worked on at a time, at most."""
-ENTRIES = 2**19
+ENTRIES = 2**20
 """Cells times pieces of a level that are worked on at a time."""
+KEPT = 2_000_000
+"""Cells that are kept, at most, if no limit is given."""
+MOST = 10
+"""Dimensions: a box has 3^d faces."""
 
 Progress = Callable[[int, float], None]
 """Called with the number of cells found and roughly the share of the work done, between 0 and 1."""
@@ -38,16 +47,20 @@ def regions(
     domain: Any = None,
     *,
     slice: Sequence[Any] | None = None,
-    limit: int = 2_000_000,
+    limit: int | None = None,
+    keep: bool = True,
+    workers: int | None = None,
     progress: Progress | None = None,
 ) -> Regions:
     """The cells of the network's activation pattern that have an interior in the domain, with their affine maps.
 
     `network` is a ReLU or maxout network, a compiled model or source graph of affine maps, relu, max and min, or a
-    formula of these. `domain` is a box in one, two or three dimensions; with `slice=(origin, u)`, `(origin, u, v)` or
-    `(origin, u, v, w)` the inputs are origin + s u + t v + ..., and the box is one of (s, t, ...). A compiled model has
-    a domain of its own.
-    After `limit` cells, or when interrupted by Ctrl-C, what was found is returned, with `complete` False.
+    formula of these. `domain` is a box; with `slice=(origin, u)`, `(origin, u, v)`, ... the inputs are origin + s u +
+    t v + ..., and the box is one of (s, t, ...). A compiled model has a domain of its own.
+    After `limit` cells (two million, if they are kept), or when interrupted by Ctrl-C, what was found is returned, with
+    `complete` False. With `keep=False` cells are counted and forgotten: in bounded memory, without a limit.
+    `workers` processes share the work if it takes longer than a second: by default one for each core. The outcome does
+    not depend on them.
 
     Guarantee: every sign that the cells were cut by is exact, so a complete count is exact, whatever the weights and
     the size of the box. A unit that is zero (or has equal pieces) on a whole cell takes its lowest piece: relu'(0) = 0.
@@ -57,55 +70,45 @@ def regions(
     levels = levels_of(network, names)
     box, placement = placed(levels, domain, slice)
     oracle = Oracle(levels, placement, box.low, box.high)
-    floor = underflow_floor(levels, [placement, box.low, box.high])
+    if limit is None:
+        limit = KEPT if keep else sys.maxsize
     if limit < 1:
         raise DomainError(f"the limit is {limit} cells; it must be at least 1")
-    found: list[Batch] = []
+    if workers is not None and workers < 1:
+        raise DomainError(f"{workers} workers: there must be at least 1")
+    floor = underflow_floor(levels, [placement, box.low, box.high])
+    walker = Walker(oracle, floor, _batch_size(levels), keep)
+    found: list[Complex] = []
     count, share, stopped = 0, 0.0, ""
+    cells = walked(walker, walker.start(_start(box, placement)), usual_workers() if workers is None else workers)
     try:
-        # Infinities and nan decide no sign: the oracle does.
-        with np.errstate(all="ignore"):
-            for batch in _finished(_start(box, placement), 0, oracle, floor, _batch_size(levels, limit)):
-                if count + len(batch.cells) > limit:
-                    stopped = f"the limit of {limit} cells was reached"
-                    if count == limit:
-                        break
-                    batch = _first(batch, limit - count)
-                found.append(batch)
-                count, share = count + len(batch.cells), share + float(batch.cells.weight.sum())
-                if progress is not None:
-                    progress(count, min(share, 1.0))
-                if stopped:
-                    break
+        for each in cells:
+            kept = min(each.count, limit - count)
+            if kept < each.count:
+                stopped = f"the limit of {limit} cells was reached"
+            if kept and each.complex is not None:
+                found.append(each.complex if kept == each.count else first_cells(each.complex, kept))
+            count, share = count + kept, share + each.weight * kept / each.count
+            if progress is not None and kept:
+                progress(count, min(share, 1.0))
+            if stopped:
+                break
     except KeyboardInterrupt:
         stopped = "interrupted"
-    return collected(oracle, box, slice is not None, found, stopped, share)
+    finally:
+        cells.close()
+    return Regions(oracle, box, slice is not None, tuple(found), count, stopped, share)
 
 
 def _start(box: Box, placement: Array) -> Batch:
-    state = Forms(placement.T[:, None, :].copy(), np.zeros((2, 1, len(placement))))
-    return Batch(box_cells(box.low, box.high), np.zeros((1, 0), dtype=np.uint16), state)
+    complex = replace(box_complex(box.low, box.high), patterns=(np.zeros((1, 0), dtype=np.uint16),))
+    return Batch(complex, 1.0, lambda: coordinates(placement, 1))
 
 
-def _first(batch: Batch, count: int) -> Batch:
-    """The first cells of a finished batch."""
-    cells = take(batch.cells, np.arange(len(batch.cells)) < count)
-    return Batch(cells, batch.pattern[:count], batch.state.taken(np.arange(count)))
-
-
-def _batch_size(levels: Levels, limit: int) -> int:
+def _batch_size(levels: Levels) -> int:
     """Fewer cells at a time where the levels are wide: a cell takes about 100 bytes for each form of each level."""
     widest = max((len(level.row) for level in levels.levels), default=1)
-    return max(1, min(BATCH, limit, max(256, ENTRIES // widest)))
-
-
-def _finished(batch: Batch, stage: int, oracle: Oracle, floor: float, size: int) -> Iterator[Batch]:
-    """The batch cut by this level and all later ones."""
-    if stage == len(oracle.levels.levels):
-        yield batch
-        return
-    for part in split(batch, stage, oracle, floor, size):
-        yield from _finished(part, stage + 1, oracle, floor, size)
+    return max(1, min(BATCH, max(256, ENTRIES // widest)))
 
 
 def placed(levels: Levels, domain: Any, slice: Sequence[Any] | None) -> tuple[Box, Array]:
@@ -115,10 +118,10 @@ def placed(levels: Levels, domain: Any, slice: Sequence[Any] | None) -> tuple[Bo
         box, placement = as_box(domain, levels.names), np.eye(inputs, inputs + 1)
     else:
         placement = _slice(slice, inputs)
-        box = as_box(domain, ("s", "t", "r")[: placement.shape[1] - 1])
-    if not 1 <= box.size <= 3:
+        box = as_box(domain, slice_names(placement.shape[1] - 1))
+    if not 1 <= box.size <= MOST:
         raise DomainError(
-            f"regions are enumerated in one, two or three dimensions and the network has {box.size} inputs; "
+            f"regions are enumerated in at most {MOST} dimensions and the network has {box.size} inputs; "
             "give slice=(origin, u, v) to look at a plane"
         )
     for name, low, high in zip(box.names, box.low, box.high, strict=True):
@@ -127,14 +130,19 @@ def placed(levels: Levels, domain: Any, slice: Sequence[Any] | None) -> tuple[Bo
     return box, placement
 
 
+def slice_names(count: int) -> tuple[str, ...]:
+    """The coordinates of a slice."""
+    return ("s", "t", "r")[:count] if count <= 3 else tuple(f"s{i}" for i in range(count))
+
+
 def _slice(slice: Sequence[Any], inputs: int) -> Array:
     """(origin, u, v, ...) as columns u, v, ..., origin."""
     try:
         origin, *directions = (np.broadcast_to(np.asarray(each, dtype=np.float64), (inputs,)) for each in slice)
     except (TypeError, ValueError):
         raise DomainError(f"the slice must be (origin, u), or (origin, u, v), each of {inputs} numbers") from None
-    if not 1 <= len(directions) <= 3:
-        raise DomainError(f"the slice has {len(directions)} directions; one, two or three can be looked at")
+    if not 1 <= len(directions) <= MOST:
+        raise DomainError(f"the slice has {len(directions)} directions; one to {MOST} can be looked at")
     if not all(np.isfinite(each).all() for each in (origin, *directions)):
         raise DomainError("the slice has numbers that are not finite")
     return np.stack([*directions, origin], axis=1)

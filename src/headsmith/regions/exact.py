@@ -13,11 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.core.arrays import Array, Indices
+from headsmith.core.arrays import Array
 from headsmith.core.integers import Row, Scaled, from_rows, meet, nearest_double, power_of_two, scaled, sign_at
-from headsmith.regions.cells import LEVEL_STRIDE, Pattern, Signs
+from headsmith.regions.complex import ROW, STAGE
 from headsmith.regions.levels import ZERO, Level, Levels
-from headsmith.regions.pairs import Pairs, pairs_of
+
+Name = tuple[int, bytes]
+"""A plane: its code, and the activation pattern on the levels before its own for which it holds."""
+Vertex = tuple[Name, ...]
+"""The names of d planes that meet in one point."""
 
 REMEMBERED = 50_000
 
@@ -36,65 +40,44 @@ class Oracle:
     _states: dict[Hashable, Scaled] = field(default_factory=dict)
     _rows: dict[Hashable, list[Row]] = field(default_factory=dict)
     _points: dict[Hashable, Row] = field(default_factory=dict)
-    _pairs: dict[int, Pairs] = field(default_factory=dict)
-    _planes: dict[int, Row] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # How many bytes of a pattern belong to the levels before each level.
         self._ends = np.cumsum([0, *(2 * level.units for level in self.levels.levels)]).tolist()
 
-    def signs(self, stage: int, pattern: Pattern, code: Indices, form: Indices) -> Signs:
-        """The signs of forms of level `stage` at vertices given by codes, for cells with these patterns, (n, ...)."""
-        self.asked += len(form)
-        found = np.empty(len(form), dtype=np.int8)
-        for i, (key, vertex, which) in enumerate(zip(_keys(pattern), code.tolist(), form.tolist(), strict=True)):
-            found[i] = sign_at(self._form(stage, key, which), self.point(key, tuple(vertex)))
-        return found
+    def sign(self, form: Name, vertex: Vertex) -> int:
+        """The sign of a form at a vertex."""
+        self.asked += 1
+        return sign_at(self.plane(form), self.point(vertex))
 
-    def doubles(self, pattern: Pattern, code: Indices) -> tuple[Array, Array]:
-        """Vertices as the nearest doubles, with the bounds of that rounding."""
-        found = np.empty(code.shape)
-        for i, (key, vertex) in enumerate(zip(_keys(pattern), code.tolist(), strict=True)):
-            *point, scale = self.point(key, tuple(vertex))
-            found[i] = [nearest_double(entry, scale) for entry in point]
-        return found, np.abs(found).max(axis=1) * 2.0**-52 + 2.0**-1000
-
-    def point(self, key: bytes, code: tuple[int, ...]) -> Row:
-        """The vertex (X, W), standing for X / W, where the planes with these codes meet."""
-        # Units of a level that no plane of the vertex belongs to do not matter: cells that differ there share it.
-        last = max(code) // LEVEL_STRIDE
-        known = (key[: self._ends[last] if last >= 0 else 0], code)
-        if known not in self._points:
+    def point(self, vertex: Vertex) -> Row:
+        """The vertex (X, W), standing for X / W, where these planes meet."""
+        if vertex not in self._points:
             _bounded(self._points)
-            self._points[known] = meet([self._plane(key, each) for each in code])
-        return self._points[known]
+            self._points[vertex] = meet([self.plane(each) for each in vertex])
+        return self._points[vertex]
 
-    def _plane(self, key: bytes, code: int) -> Row:
-        if code >= 0:
-            return self._form(code // LEVEL_STRIDE, key, code % LEVEL_STRIDE)
-        if code not in self._planes:
+    def nearest(self, vertex: Vertex) -> list[float]:
+        """A vertex in the nearest doubles."""
+        *point, scale = self.point(vertex)
+        return [nearest_double(entry, scale) for entry in point]
+
+    def plane(self, name: Name) -> Row:
+        """The affine form that vanishes on a plane, as integers (up to one common power of two)."""
+        code, key = name
+        if code < 0:
             axis, end = divmod(-1 - code, 2)
             numerator, denominator = float((self.low, self.high)[end][axis]).as_integer_ratio()
             row = [0] * (len(self.low) + 1)
             row[axis], row[-1] = denominator, -numerator
-            self._planes[code] = from_rows([row], 0).rows[0]
-        return self._planes[code]
-
-    def _form(self, stage: int, key: bytes, which: int) -> Row:
-        """Piece `high` less piece `low` of a form of a level."""
-        rows, pairs = self.rows(stage, key), self.pairs(stage)
-        high, low = int(pairs.high_row[which]), int(pairs.low_row[which])
+            return from_rows([row], 0).rows[0]
+        rows = self.rows(code >> STAGE, key)
+        high, low = (code >> ROW) % (1 << ROW) - 1, code % (1 << ROW) - 1
         if low == ZERO:
             return rows[high]
         if high == ZERO:
             return [-entry for entry in rows[low]]
         return [up - down for up, down in zip(rows[high], rows[low], strict=True)]
-
-    def pairs(self, stage: int) -> Pairs:
-        """The forms of a level."""
-        if stage not in self._pairs:
-            self._pairs[stage] = pairs_of(self.levels.levels[stage])
-        return self._pairs[stage]
 
     def rows(self, stage: int, key: bytes) -> list[Row]:
         """The rows of a level, or of the read-out, as affine forms (up to one common power of two)."""
@@ -136,10 +119,6 @@ class Oracle:
         chosen = level.row[level.first + winners].tolist()
         units = [zero if row == ZERO else rows[row] for row in chosen]
         return from_rows(carried[:-1] + units + carried[-1:], old.exponent + weight.exponent)
-
-
-def _keys(pattern: Pattern) -> list[bytes]:
-    return [row.tobytes() for row in np.ascontiguousarray(pattern, dtype=np.uint16)]
 
 
 def _bounded(memory: dict[Hashable, Any]) -> None:

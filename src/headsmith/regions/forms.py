@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headsmith.core.arrays import Array, Indices
-from headsmith.regions.cells import Cells, Mask, Planes, Signs
+from headsmith.regions.complex import Mask, Pattern, Planes
 from headsmith.regions.levels import Level, Levels
 
 UNIT = 2.0**-53
@@ -38,11 +38,17 @@ class Forms:
 
     def chosen(self, forms: Indices) -> Forms:
         """Some of the forms, in this order."""
-        return Forms(self.value[..., forms], self.error[..., forms])
+        return Forms(self.value.take(forms, axis=2), self.error.take(forms, axis=2))
 
     def planes(self, form: Indices, home: Indices) -> tuple[Array, Array]:
         """One form on one home each, as rows (slopes, constant) with their two bounds."""
         return self.value[:, home, form].T, self.error[:, home, form].T
+
+
+def coordinates(placement: Array, homes: int) -> Forms:
+    """The inputs as forms of the coordinates, on homes of which nothing is known: exact."""
+    value = np.repeat(placement.T[:, None, :], homes, axis=1)
+    return Forms(value, np.zeros((2, homes, len(placement))))
 
 
 def apply(weights: Array, bias: Array, state: Forms) -> Forms:
@@ -90,9 +96,10 @@ def _largest(value: Array) -> Array:
     return slopes
 
 
-def difference(rows: Forms, high: Indices, low: Indices) -> Forms:
-    """Row high[i] less row low[i], where -1 is the row that is zero."""
-    up, down = _padded(rows, high), _padded(rows, low)
+def gap(rows: Forms, homes: Indices | None, high: Indices, low: Indices) -> Forms:
+    """Row high[i] less row low[i], where -1 is the row that is zero: on every home form i, or (with `homes`) on home
+    number homes[i] the only form."""
+    up, down = _picked(rows, homes, high), _picked(rows, homes, low)
     value = up.value - down.value
     error = up.error + down.error
     error[0] += UNIT * _largest(value)
@@ -100,11 +107,15 @@ def difference(rows: Forms, high: Indices, low: Indices) -> Forms:
     return Forms(value, GUARD * error)
 
 
-def _padded(rows: Forms, chosen: Indices) -> Forms:
-    if np.all(chosen >= 0):
-        return rows.chosen(chosen)
-    zeros = Forms(np.zeros_like(rows.value, shape=(*rows.value.shape[:2], 1)), np.zeros((*rows.error.shape[:2], 1)))
-    return stacked(rows, zeros).chosen(chosen)
+def _picked(rows: Forms, homes: Indices | None, chosen: Indices) -> Forms:
+    zero = chosen < 0
+    if homes is None:
+        value, error = rows.value[:, :, chosen], rows.error[:, :, chosen]
+        value[:, :, zero], error[:, :, zero] = 0.0, 0.0
+        return Forms(value, error)
+    value, error = rows.value[:, homes, chosen], rows.error[:, homes, chosen]
+    value[:, zero], error[:, zero] = 0.0, 0.0
+    return Forms(value[..., None], error[..., None])
 
 
 def selected(rows: Forms, level: Level, winners: Indices) -> Forms:
@@ -116,6 +127,16 @@ def selected(rows: Forms, level: Level, winners: Indices) -> Forms:
     value, error = (np.take_along_axis(each, row[None], axis=2) for each in (rows.value, rows.error))
     zero = row == -1
     return Forms(np.where(zero, 0.0, value), np.where(zero, 0.0, error))
+
+
+def readout(levels: Levels, placement: Array, pattern: Pattern) -> Forms:
+    """The outputs as forms of the coordinates on cells with these activation patterns."""
+    state, end = coordinates(placement, len(pattern)), 0
+    for level in levels.levels:
+        winners = pattern[:, end : end + level.units].astype(np.int64)
+        units = selected(apply(level.weights, level.bias, state), level, winners)
+        state, end = stacked(state.chosen(level.carry), units), end + level.units
+    return apply(levels.weights, levels.bias, state)
 
 
 def stacked(first: Forms, second: Forms) -> Forms:
@@ -136,34 +157,23 @@ class Filter:
     far: Array
     fixed: Array
 
-    def signs(self, form: Indices, home: Indices, point: Array, radius: Array) -> tuple[Signs, Mask]:
-        """The signs of forms at points known to within `radius`, and where they are in doubt."""
-        *slopes, value = self.forms.value[:, home, form]
-        size = np.zeros(len(point))
-        for slope, x in zip(slopes, point.T, strict=True):
-            value = value + slope * x
-            size = np.maximum(size, np.abs(x))
-        bound = radius * self.near[home, form] + size * self.far[home, form] + self.fixed[home, form]
-        return _decided(value, bound)
-
-    def signs_round(self, centre: Array, radius: Array) -> tuple[Signs, Mask]:
-        """For every cell (homes in order) and form the sign that it has throughout |x - centre| <= radius."""
-        *slopes, constant = self.forms.value
-        value = constant.copy()
-        for slope, x in zip(slopes, centre.T, strict=True):
-            value += slope * x[:, None]
-        bound = self.near * radius[:, None]
-        bound += self.far * np.abs(centre).max(axis=1)[:, None]
-        bound += self.fixed
-        return _decided(value, bound)
-
-
-def _decided(value: Array, bound: Array) -> tuple[Signs, Mask]:
-    """Signs, and a mask of those that the bound does not decide; nan and infinity do not decide."""
-    bound = bound + 0.0 * value
-    signs = (value > bound).view(np.int8) - (value < -bound).view(np.int8)
-    # What is zero with a bound of zero is zero.
-    return signs, (signs == 0) & (bound != 0.0)
+    def at(self, point: Array, radius: Array, home: Indices) -> tuple[Array, Array]:
+        """The values of all forms at points known to within `radius`, on these homes, and bounds of their errors."""
+        value = self.forms.value[-1].take(home, axis=0)
+        size = np.abs(point).max(axis=1)
+        for slope, x in zip(self.forms.value, point.T, strict=False):
+            term = slope.take(home, axis=0)
+            term *= x[:, None]
+            value += term
+        bound = self.near.take(home, axis=0)
+        bound *= radius[:, None]
+        far = self.far.take(home, axis=0)
+        far *= size[:, None]
+        bound += far
+        bound += self.fixed.take(home, axis=0)
+        # Infinity and nan decide nothing.
+        bound += 0.0 * value
+        return value, bound
 
 
 def prepared(forms: Forms, floor: float) -> Filter:
@@ -194,35 +204,71 @@ def normalised(plane: Array, slack: Array) -> tuple[Array, Array]:
 
 def crossing(planes: Planes, rows: Indices) -> tuple[Array, Array, Mask]:
     """Where d normalised planes meet (rows of the table, (n, d)): points, bounds of their error in each coordinate, and
-    which of them are not known well, with bounds that do not hold.
-
-    By Cramer's rule: with rho_r the slack of the slopes of row r and c_r its constant, the determinant is within
-    d! (sum rho + 8u) of the exact one, a numerator within (d-1)! sum_r (|c_r| (sum rho + 8u) + slack of c_r), to first
-    order; GUARD covers the rest while sum rho is below 2^-10.
-    """
-    plane, d = planes.plane[rows], rows.shape[1]
-    relative, loose = planes.slack[rows].sum(axis=1).T
+    which of them are not known well, with bounds that do not hold."""
+    d = rows.shape[1]
+    if d > 3:
+        relative, loose = planes.slack[rows].sum(axis=1).T
+        return _solved(planes.plane[rows], relative, loose)
+    # By Cramer's rule: with rho_r the slack of the slopes of row r and c_r its constant, the determinant is within
+    # d! (sum rho + 8u) of the exact one, a numerator within (d-1)! sum_r (|c_r| (sum rho + 8u) + slack of c_r), to
+    # first order; GUARD covers the rest while sum rho is below 2^-10.
+    entries = [planes.plane.take(each, axis=0).T for each in rows.T]
+    relative, loose = sum(planes.slack.take(each, axis=0) for each in rows.T).T
     relative = relative + 8.0 * UNIT
-    determinant, numerator = _cramer(plane[..., :d], plane[..., d])
-    point = numerator / determinant[:, None]
-    top = (GUARD * (1, 1, 2)[d - 1]) * (np.abs(plane[..., d]).sum(axis=1) * relative + loose)
+    determinant, numerators = _cramer(entries)
+    point = [each / determinant for each in numerators]
+    constants, size = np.abs(entries[0][-1]), np.abs(point[0])
+    for row, each in zip(entries[1:], point[1:], strict=True):
+        constants += np.abs(row[-1])
+        np.maximum(size, np.abs(each), out=size)
+    top = (GUARD * (1, 1, 2)[d - 1]) * (constants * relative + loose)
     bottom = (GUARD * (1, 2, 6)[d - 1]) * relative
-    size, room = np.abs(point).max(axis=1), np.abs(determinant) - bottom
+    room = np.abs(determinant) - bottom
     radius = GUARD * ((top + size * bottom) / room + (4.0 * UNIT) * size)
-    return point, radius, ~((radius <= 2.0**-30 * (1.0 + size)) & (room > bottom) & (relative < 2.0**-10))
+    poor = ~((radius <= 2.0**-30 * (1.0 + size)) & (room > bottom) & (relative < 2.0**-10))
+    return np.stack(point, axis=1), radius, poor
 
 
-def _cramer(normal: Array, constant: Array) -> tuple[Array, Array]:
-    """The determinants of normals (n, d, d), and the numerators (n, d) of the solutions of normal x = -constant."""
-    if normal.shape[1] == 1:
-        return normal[:, 0, 0], -constant
-    if normal.shape[1] == 2:
-        (a, b), (p, q) = normal[:, 0].T, normal[:, 1].T
-        c, r = constant.T
-        return a * q - b * p, np.stack([b * r - c * q, c * p - a * r], axis=1)
-    first, second, third = normal[:, 0], normal[:, 1], normal[:, 2]
-    crosses = np.stack([np.cross(second, third), np.cross(third, first), np.cross(first, second)], axis=1)
-    return np.einsum("nk,nk->n", first, crosses[:, 0]), -np.einsum("nr,nrk->nk", constant, crosses)
+def _cramer(rows: Sequence[Array]) -> tuple[Array, list[Array]]:
+    """The determinants of d planes, each (slopes and constant, n), and the numerators of where they meet."""
+    if len(rows) == 1:
+        ((a, b),) = rows
+        return a, [-b]
+    if len(rows) == 2:
+        (a, b, c), (p, q, r) = rows
+        return a * q - b * p, [b * r - c * q, c * p - a * r]
+    (a, b, c, k), (p, q, r, m), (x, y, z, n) = rows
+    first = q * z - r * y, r * x - p * z, p * y - q * x
+    second = y * c - z * b, z * a - x * c, x * b - y * a
+    third = b * r - c * q, c * p - a * r, a * q - b * p
+    numerators = [-(k * u + m * v + n * w) for u, v, w in zip(first, second, third, strict=True)]
+    return a * first[0] + b * first[1] + c * first[2], numerators
+
+
+def _solved(plane: Array, relative: Array, loose: Array) -> tuple[Array, Array, Mask]:
+    """The same in any dimension d. With an approximate inverse R of the normals A and x = -R c, every exact A', c'
+    within the slacks has A' x' = -c' with |x' - x| <= |R (A x + c)| + ... <= b / (1 - q) in the maximum norm, where
+    q bounds |I - R A'| and b bounds |R (A' x + c')|."""
+    d = plane.shape[1]
+    normal, constant = plane[..., :d], plane[..., d]
+    inverse = np.empty_like(normal)
+    try:
+        inverse[:] = np.linalg.inv(normal)
+    except np.linalg.LinAlgError:
+        for i, each in enumerate(normal):
+            inverse[i] = np.linalg.pinv(each) if np.isfinite(each).all() else np.nan
+    point = -(inverse @ constant[..., None])[..., 0]
+    rounding = (d + 3) * UNIT
+    size = np.abs(point).max(axis=1)
+    # Entries of A are at most 1, so |A| |x| <= d size; slopes are off by `relative` at most, constants by `loose`.
+    residual = np.abs((normal @ point[..., None])[..., 0] + constant)
+    residual += (d * size * (relative + rounding))[:, None] + rounding * np.abs(constant) + loose[:, None]
+    weights = np.abs(inverse)
+    b = (weights @ residual[..., None])[..., 0].max(axis=1)
+    defect = np.abs(np.eye(d) - inverse @ normal).sum(axis=2).max(axis=1)
+    q = defect + weights.sum(axis=2).max(axis=1) * d * (relative + 2.0 * rounding) + rounding
+    radius = GUARD * (b / (1.0 - q) + 4.0 * UNIT * size) + TINY
+    return point, radius, ~((radius <= 2.0**-30 * (1.0 + size)) & (q < 0.25))
 
 
 def underflow_floor(levels: Levels, others: Sequence[Array]) -> float:
@@ -237,14 +283,3 @@ def underflow_floor(levels: Levels, others: Sequence[Array]) -> float:
         if len(sizes):
             bits += max(0.0, 53.0 - float(np.log2(sizes.min())))
     return 0.0 if bits < 900.0 else TINY
-
-
-def centres(cells: Cells) -> tuple[Array, Array]:
-    """A box round each cell: its centre, and a radius that reaches every vertex in each coordinate."""
-    start = cells.start
-    low = np.minimum.reduceat(cells.point, start, axis=0)
-    high = np.maximum.reduceat(cells.point, start, axis=0)
-    fuzz = np.maximum.reduceat(cells.radius, start)
-    centre = 0.5 * (low + high)
-    reach = np.maximum(high - centre, centre - low).max(axis=1)
-    return centre, GUARD * (reach + fuzz) + 0.0

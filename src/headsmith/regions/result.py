@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, overload
 
 import numpy as np
 
 from headsmith.core.arrays import Array, Indices, frozen
+from headsmith.core.errors import HeadsmithError
 from headsmith.core.figures import count
 from headsmith.core.html import table
 from headsmith.core.intervals import Box
-from headsmith.regions.cells import Cells, Pattern, Planes, empty_cells, join
+from headsmith.regions.complex import Complex, Pattern, corners, members
 from headsmith.regions.exact import Oracle
-from headsmith.regions.forms import apply
-from headsmith.regions.split import Batch
+from headsmith.regions.forms import readout
+from headsmith.regions.loops import loop, polygons
+
+BLOCK = 4096
+"""Regions whose affine maps are found at a time."""
 
 Count = Literal["cells", "linear", "pieces"]
+
+
+class PartialCountWarning(UserWarning):
+    """A count that was cut short: there are at least as many regions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,17 +62,15 @@ class Regions(Sequence[Region]):
 
     len() and count("cells"): cells of the activation pattern. count("linear"): cells that share a facet and have the
     same affine map are one. count("pieces"): different affine maps. Of a partial result the counts are those of the
-    cells that were found: lower bounds for cells and pieces. `share` is a rough estimate of how much of the work was
-    done; it runs ahead, because large cells are found first.
+    cells that were found, lower bounds for cells and pieces, and len() and count("cells") warn. `share` is a rough
+    estimate of how much of the work was done; it runs ahead, because large cells are found first.
     """
 
     oracle: Oracle
     box: Box
     sliced: bool
-    cells: Cells
-    patterns: Pattern
-    maps: Array
-    map_errors: Array
+    parts: tuple[Complex, ...]
+    cells: int
     stopped: str
     share: float
 
@@ -72,18 +79,23 @@ class Regions(Sequence[Region]):
         return not self.stopped
 
     def __len__(self) -> int:
-        return len(self.cells)
+        if not self.complete:
+            warnings.warn(f"{self._counted()}; {self.stopped}", PartialCountWarning, stacklevel=2)
+        return self.cells
+
+    def _counted(self) -> str:
+        return f"{self.cells} cells" if self.complete else f"at least {self.cells} cells"
 
     def __repr__(self) -> str:
         ends = " x ".join(f"[{low:.6g}, {high:.6g}]" for low, high in zip(self.box.low, self.box.high, strict=True))
         where = f"a slice, {ends}" if self.sliced else ends
         if self.complete:
-            return f"Regions({len(self)} cells on {where})"
-        return f"Regions(PARTIAL: {len(self)} cells on {where}; {self.stopped})"
+            return f"Regions({self._counted()} on {where})"
+        return f"Regions(PARTIAL: {self._counted()} on {where}; {self.stopped})"
 
     def _repr_html_(self) -> str:
         at_least = "" if self.complete else "at least "
-        rows = [["cells of the activation pattern", f"{at_least}{len(self):,}"]]
+        rows = [["cells of the activation pattern", f"{at_least}{self.cells:,}"]]
         rows += [["different affine pieces", f"{at_least}{self.count('pieces'):,}"]]
         rows += [["linear regions", f"{self.count('linear'):,}"]] if self.complete else []
         return table("Linear regions", rows, note=repr(self))
@@ -107,86 +119,92 @@ class Regions(Sequence[Region]):
     def __getitem__(self, index: slice) -> Sequence[Region]: ...
     def __getitem__(self, index: int | slice) -> Region | Sequence[Region]:
         if isinstance(index, slice):
-            return [self._region(i) for i in range(len(self))[index]]
-        return self._region(range(len(self))[index])
+            return [self._region(i) for i in range(self.cells)[index]]
+        return self._region(range(self.cells)[index])
 
     def __iter__(self) -> Iterator[Region]:
-        return (self._region(i) for i in range(len(self)))
+        return (self._region(i) for i in range(self.cells))
 
     @cached_property
+    def offsets(self) -> Indices:
+        """The number of the first region of each part, and of all regions at the end."""
+        if self.cells and not self.parts:
+            raise HeadsmithError("the regions were counted and not kept: leave out keep=False to look at them")
+        return np.cumsum([0, *(len(part) for part in self.parts)])
+
+    @cached_property
+    def patterns(self) -> Pattern:
+        """The activation pattern of each region, all levels in a row."""
+        assert self.offsets[-1] == self.cells
+        none = np.zeros((0, self.oracle.levels.units), dtype=np.uint16)
+        return np.concatenate([none, *(part.patterns[-1] for part in self.parts)])
+
+    @cached_property
+    def _maps(self) -> tuple[Array, Array]:
+        values, errors = [], []
+        with np.errstate(all="ignore"):
+            for first in range(0, max(1, self.cells), BLOCK):
+                read = readout(self.oracle.levels, self.oracle.placement, self.patterns[first : first + BLOCK])
+                values.append(read.value.transpose(1, 2, 0))
+                errors.append(read.error.transpose(1, 2, 0))
+        return np.concatenate(values), np.concatenate(errors)
+
+    @property
+    def maps(self) -> Array:
+        """The affine map of each region: (regions, outputs, slopes and the constant)."""
+        return self._maps[0]
+
+    @property
+    def map_errors(self) -> Array:
+        """Bounds of the errors of every slope, and of the constants, of the maps: (regions, outputs, 2)."""
+        return self._maps[1]
+
+    @cached_property
+    def _corners(self) -> tuple[Indices, Array]:
+        """The first vertex of each region, and their number at the end; the vertices, one region after the other."""
+        starts, points = [np.zeros(1, dtype=np.int64)], [np.zeros((0, self.box.size))]
+        for part in self.parts:
+            owner, vertex = polygons(part) if self.box.size == 2 else corners(part, self.box.size, np.arange(len(part)))
+            starts.append(starts[-1][-1] + np.bincount(owner, minlength=len(part)).cumsum())
+            points.append(part.point[vertex])
+        found = np.concatenate(points)
+        if self.box.size == 1:
+            found = np.sort(found.reshape(-1, 2), axis=1).reshape(-1, 1)
+        return np.concatenate(starts), frozen(found)
+
+    @property
     def starts(self) -> Indices:
         """The first vertex of each region in `points`, and their number at the end."""
-        return np.append(self.cells.start, len(self.cells.cell))
+        return self._corners[0]
 
-    @cached_property
+    @property
     def points(self) -> Array:
         """The vertices of all regions, one region after the other, each in order."""
-        if self.cells.dimension > 1:
-            return frozen(self.cells.point)
-        return frozen(np.sort(self.cells.point.reshape(-1, 2), axis=1).reshape(-1, 1))
+        return self._corners[1]
 
     @cached_property
     def centres(self) -> Array:
         """A point inside each region: the mean of its vertices."""
-        sums = np.add.reduceat(self.cells.point, self.cells.start, axis=0)
+        if not len(self.patterns):
+            return frozen(np.zeros((0, self.box.size)))
+        sums = np.add.reduceat(self.points, self.starts[:-1], axis=0)
         return frozen(sums / np.diff(self.starts)[:, None])
 
-    @cached_property
-    def _edges(self) -> tuple[Indices, Indices]:
-        """Edges sorted by region, and where each region's begin."""
-        cell = self.cells.cell[self.cells.tail]
-        order = np.argsort(cell, kind="stable")
-        return order, np.searchsorted(cell[order], np.arange(len(self) + 1))
-
     def _region(self, i: int) -> Region:
-        vertices = self.points[self.starts[i] : self.starts[i + 1]]
         ends = np.cumsum([level.units for level in self.oracle.levels.levels])[:-1]
         return Region(
             matrix=frozen(self.maps[i, :, :-1]),
             constant=frozen(self.maps[i, :, -1]),
-            vertices=vertices,
-            faces=self._faces(i) if self.cells.dimension == 3 else (),
+            vertices=self.points[self.starts[i] : self.starts[i + 1]],
+            faces=self._faces(i) if self.box.size == 3 else (),
             pattern=tuple(np.split(self.patterns[i], ends)) if self.oracle.levels.levels else (),
             point=self.centres[i],
         )
 
     def _faces(self, i: int) -> tuple[tuple[int, ...], ...]:
         """The loops of the faces of a region in space, as places among its vertices."""
-        order, begin = self._edges
-        edges, base = order[begin[i] : begin[i + 1]], int(self.starts[i])
-        loops: dict[int, dict[int, int]] = {}
-        for tail, head, (left, right) in zip(
-            (self.cells.tail[edges] - base).tolist(),
-            (self.cells.head[edges] - base).tolist(),
-            self.cells.side[edges].tolist(),
-            strict=True,
-        ):
-            loops.setdefault(left, {})[tail] = head
-            loops.setdefault(right, {})[head] = tail
-        found = []
-        for loop in loops.values():
-            here = next(iter(loop))
-            found.append(tuple(here := loop[here] for _ in range(len(loop))))
-        return tuple(found)
-
-
-def collected(oracle: Oracle, box: Box, sliced: bool, found: Sequence[Batch], stopped: str, share: float) -> Regions:
-    """The finished batches as one value, with the affine maps of the read-out."""
-    levels, d = oracle.levels, box.size
-    with np.errstate(all="ignore"):
-        read = [apply(levels.weights, levels.bias, batch.state) for batch in found]
-    nothing = Planes(np.zeros((0, d + 1)), np.zeros((0, 2)), np.zeros(0, dtype=np.int64))
-    # The planes have done their work; vertices and edges stay.
-    cells = [replace(batch.cells, planes=nothing) for batch in found]
-    outputs = len(levels.bias)
-    return Regions(
-        oracle,
-        box,
-        sliced,
-        join(cells) if cells else empty_cells(d, nothing),
-        np.concatenate([np.zeros((0, levels.units), dtype=np.uint16), *(batch.pattern for batch in found)]),
-        np.concatenate([np.zeros((0, outputs, d + 1)), *(forms.value.transpose(1, 2, 0) for forms in read)]),
-        np.concatenate([np.zeros((0, outputs, 2)), *(forms.error.transpose(1, 2, 0) for forms in read)]),
-        stopped,
-        share,
-    )
+        which = int(np.searchsorted(self.offsets, i, side="right")) - 1
+        part, row = self.parts[which], np.array([i - self.offsets[which]])
+        _, vertices = corners(part, 3, row)
+        _, faces = members(part, 3, row)
+        return tuple(tuple(np.searchsorted(vertices, loop(part, face)).tolist()) for face in faces.tolist())

@@ -1,252 +1,303 @@
-"""Split cells by a level: in rounds, each cell by the first form that still cuts it.
+"""Split the cells of a complex by a level.
 
-The signs of all forms of the level at all vertices decide everything. They are found once, when the level begins: by
-float64 where its error bound decides, otherwise by the oracle. After that a new vertex lies inside an edge, so its sign
-is that of the edge's ends unless they are strictly opposite; only then it is computed.
-
-A unit of more than two pieces that are possible on a cell is first fanned out: one copy of the cell for each of them,
-which is cut down to where that piece wins.
+The forms that decide a level are, for a unit of two pieces, their difference, and up to 64 of them cut at a time: the
+signs at all vertices decide everything (cut.py). They are found by float64 where its error bound decides, otherwise by
+rationals. A unit of more pieces is built up piece by piece: where the next piece is larger than the largest so far, it
+wins, and the cells that it takes from become one (merge.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
 from headsmith.core.arrays import Array, Indices
-from headsmith.regions.cells import LEVEL_STRIDE, Cells, Cut, Fresh, Mask, Pattern, Signs, compact, join, take
-from headsmith.regions.cut import cut_edges, halves
-from headsmith.regions.exact import Oracle
-from headsmith.regions.forms import (
-    Filter,
-    Forms,
-    apply,
-    centres,
-    crossing,
-    difference,
-    normalised,
-    prepared,
-    selected,
-    stacked,
+from headsmith.regions.complex import (
+    CARRIER,
+    HOME,
+    PLANES,
+    Complex,
+    Mask,
+    Pattern,
+    Planes,
+    first_vertices,
+    homed,
+    plane_code,
+    plane_name,
+    taken,
 )
-from headsmith.regions.pairs import Pairs
-from headsmith.regions.signs import Packed, between, joined, packed, unpacked
+from headsmith.regions.cut import COLUMNS, Cutting, lower_half, words_of
+from headsmith.regions.exact import Name, Oracle, Vertex
+from headsmith.regions.forms import TINY, Forms, apply, crossing, gap, normalised, prepared, selected, stacked
+from headsmith.regions.levels import Level
+from headsmith.regions.merge import carried, merged
 
-FREE = -1
-"""The forced piece of a cell that was not fanned out."""
+WINDOW = 2 * COLUMNS
+"""Forms that are looked at at a time: those that change sign cut, as many as go."""
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Cells, the activation pattern of each home on the levels before, and the state as forms on each home."""
+    """Cells before a level, and what makes the state as forms on each of them: their homes in that level. `weight` is
+    the share of all the work that they stand for."""
 
-    cells: Cells
-    pattern: Pattern
-    state: Forms
+    complex: Complex
+    weight: float
+    state: Callable[[], Forms]
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
-    """What a level asks of a batch: its forms, ready to be evaluated, and the oracle."""
+class Work:
+    """Cells in a level. Of its homes, the cells that the level began with: the row of the activation pattern, the forms
+    that live on, and those of the level's rows. Of each cell: its home, and the pieces that win so far. And what is
+    left to do: units of two pieces, or (unit, piece)."""
 
     stage: int
-    pairs: Pairs
-    filter: Filter
-    pattern: Pattern
-    oracle: Oracle
+    key: Indices
+    carried: Forms
+    rows: Forms
+    complex: Complex
+    home: Indices
+    winners: Pattern
+    todo: tuple[Indices | tuple[int, int], ...]
+    weight: float
+
+    def __len__(self) -> int:
+        return len(self.complex)
 
 
 @dataclass(frozen=True, eq=False)
-class Open:
-    """Cells in work: the signs of the forms at their vertices, and the piece that each is forced to, or FREE."""
+class Columns:
+    """Forms that cut together: on each home, with the codes of their planes, (homes or 1, forms), and the row of the
+    pattern that each home stands for."""
 
-    cells: Cells
-    signs: Packed
-    forced: Indices
-
-    def taken(self, chosen: Mask) -> Open:
-        return Open(take(self.cells, chosen), self.signs.rows(chosen[self.cells.cell]), self.forced[chosen])
+    forms: Forms
+    code: Indices
+    key: Indices
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
-    """The next step of every cell: it is done, or split by a form, or fanned out (or dropped). `keep` (2, cells) says
-    whether the positive and the negative side are kept; None: both, everywhere."""
+class Signs:
+    """Forms at vertices, (vertices, forms): values, bounds of their errors, and where they are positive or negative."""
 
-    done: Mask
-    split: Mask
-    form: Indices
-    keep: Mask | None
-    fans: list[Open]
+    value: Array
+    error: Array
+    positive: Mask
+    negative: Mask
 
 
-def split(batch: Batch, stage: int, oracle: Oracle, floor: float, size: int) -> Iterator[Batch]:
-    """The batch's cells cut along the borders of a level, in batches of about `size` cells."""
-    level = oracle.levels.levels[stage]
-    rows = apply(level.weights, level.bias, batch.state)
-    pairs = oracle.pairs(stage)
-    forms = rows if level.is_relu else difference(rows, pairs.high_row, pairs.low_row)
-    task = Task(stage, pairs, prepared(forms, floor), batch.pattern, oracle)
-    finished: list[tuple[Cells, Indices]] = []
-    stack = [Open(batch.cells, packed(_first_signs(task, batch.cells)), np.full(len(batch.cells), FREE))]
-    while stack:
-        work = stack.pop()
-        if len(work.cells) > 2 * size:
-            half = np.arange(len(work.cells)) < len(work.cells) // 2
-            stack += [work.taken(~half), work.taken(half)]
-            continue
-        done, rest = _round(task, work)
-        finished += done
-        stack += rest
-        if finished and (not stack or sum(len(cells) for cells, _ in finished) >= size):
-            yield _advanced(batch, rows, pairs, finished)
-            finished = []
-
-
-def _advanced(batch: Batch, rows: Forms, pairs: Pairs, finished: list[tuple[Cells, Indices]]) -> Batch:
-    """Finished cells as a batch for the next level: each is its own home."""
-    cells = compact(join([cells for cells, _ in finished]))
-    winners = np.concatenate([winners for _, winners in finished])
-    carried = batch.state.chosen(pairs.level.carry)
-    units = selected(rows.taken(cells.home), pairs.level, winners)
-    return Batch(
-        # Cells count alike from here on: those cut often so far need not be those cut often by the next level.
-        replace(cells, home=np.arange(len(cells)), weight=np.full(len(cells), cells.weight.mean())),
-        np.concatenate([batch.pattern[cells.home], winners.astype(np.uint16)], axis=1),
-        stacked(carried.taken(cells.home), units),
+def begun(batch: Batch, stage: int, level: Level) -> Work:
+    """A level before its first cut."""
+    ranks = np.diff(level.first, append=len(level.row))
+    pairs = np.flatnonzero(ranks == 2)
+    todo: list[Any] = [pairs[i : i + WINDOW] for i in range(0, len(pairs), WINDOW)]
+    todo += [(int(unit), piece) for unit in np.flatnonzero(ranks > 2) for piece in range(1, int(ranks[unit]))]
+    state, homes = batch.state(), np.arange(len(batch.complex))
+    return Work(
+        stage,
+        homes,
+        state.chosen(level.carry),
+        apply(level.weights, level.bias, state),
+        batch.complex,
+        homes,
+        np.zeros((len(homes), level.units), dtype=np.uint16),
+        tuple(todo),
+        batch.weight,
     )
 
 
-def _first_signs(task: Task, cells: Cells) -> Signs:
-    """The signs of all forms at all vertices: where a box round the cell does not decide, vertex by vertex."""
-    around, doubt = task.filter.signs_round(*centres(cells))
-    signs = around[cells.cell]
-    cell, form = np.nonzero(doubt)
-    start = cells.start
-    count = np.diff(start, append=len(cells.cell))[cell]
-    vertex = np.repeat(start[cell] - np.cumsum(count) + count, count) + np.arange(count.sum())
-    form = np.repeat(form, count)
-    signs[vertex, form] = _signs_at(task, form, cells.cell[vertex], cells.point, cells.radius, cells.code, vertex)
-    return signs
+def advanced(work: Work, level: Level, last: bool) -> Batch:
+    """A level after its last cut, as a batch for the next one. After the `last` one nothing needs to be tidy."""
+    home, complex = work.home, work.complex
+
+    def state() -> Forms:
+        units = selected(work.rows.taken(home), level, work.winners.astype(np.int64))
+        return stacked(work.carried.taken(home), units)
+
+    pattern = np.concatenate([complex.patterns[-1].take(work.key[home], axis=0), work.winners], axis=1)
+    complex = complex if last else taken(complex, np.arange(len(work)))
+    return Batch(replace(complex, patterns=(*complex.patterns, pattern)), work.weight, state)
 
 
-def _signs_at(
-    task: Task, form: Indices, home: Indices, point: Array, radius: Array, code: Indices, vertex: Indices
-) -> Signs:
-    """The signs of forms on homes at vertices, exactly."""
-    signs, doubt = task.filter.signs(form, home, point[vertex], radius[vertex])
-    if doubt.any():
-        which = np.flatnonzero(doubt)
-        signs[which] = task.oracle.signs(task.stage, task.pattern[home[which]], code[vertex[which]], form[which])
-    return signs
+def parts(work: Work) -> list[Work]:
+    """A work as two of half as many cells each, apart in space."""
+    where = work.complex.point[first_vertices(work.complex)]
+    axis = int(np.argmax(where.max(axis=0) - where.min(axis=0)))
+    order = np.argsort(where[:, axis], kind="stable")
+    half = len(order) // 2
+    return [_some(work, np.sort(rows)) for rows in (order[:half], order[half:])]
 
 
-def _round(task: Task, work: Open) -> tuple[list[tuple[Cells, Indices]], list[Open]]:
-    """Every cell one step on: finished cells with their winners, and the cells still in work."""
-    if not task.filter.near.shape[1]:
-        winners = np.zeros((len(work.cells), task.pairs.level.units), dtype=np.int64)
-        return [(work.cells, winners)], []
-    found = work.signs.over(work.cells.start)
-    if task.pairs.simple:
-        cuts = found.both
-        split = np.asarray(cuts.any(axis=1))
-        choice = Choice(~split, split, unpacked(cuts, found.forms).argmax(axis=1), None, [])
+def _some(work: Work, rows: Indices) -> Work:
+    homes, home = np.unique(work.home[rows], return_inverse=True)
+    return replace(
+        work,
+        key=work.key[homes],
+        carried=work.carried.taken(homes),
+        rows=work.rows.taken(homes),
+        complex=taken(work.complex, rows),
+        home=home.reshape(-1),
+        winners=work.winners[rows],
+        weight=work.weight * len(rows) / len(work),
+    )
+
+
+def step(work: Work, oracle: Oracle, floor: float, size: int) -> Work:
+    """Cut by the next forms that are to do; not by all of them, if there are more than `size` cells before."""
+    first, *rest = work.todo
+    if isinstance(first, tuple):
+        return _next_piece(work, *first, oracle, floor)
+    level = oracle.levels.levels[work.stage]
+    low, high = level.row[level.first[first]], level.row[level.first[first] + 1]
+    rows = work.rows
+    if np.all(low < 0) and np.all(high >= 0):
+        forms = rows if np.array_equal(high, np.arange(rows.value.shape[2])) else rows.chosen(high)
     else:
-        choice = _choices(task, work, found)
-    finished = []
-    if choice.done.any():
-        winners = task.pairs.winners(found.rows(choice.done))
-        finished.append((take(work.cells, choice.done), winners))
-    if not choice.split.any():
-        return finished, choice.fans
-    return finished, [_joined([_cut(task, work, choice.split, choice.form, choice.keep), *choice.fans])]
+        forms = gap(rows, None, high, low)
+    columns = Columns(forms, plane_code(work.stage, high, low)[None], work.key)
+    complex = homed(work.complex, work.home)
+    complex.face[-1][:, CARRIER] = np.arange(len(work))
+    signs = _signs(complex, columns, oracle, floor)
+    some, every = np.any(signs.positive, axis=0), np.asarray(np.all(signs.positive, axis=0))
+    changes = np.asarray(some & ~every)
+    chosen = np.flatnonzero(changes)[:COLUMNS]
+    done = ~changes
+    done[chosen] = True
+    winners = work.winners.copy()
+    winners[:, first[~changes]] = every[~changes]
+    cutting = _cutting(complex, columns, signs, chosen, oracle)
+    active = cutting.cutting()
+    for place, forms in enumerate(active):
+        if cutting.faces[-1].count > size:
+            done[chosen[list(chain(*active[place:]))]] = False
+            break
+        cutting.cut(forms, min(chain(*active[place + 1 :]), default=len(chosen)))
+    complex = _settled(cutting, columns, oracle)
+    top = complex.face[-1]
+    winners = winners.take(top[:, CARRIER], axis=0)
+    decided = done[chosen]
+    winners[:, first[chosen[decided]]] = lower_half(cutting.positive(-1), len(chosen))[:, decided]
+    left = [] if done.all() else [first[~done]]
+    return replace(work, complex=complex, home=top[:, HOME].copy(), winners=winners, todo=(*left, *rest))
 
 
-def _choices(task: Task, work: Open, found: Packed) -> Choice:
-    """The steps for units of any number of pieces."""
-    pairs, first = task.pairs, task.pairs.level.first
-    beaten, cuts = pairs.beaten(found), unpacked(found.both, found.forms)
-    forced, everyone = work.forced, np.arange(len(work.forced))
-    bound = forced != FREE
-    own = ((pairs.low == forced[:, None]) | (pairs.high == forced[:, None])) & cuts
-    lost = bound & beaten[everyone, forced]
-    trimmed = bound & ~lost & own.any(axis=1)
-    free = ~lost & ~trimmed
-    left = np.add.reduceat(~beaten, first, axis=1, dtype=np.int64)
-    contested = left > 1
-    done = free & ~contested.any(axis=1)
-    unit = np.argmax(contested, axis=1)
-    # Of two pieces that are left the form between them is the one that cuts the cell and beats neither.
-    alive = cuts & ~beaten[:, pairs.low] & ~beaten[:, pairs.high] & (pairs.level.unit[pairs.low] == unit[:, None])
-    paired = free & ~done & (left[everyone, unit] == 2)
-    form = np.where(trimmed, np.argmax(own, axis=1), np.argmax(alive, axis=1))
-    keep = np.stack([~trimmed | (pairs.high[form] == forced), ~trimmed | (pairs.low[form] == forced)])
-    fan = free & ~done & ~paired
-    return Choice(done, trimmed | paired, form, keep, _fans(work, fan, beaten, first[unit], pairs.level.unit))
+def _next_piece(work: Work, unit: int, piece: int, oracle: Oracle, floor: float) -> Work:
+    """Cut by the next piece of a unit less the largest so far, which is affine on every cell."""
+    level = oracle.levels.levels[work.stage]
+    row = level.row[level.first[unit] :]
+    low = row[work.winners[:, unit]]
+    high = np.full(len(work), row[piece])
+    forms = gap(work.rows, work.home, high, low)
+    columns = Columns(forms, plane_code(work.stage, high, low)[:, None], work.key[work.home])
+    complex = homed(work.complex, np.arange(len(work)))
+    if piece == 1:
+        complex = carried(complex)
+    cutting = _cutting(complex, columns, _signs(complex, columns, oracle, floor), np.arange(1), oracle)
+    for forms in cutting.cutting():
+        cutting.cut(forms, 1)
+    complex = _settled(cutting, columns, oracle)
+    before = complex.face[-1][:, HOME]
+    home, winners = work.home[before], work.winners[before]
+    winners[:, unit] = np.where(cutting.positive(-1) != 0, piece, winners[:, unit])
+    if piece > 1:
+        positive = [cutting.positive(k) != 0 for k in range(complex.dimension + 1)]
+        complex, rows = merged(complex, positive)
+        home, winners = home[rows], winners[rows]
+    return replace(work, complex=complex, home=home, winners=winners, todo=work.todo[1:])
 
 
-def _fans(work: Open, fan: Mask, beaten: Mask, first: Indices, unit: Indices) -> list[Open]:
-    """One copy of a cell for each piece that is possible, forced to it; the weight is shared."""
-    found = []
-    rank = int(np.bincount(unit).max())
-    for place in range(rank if fan.any() else 0):
-        piece = np.minimum(first + place, len(unit) - 1)
-        here = fan & (unit[piece] == unit[first]) & (first + place < len(unit))
-        here &= ~beaten[np.arange(len(fan)), piece]
-        if here.any():
-            copy = work.taken(here)
-            found.append(replace(copy, forced=piece[here], cells=replace(copy.cells, weight=copy.cells.weight / rank)))
-    return [_joined(found)] if found else []
+def _signs(complex: Complex, columns: Columns, oracle: Oracle, floor: float) -> Signs:
+    """The values of forms at all vertices, with their bounds, and their signs."""
+    homes = complex.face[0][:, HOME]
+    value, error = prepared(columns.forms, floor).at(complex.point, complex.radius, homes)
+    positive, negative = value > error, value < -error
+    doubt = ~(positive | negative)
+    # What is zero with a bound of zero is zero.
+    doubt &= error != 0.0
+    if doubt.any():
+        vertex, column = np.nonzero(doubt)
+        exact = _exact(oracle, _Names(complex, columns))(column, complex.face[0][vertex, PLANES:], homes[vertex])
+        positive[vertex, column], negative[vertex, column] = exact > 0, exact < 0
+    return Signs(value, error, positive, negative)
 
 
-def _joined(works: list[Open]) -> Open:
-    if len(works) == 1:
-        return works[0]
-    return Open(
-        join([work.cells for work in works]),
-        joined([work.signs for work in works]),
-        np.concatenate([work.forced for work in works]),
+def _exact(oracle: Oracle, names: _Names) -> Any:
+    def signs(column: Indices, planes: Indices, home: Indices) -> Any:
+        asked = zip(column.tolist(), planes.tolist(), home.tolist(), strict=True)
+        return np.array([oracle.sign(names.form(h, c), names.vertex(rows)) for c, rows, h in asked], dtype=np.int64)
+
+    return signs
+
+
+def _cutting(complex: Complex, columns: Columns, signs: Signs, chosen: Indices, oracle: Oracle) -> Cutting:
+    """Everything ready for cuts by some columns: each divided by a power of two, so that it is at most 1."""
+    value, error = signs.value.take(chosen, axis=1), signs.error.take(chosen, axis=1)
+    size = np.maximum(value.max(axis=0, initial=0.0), -value.min(axis=0, initial=0.0))
+    scale = np.ldexp(1.0, -np.clip(np.frexp(np.where(np.isfinite(size), size, 1.0))[1], -1000, 1000))
+    # What underflows here is below TINY.
+    value *= scale
+    error *= scale
+    near = error.max(axis=1, initial=0.0) + TINY
+    words = words_of(signs.positive.take(chosen, axis=1), signs.negative.take(chosen, axis=1))
+    exact = _exact(oracle, _Names(complex, columns))
+    return Cutting(complex, value, near, words, chosen, columns.forms.value.shape[2], exact)
+
+
+class _Names:
+    """The names of planes by their rows: of the table, and behind it of the forms that cut now."""
+
+    def __init__(self, complex: Complex, columns: Columns) -> None:
+        self.complex, self.columns = complex, columns
+        self.base, self.count = len(complex.planes.code), columns.forms.value.shape[2]
+
+    def form(self, home: int, column: int) -> Name:
+        code = self.columns.code
+        name = int(code[home if len(code) > 1 else 0, column])
+        return name, self.complex.patterns[-1][self.columns.key[home]].tobytes()
+
+    def vertex(self, rows: list[int]) -> Vertex:
+        count = self.count
+        return tuple(
+            plane_name(self.complex, row) if row < self.base else self.form(*divmod(row - self.base, count))
+            for row in rows
+        )
+
+
+def _settled(cutting: Cutting, columns: Columns, oracle: Oracle) -> Complex:
+    """What was cut, with the new planes in the table and the new vertices in their places."""
+    complex, base = cutting.finished(), cutting.base
+    homes, count = columns.forms.value.shape[1:]
+    used = np.zeros(base + homes * count, dtype=np.bool_)
+    used[:base] = True
+    old = [len(each) for each in cutting.complex.face]
+    fresh = [face[first:, PLANES:] for face, first in zip(complex.face[:-1], old, strict=False)]
+    for rows in fresh:
+        used[rows] = True
+    number = used.cumsum() - 1
+    for rows in fresh:
+        rows[:] = number.take(rows)
+    home, form = np.divmod(used[base:].nonzero()[0], count)
+    plane, slack = normalised(*columns.forms.planes(form, home))
+    code = columns.code[home if len(columns.code) > 1 else 0, form]
+    planes = complex.planes.plus(Planes(plane, slack, code, columns.key[home]))
+    complex = replace(complex, planes=planes)
+    rows = complex.face[0][old[0] :, PLANES:]
+    point, radius, poor = crossing(planes, rows)
+    if poor.any():
+        point[poor], radius[poor] = doubles(complex, rows[poor], oracle)
+    return replace(
+        complex,
+        point=np.concatenate([complex.point, point]),
+        radius=np.concatenate([complex.radius, radius]),
     )
 
 
-def _cut(task: Task, work: Open, chosen: Mask, form: Indices, keep: Mask | None) -> Open:
-    """The chosen cells, each cut by its form; the sides that are kept, positive ones first."""
-    cells = work.cells
-    by, home = form[chosen], cells.home[chosen]
-    value, error = task.filter.forms.planes(by, home)
-    plane = len(cells.planes.code) + np.arange(len(by))
-    cells = replace(cells, planes=cells.planes.plus(*normalised(value, error), task.stage * LEVEL_STRIDE + by))
-    own = work.signs.at(form[cells.cell]) * chosen[cells.cell]
-    edge = cut_edges(cells, own)
-    cell = cells.cell[cells.tail[edge]]
-    fresh = _fresh(task, cells, edge, plane[(chosen.cumsum() - 1)[cell]])
-    signs = joined([work.signs, _fresh_signs(task, work, fresh, form[cell], cells.home[cell])])
-    parts, origin = halves(cells, Cut(chosen, plane, own, fresh), 0.5 * cells.weight[chosen])
-    found = Open(parts, signs.rows(origin), np.concatenate([work.forced[chosen]] * 2))
-    return found if keep is None else found.taken(keep[:, chosen].ravel())
-
-
-def _fresh(task: Task, cells: Cells, edge: Indices, plane: Indices) -> Fresh:
-    """The new vertices where planes cut edges; where float64 knows a place too poorly, rounded from the exact one."""
-    rows = np.concatenate([cells.side_planes(edge), plane[:, None]], axis=1)
-    point, radius, poor = crossing(cells.planes, rows)
-    code = cells.planes.code[rows]
-    if poor.any():
-        home = cells.home[cells.cell[cells.tail[edge[poor]]]]
-        point[poor], radius[poor] = task.oracle.doubles(task.pattern[home], code[poor])
-    return Fresh(edge, point, radius, code)
-
-
-def _fresh_signs(task: Task, work: Open, fresh: Fresh, form: Indices, home: Indices) -> Packed:
-    """The signs at new vertices: those of the edge's ends, computed where these are strictly opposite."""
-    tails, heads = work.signs.rows(work.cells.tail[fresh.edge]), work.signs.rows(work.cells.head[fresh.edge])
-    known, opposite = between(tails, heads)
-    opposite[np.arange(len(form)), form] = False
-    vertex, which = np.nonzero(opposite)
-    if not len(vertex):
-        return known
-    signs = np.zeros(opposite.shape, dtype=np.int8)
-    signs[vertex, which] = _signs_at(task, which, home[vertex], fresh.point, fresh.radius, fresh.code, vertex)
-    return Packed(known.words | packed(signs).words, known.forms)
+def doubles(complex: Complex, rows: Indices, oracle: Oracle) -> tuple[Array, Array]:
+    """Vertices, given by the rows of their planes, as the nearest doubles, with bounds of that rounding."""
+    vertices = [tuple(plane_name(complex, row) for row in each) for each in rows.tolist()]
+    found = np.array([oracle.nearest(vertex) for vertex in vertices])
+    return found, np.abs(found).max(axis=1) * 2.0**-52 + 2.0**-1000
