@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from headsmith.circuits.pieces import Pieces
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError
 from headsmith.core.pictures import checked_picture, figure_class, save_figure
@@ -40,7 +41,9 @@ def plot_head(model: Any, name: str, path: str | os.PathLike[str], *, effort: in
     checked_picture(path)
     drawn = model_of(model)
     found = falsify(drawn, effort=effort, seed=seed)
-    plot_pattern(drawn, found.input, name, path)
+    # A model of several tokens that is no program of sequences takes a point as a sequence of one.
+    alone = found.input.ndim == 1 and drawn.transformer.tokens > 1 and not isinstance(drawn.fusion, Pieces)
+    plot_pattern(drawn, found.input[None] if alone else found.input, name, path)
     return found
 
 
