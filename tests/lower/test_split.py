@@ -9,7 +9,7 @@ import pytest
 from networks import random_network
 
 import headsmith as hs
-from headsmith.kernel.arithmetic import FLOAT32, Interval
+from headsmith.kernel.arithmetic import FLOAT32, Upper
 from headsmith.kernel.model import Link
 from headsmith.kernel.stream import Register, constant, read_bounds
 from headsmith.lower import meet
@@ -59,10 +59,9 @@ def registers(sizes: Any) -> dict[str, Register]:
     """Registers that hold constants exactly."""
     found = {}
     for name, value in sizes.items():
-        values = np.array([value])
-        stored = Interval(values, values).magnitude
-        zero = stored * 0.0
-        found[name] = Register(constant(values), stored, zero, stored, zero, np.zeros(1), zero, zero, zero, np.zeros(1))
+        values, none = np.array([value]), np.zeros(1)
+        size, zero = Upper(np.abs(values)), Upper(none)
+        found[name] = Register(constant(values), size, size, zero, none, zero, zero, zero, none)
     return found
 
 
@@ -73,9 +72,8 @@ def test_what_adding_up_registers_rounds() -> None:
 
     def off(weights: tuple[float, float], scale: Any = 1.0) -> float:
         links = [Link(name, np.array([[weight]]), 0) for name, weight in zip("ab", weights, strict=True)]
-        sums = read_bounds(stream, links, 1, FLOAT32, scale)
-        value = abs(weights[0] * 1000.0 - weights[1] * 999.0)
-        return float(sums.rounded(Interval([value], [value]).magnitude).value[0])
+        known = Upper([abs(weights[0] * 1000.0 - weights[1] * 999.0)])
+        return float(read_bounds(stream, links, 1, FLOAT32, known, scale)[1].value[0])
 
     assert off((1.0, 1.0)) == pytest.approx(unit, rel=1e-5)
     assert off((2.0, 2.0), np.array([0.5])) == pytest.approx(2.0 * unit, rel=1e-5)
