@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import saved
 from forged import Forged
 from networks import random_network
 
 import headsmith as hs
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.reading import read
+from headsmith.lower import reuse
 from headsmith.report.file_attack import worst_ratio
 
 LINE = np.concatenate([np.linspace(-1.0, 1.0, 201), np.linspace(-1e-3, 1e-3, 201)])[:, None, None]
@@ -204,3 +206,24 @@ def test_bounds_hold_under_the_worst_rounding(dtype: Any, tokens: int, tmp_path:
     claim, random = model.certificate, np.random.default_rng(0)
     found = worst_ratio(*read(tmp_path / "deep.safetensors"), claim.outputs, claim.masks, random, count=16, steps=2)
     assert found.ratio <= 1.0
+
+
+def test_heads_that_share_the_outputs_have_equal_shares(monkeypatch, tmp_path) -> None:
+    """Heads of the same scores return what one head would: how many there are changes no bound. Uneven shares are
+    refused, and the weights that target and model share are in the file once."""
+    monkeypatch.setattr(reuse, "MOST_PADDED", 1)
+    model, path = hs.compile(random_network([24, *[24] * 4, 2]), (-1, 1), 1e-2), tmp_path / "model"
+    model.save(path)
+    header, tensors = saved.read(path)
+    shared = [bank for layer in header["transformer"]["layers"] for bank in layer if bank.get("split", 1) > 1]
+    assert shared
+    assert sum(tensor.shape == (24, 24) for tensor in tensors.values()) == 4
+    for split, accepted in ((1, True), (5, False), (0, False), (1 << 20, False), (2.0, False)):
+        for bank in shared:
+            bank["split"] = split
+        saved.write(path, header, tensors)
+        if accepted:
+            assert hs.verify(path).error == model.certificate.error
+        else:
+            with pytest.raises(hs.HeadsmithError):
+                hs.verify(path)

@@ -3,6 +3,7 @@ because a sum is not negative."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -139,3 +140,25 @@ def test_random_piecewise_linear_functions_lie_in_their_ranges() -> None:
             assert low <= values.min()
             assert high >= values.max()
         assert high - low <= 1.05 * (values.max() - values.min())
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-9, 1.0, 1e9])
+def test_products_of_many_terms_hold_and_are_tight(size: float) -> None:
+    """W x for x within a box, in exact fractions: the bounds hold, and exceed them by rounding alone. A sum of products
+    that are not negative is not negative."""
+    random = np.random.default_rng(0)
+    low = random.standard_normal(60) * 10.0 ** random.uniform(-12.0, 3.0, 60) * size
+    x = Interval(low, low + np.where(random.random(60) < 0.3, 0.0, np.abs(random.standard_normal(60)) * size))
+    weights = random.standard_normal((8, 60)) * 10.0 ** random.uniform(-6.0, 6.0, (8, 60))
+    found = weights @ x
+    for row, least, most in zip(weights.tolist(), found.low.tolist(), found.high.tolist(), strict=True):
+        ends = [
+            sorted(Fraction(w) * Fraction(end) for end in pair) for w, *pair in zip(row, x.low, x.high, strict=True)
+        ]
+        exact, sizes = [sum(each) for each in zip(*ends, strict=True)], sum(max(map(abs, each)) for each in ends)
+        assert least <= exact[0] <= exact[1] <= most
+        assert (
+            max(exact[0] - Fraction(least), Fraction(most) - exact[1])
+            <= sizes * Fraction(1, 1 << 44) + Fraction(2) ** -1010
+        )
+    assert np.all((np.abs(weights) @ Interval(np.zeros(60), np.abs(low))).low == 0.0)
