@@ -143,7 +143,7 @@ def beside(folder: Path) -> None:
                 )
             return len(vertices), len(edges)
 
-        run = in_turn(3.0, lambda ours=ours: len(regions(ours, (-0.5, 0.5), workers=1)), theirs)
+        run = in_turn(5.0, lambda ours=ours: len(regions(ours, (-0.5, 0.5), workers=1)), theirs)
         (count, seconds), ((vertices, edges), took) = run
         if name.startswith("2") and edges - vertices + 1 != count:
             print(f"{name:>8}  {count} regions here, {edges - vertices + 1} there")

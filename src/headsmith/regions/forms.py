@@ -57,8 +57,10 @@ def apply(weights: Array, bias: Array, state: Forms) -> Forms:
     Guarantee: exact forms F, G with |F - state.value| <= state.error and G = weights F + bias lie within the error
     returned: |G - value| <= |weights| error + (n + 2) u (|weights| |value| + |bias|).
     """
-    columns, homes, count = state.value.shape
-    value = _product(state.value.reshape(-1, count), weights).reshape(columns, homes, len(weights))
+    count = state.value.shape[2]
+    # What is the same on all homes is multiplied once.
+    same = (state.value == state.value[:, :1]).all(axis=(0, 1)) & (state.error == state.error[:, :1]).all(axis=(0, 1))
+    value = _shared_product(state.value, weights, same)
     value[-1] += bias
     rounding = 1.01 * (count + 2) * UNIT
     size = np.empty_like(state.error)
@@ -66,10 +68,22 @@ def apply(weights: Array, bias: Array, state: Forms) -> Forms:
     np.abs(state.value[-1], out=size[1])
     size *= rounding
     size += state.error
-    error = _product(size.reshape(-1, count), np.abs(weights)).reshape(2, homes, len(weights))
+    error = _shared_product(size, np.abs(weights), same)
     error[1] += rounding * np.abs(bias)
     error *= GUARD
     return Forms(value, error)
+
+
+def _shared_product(forms: Array, weights: Array, same: Mask) -> Array:
+    """forms (k, homes, n) times weights (m, n); `same` are the forms that are the same on all homes."""
+    columns, homes, count = forms.shape
+    if homes < 64 or 4 * np.count_nonzero(same) < count:
+        return _product(forms.reshape(-1, count), weights).reshape(columns, homes, len(weights))
+    rest = np.flatnonzero(~same)
+    rows = forms.take(rest, axis=2).reshape(columns * homes, len(rest))
+    found = _product(rows, weights[:, rest]).reshape(columns, homes, len(weights))
+    found += (forms[:, 0, same] @ weights[:, same].T)[:, None]
+    return found
 
 
 def _product(rows: Array, weights: Array) -> Array:

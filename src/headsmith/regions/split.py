@@ -171,11 +171,11 @@ def step(work: Work, oracle: Oracle, floor: float, size: int) -> Work:
     winners[:, first[~changes]] = every[~changes]
     cutting = _cutting(complex, columns, signs, chosen, oracle)
     active = cutting.cutting()
-    for place, forms in enumerate(active):
+    for place, together in enumerate(active):
         if cutting.faces[-1].count > size:
             done[chosen[list(chain(*active[place:]))]] = False
             break
-        cutting.cut(forms, min(chain(*active[place + 1 :]), default=len(chosen)))
+        cutting.cut(together, min(chain(*active[place + 1 :]), default=len(chosen)))
     complex = _settled(cutting, columns, oracle)
     top = complex.face[-1]
     winners = winners.take(top[:, CARRIER], axis=0)
@@ -197,8 +197,8 @@ def _next_piece(work: Work, unit: int, piece: int, oracle: Oracle, floor: float)
     if piece == 1:
         complex = carried(complex)
     cutting = _cutting(complex, columns, _signs(complex, columns, oracle, floor), np.arange(1), oracle)
-    for forms in cutting.cutting():
-        cutting.cut(forms, 1)
+    for together in cutting.cutting():
+        cutting.cut(together, 1)
     complex = _settled(cutting, columns, oracle)
     before = complex.face[-1][:, HOME]
     home, winners = work.home[before], work.winners[before]
