@@ -84,9 +84,10 @@ def _solution(planes: Sequence[Row]) -> Row:
     """The point where planes meet, by elimination."""
     normals, constants = fmpz_mat([row[:-1] for row in planes]), fmpz_mat([[-row[-1]] for row in planes])
     try:
-        numerator, denominator = normals.solve(constants).numer_denom()
+        found: Any = normals.solve(constants)  # a matrix of rationals, which flint's types do not say
     except ZeroDivisionError:
         raise ArithmeticError("the planes do not meet in one point") from None
+    numerator, denominator = found.numer_denom()
     return [*(entry for (entry,) in numerator.tolist()), denominator]
 
 
