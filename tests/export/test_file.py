@@ -55,8 +55,8 @@ def same(left, right) -> bool:
     return type(left) is type(right) and left == right
 
 
-OPTIONAL = ("steps", "bends", "alike", "powers", "norms", "linear")
-"""Lists of a proof that may be left out where they are empty."""
+OPTIONAL = ("regions", "tables", "views", "steps", "bends", "alike", "powers", "norms", "linear")
+"""Lists of a proof that may be left out where they are empty: a proof that needs one is then refused."""
 
 
 class TestRoundTrip:
