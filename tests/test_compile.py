@@ -74,6 +74,7 @@ class TestNoInputIsFoundBeyondTheCertificate:
         model = compile_or_reachable(random_network(widths, 1), (-1, 1), error, dtype=dtype, tokens=tokens)
         assert worst_error(model, rng, points=60, steps=1) <= model.certificate.error
 
+    @pytest.mark.one_in(3)
     @pytest.mark.parametrize("error", ERRORS)
     @pytest.mark.parametrize("dtype", ["float64", "float32"])
     @pytest.mark.parametrize("tokens", [1, 4])
@@ -176,6 +177,7 @@ class TestNastyNetworks:
 class TestUnreachable:
     """The refusal names the part that blocks and the smallest error that can be met, and that error can be met."""
 
+    @pytest.mark.one_in(4)
     @pytest.mark.parametrize("error", [1e-9, 1e-12, 1e-20, 1e-40, 1e-100, 1e-200, 1e-300, 1e-310, 5e-324])
     @pytest.mark.parametrize("dtype", ["float64", "float32"])
     @pytest.mark.parametrize("tokens", [1, 4])

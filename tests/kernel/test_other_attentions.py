@@ -123,6 +123,7 @@ def corners_and_kinks(network: hs.Network, rng: np.random.Generator) -> Any:
     return found[np.all(np.abs(found) <= 1.0, axis=1)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_networks_stay_within_their_certificate(kind: Any, dtype: Any, rng: np.random.Generator) -> None:
