@@ -139,6 +139,17 @@ def test_what_is_added_to_the_curve_of_a_step_lies_outside_of_it() -> None:
         step_of(forged, found.proof.regions, step.output)
 
 
+def test_what_a_step_descends_from_is_no_rest_of_its_residual() -> None:
+    """x . w + K w is no x . w + rest: what an error of w does through K w is not in the factor of the step. (A file
+    with K = 50 was off by 15 times its bound.)"""
+    found, step = descent()
+    residual = found.circuit.nodes[step.residual]
+    weights = (*residual.weights, np.full(residual.size, 50.0))
+    forged = changed(found.circuit, step.residual, arguments=(*residual.arguments, step.source), weights=weights)
+    with pytest.raises(Refused, match="outside of the step"):
+        step_of(forged, found.proof.regions, step.output)
+
+
 def test_a_threshold_of_components_in_another_order_is_refused() -> None:
     """It is the same function, but the slopes of its gates are those of other components."""
     found = facts(LASSO)
