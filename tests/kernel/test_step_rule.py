@@ -13,7 +13,7 @@ from headsmith.kernel.arithmetic import Interval, Upper
 from headsmith.kernel.check import box_of, facts_of, proved
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.flow import gains
-from headsmith.kernel.graph import QUOTIENT, Graph, read_graph
+from headsmith.kernel.graph import QUOTIENT, Graph, Node, read_graph
 from headsmith.kernel.model import read_model
 from headsmith.kernel.proof import read_proof
 from headsmith.kernel.steps import Step, _expansion, length, step_of, steps_of
@@ -137,6 +137,44 @@ def test_what_is_added_to_the_curve_of_a_step_lies_outside_of_it() -> None:
     forged = changed(found.circuit, step.residual, arguments=(step.curve, score), weights=weights)
     with pytest.raises(Refused, match="outside of the step"):
         step_of(forged, found.proof.regions, step.output)
+
+
+def test_what_a_step_descends_from_is_no_rest_of_its_residual() -> None:
+    """x . w + K w is no x . w + rest: what an error of w does through K w is not in the factor of the step. (A file
+    with K = 50 was off by 15 times its bound.)"""
+    found, step = descent()
+    residual = found.circuit.nodes[step.residual]
+    weights = (*residual.weights, np.full(residual.size, 50.0))
+    forged = changed(found.circuit, step.residual, arguments=(*residual.arguments, step.source), weights=weights)
+    with pytest.raises(Refused, match="outside of the step"):
+        step_of(forged, found.proof.regions, step.output)
+
+
+def test_a_descent_has_no_gates() -> None:
+    """K (relu(w) - relu(-w) - w) is zero, for what the gates are; but one that cannot cross zero may have no head, and
+    passes what w is off by as it is. So forms that cancel do not say that errors do."""
+    found, step = descent("logistic regression in context")
+    (score,), size = found.circuit.nodes[step.curve].arguments, found.circuit.nodes[step.source].size
+    ones, zero = np.ones(size), np.zeros(size)
+    more = [Node("affine", size, (step.source,), (-ones,), zero)]
+    more += [Node("relu", size, (step.source,)), Node("relu", size, (score,))]
+
+    def moved(number: int) -> int:
+        return number + 3 if number >= score else number
+
+    old = [replace(node, arguments=tuple(map(moved, node.arguments))) for node in found.circuit.nodes]
+    rows = tuple(np.full((1, size), weight) for weight in (50.0, -50.0, -50.0))
+    added = replace(old[score], weights=(*old[score].weights, *rows))
+    added = replace(added, arguments=(*added.arguments, score + 1, score + 2, step.source))
+    forged = Graph((*old[:score], *more, added, *old[score + 1 :]), moved(found.circuit.output))
+    regions = {
+        moved(number): replace(
+            region, stands_for=moved(region.stands_for), arguments=tuple(map(moved, region.arguments))
+        )
+        for number, region in found.proof.regions.items()
+    }
+    with pytest.raises(Refused, match="without gates"):
+        step_of(forged, regions, moved(step.output))
 
 
 def test_a_threshold_of_components_in_another_order_is_refused() -> None:

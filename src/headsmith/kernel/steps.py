@@ -93,8 +93,10 @@ def step_of(circuit: Graph, regions: Mapping[int, Region], output: int) -> Step:
         return [w * constant(kept) + forms.mean(x * (value + more)) * constant(rate) for w, x, more in both]
 
     inside |= between(circuit, regions, output, {source, features, *others, curve}, wanted)
-    apart = residual not in regions and inside.isdisjoint(others)
+    apart = residual not in regions and (inside | {source}).isdisjoint(others)
     require(apart, residual, "a sum of f(x . w) and of what lies outside of the step")
+    # One that is always open passes what arrives as it is, not its positive part: forms do not say what errors do.
+    require("relu" not in {nodes[each].kind for each in inside}, output, "a step without gates")
     return Step(output, source, kept, -rate, features, inner, curve, residual, gradient, pool, inside=inside)
 
 
