@@ -390,6 +390,14 @@ def wanted(exported: Path) -> tuple[Stock, dict[str, Any]]:
     return stock(*read(exported / "proof.safetensors")), load_file(exported / "model.safetensors")
 
 
+@pytest.mark.parametrize("kind", [[], {}, None, 1, "bert"])
+def test_what_is_no_architecture_is_refused(copied: Path, kind: Any) -> None:
+    path = copied / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": kind}))
+    with pytest.raises(Refused, match=r"a text was expected|for which there is a rule"):
+        check_folder(copied)
+
+
 def test_every_changed_weight_is_refused(exported: Path) -> None:
     """Each of the 1,232 numbers, by one unit in the last place."""
     proven, held = wanted(exported)
