@@ -394,7 +394,7 @@ def wanted(exported: Path) -> tuple[Stock, dict[str, Any]]:
 def test_what_is_no_architecture_is_refused(copied: Path, kind: Any) -> None:
     path = copied / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": kind}))
-    with pytest.raises(Refused, match=r"a text was expected|for which there is a rule"):
+    with pytest.raises(Refused, match="for which there is a rule"):
         check_folder(copied)
 
 

@@ -20,7 +20,7 @@ from .arithmetic import FLOAT32
 from .check import DAMAGE, Certificate, checked, contents, facts_of, masks_of
 from .errors import Refused
 from .layout import layers_of, numbers_of
-from .reading import LARGEST_HEADER, Tensors, field, mapping, parsed, read, tensors_of, text
+from .reading import LARGEST_HEADER, Tensors, field, mapping, parsed, read, tensors_of
 
 CONFIG, WEIGHTS, PROOF, WORDS = "config.json", "model.safetensors", "proof.safetensors", "tokenizer.json"
 ARCHITECTURES: dict[str, Any] = {"llama": llama, "gpt2": gpt2}
@@ -41,8 +41,8 @@ def check_folder(folder: str | os.PathLike[str]) -> Certificate:
     checked(header, tensors)
     _, held = tensors_of(os.path.join(folder, WEIGHTS), ("F32",))
     config, path = _json(os.path.join(folder, CONFIG)), os.path.join(folder, WORDS)
-    kind = text(field(config, "model_type"))
-    if kind not in ARCHITECTURES:
+    kind = config.get("model_type") if isinstance(config, dict) else None
+    if kind not in [*ARCHITECTURES]:
         raise Refused(f"{CONFIG} is not that of a stock model for which there is a rule: {', '.join(ARCHITECTURES)}")
     root = held.get(ARCHITECTURES[kind].NORM, np.zeros(0)).ravel()[:1].sum()
     words = mapping(field(field(_json(path), "model"), "vocab")) if os.path.isfile(path) else {}
@@ -54,8 +54,8 @@ def check_folder(folder: str | os.PathLike[str]) -> Certificate:
 
 def refuse_others(wanted: Stock, config: Any, held: dict[str, Any]) -> None:
     """Raise Refused unless this is the configuration, and these are the weights, of the proven model."""
-    both = [json.dumps(each, sort_keys=True) for each in (config, wanted.config)]  # so that 1, 1.0 and true differ
-    if both[0] != both[1]:
+    text = [json.dumps(each, sort_keys=True) for each in (config, wanted.config)]  # so that 1, 1.0 and true differ
+    if text[0] != text[1]:
         names = {*config, *wanted.config} if isinstance(config, dict) else ()
         wrong = [name for name in sorted(names) if config.get(name, wanted) != wanted.config.get(name, wanted)]
         raise Refused(f"{CONFIG} is not the one of the proven model ({', '.join(wrong)})")
