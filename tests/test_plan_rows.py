@@ -132,7 +132,7 @@ def test_the_users_weights_decide_the_order() -> None:
         ({"cost": {"heads": -1.0}}, "the weight of heads"),
         ({"cost": {"heads": float("nan")}}, "the weight of heads"),
         ({"tokens": 0}, "tokens is 0"),
-        ({"dtype": "float16"}, "unknown dtype"),
+        ({"dtype": "float8"}, "unknown dtype"),
     ],
 )
 def test_options_that_make_no_plan(options: dict[str, Any], says: str) -> None:

@@ -315,6 +315,7 @@ def test_words_that_lie_are_refused(asked: Path, tmp_path: Path) -> None:
     refused(lambda vocabulary: vocabulary.pop("x=0.5"), "one after the other")
     refused(lambda vocabulary: vocabulary.update({"x=0.5": vocabulary["x=0.25"]}), "one after the other")
     refused(lambda vocabulary: vocabulary.update({"x=0.5": 1.5}), "whole number")
+    refused(lambda vocabulary: vocabulary.update({"x=0.3": 1}), "one after the other")  # a data token without inputs
     path.unlink()
     with pytest.raises(Refused, match=r"config.json is not the one"):
         check_folder(folder)
@@ -387,6 +388,14 @@ def test_a_folder_is_proven(exported: Path, capsys: pytest.CaptureFixture[str]) 
 
 def wanted(exported: Path) -> tuple[Stock, dict[str, Any]]:
     return stock(*read(exported / "proof.safetensors")), load_file(exported / "model.safetensors")
+
+
+@pytest.mark.parametrize("kind", [[], {}, None, 1, "bert"])
+def test_what_is_no_architecture_is_refused(copied: Path, kind: Any) -> None:
+    path = copied / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": kind}))
+    with pytest.raises(Refused, match="for which there is a rule"):
+        check_folder(copied)
 
 
 def test_every_changed_weight_is_refused(exported: Path) -> None:

@@ -135,3 +135,29 @@ def test_other_numbers_and_other_formats_are_refused(tmp_path: Any) -> None:
     half = {**header, "transformer": {**header["transformer"], "dtype": "float16"}}
     with pytest.raises(Refused, match=r"no float16|can be proved"):
         checked({**half, "claim": {**half["claim"], "dtype": "float16"}}, tensors)
+
+
+@pytest.mark.parametrize("scale", [5.0625, 4.0])
+def test_weights_times_scales_are_rounded_one_by_one(scale: float, tmp_path: Any) -> None:
+    """A gate reads z and besides 100.5 - 3 33.5, which is zero. Times 5.0625 the two weights are 508 and 170 in
+    bfloat16, and the query is 2 less than it should be: a gate that stops 0.25, if nobody counts that."""
+    path = tmp_path / "model.safetensors"
+    hs.compile("relu(x)", (-0.25, 0.25), 0.02, dtype="bfloat16").save(path)
+    header, tensors = read(path)
+    transformer = header["transformer"]
+    bank = transformer["layers"][0][0]
+    more = [{"register": "data", "first": 0, "weights": "more"}, {"register": "three", "first": 0, "weights": "less"}]
+    forged = {
+        **transformer,
+        "registers": [*transformer["registers"], {"name": "three", "size": 1}],
+        "initial": {**transformer["initial"], "three": "three"},
+        "layers": [[{**bank, "read": [*bank["read"], *more]}]],
+    }
+    numbers = {"three": [3.0], "more": [[100.5]], "less": [[-33.5]]}
+    numbers |= {bank["query_scale"]: [scale], bank["key_scale"]: [64.0]}
+    tensors |= {name: np.array(each, dtype=np.float32) for name, each in numbers.items()}
+    found = proved({**header, "transformer": forged}, tensors)
+    rng = np.random.default_rng(0)
+    attack = worst_ratio({**header, "transformer": forged}, tensors, found.outputs, found.masks, rng, count=60)
+    assert attack.ratio <= 1.0
+    assert (found.error < 0.01) == (scale == 4.0)

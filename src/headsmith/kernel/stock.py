@@ -41,9 +41,9 @@ def check_folder(folder: str | os.PathLike[str]) -> Certificate:
     checked(header, tensors)
     _, held = tensors_of(os.path.join(folder, WEIGHTS), ("F32",))
     config, path = _json(os.path.join(folder, CONFIG)), os.path.join(folder, WORDS)
-    if not isinstance(config, dict) or config.get("model_type") not in ARCHITECTURES:
+    kind = config.get("model_type") if isinstance(config, dict) else None
+    if kind not in [*ARCHITECTURES]:
         raise Refused(f"{CONFIG} is not that of a stock model for which there is a rule: {', '.join(ARCHITECTURES)}")
-    kind = config["model_type"]
     root = held.get(ARCHITECTURES[kind].NORM, np.zeros(0)).ravel()[:1].sum()
     words = mapping(field(field(_json(path), "model"), "vocab")) if os.path.isfile(path) else {}
     language = config.get("architectures") == [ARCHITECTURES[kind].LANGUAGE]

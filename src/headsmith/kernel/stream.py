@@ -307,7 +307,9 @@ def read_bounds(
     share = precision.gamma(np.where(as_is, 0.0, np.where(added, terms - 1.0, terms + 2.0)), 0)
     reached, held = stored + (sizes if known is None else known), np.where(as_is, 0.0, precision.held)
     read = share * smallest(sizes, np.where(terms <= 1 + added, reached.value, np.inf)) + (columns + 1.0) * tiny
-    return stored, read + (reached + read) * held, sizes, drift + precision.gamma(terms + 2) * drift
+    # Weights times a scale are stored as one number each; that of a single product counts with its score.
+    products = sizes * np.where((terms <= 1) | _fine(scale), 0.0, precision.held)
+    return stored, read + (reached + read) * held + products, sizes, drift + precision.gamma(terms + 2) * drift
 
 
 def _terms(weights: Array) -> Any:

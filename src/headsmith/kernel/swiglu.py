@@ -2,7 +2,7 @@
 
 A neuron reads two linear forms g and v of its own token and returns silu(g) v, silu(t) = t s(t), s(t) = 1 / (1 + e^-t);
 what it returns is written like the output of a head. Banks are `swiglu`, products, and `silu`, gates (model.py).
-silu is computed as t / (1 + e^-t), or as t times 1 / (1 + e^-t) or e^t / (1 + e^t).
+silu is computed as t / (1 + e^-t), or as t times 1 / (1 + e^-t) or, of t < 0, e^t / (1 + e^t).
 
 Silu.  Write S(t) = silu(t) and T(t) = -silu(-t). Then S + T = t; both have the sign of t; |S(t)| + |T(t)| = |t|; and
 their slopes lie in [-0.1, 1.1]. For with E = e^-t, S' = (1 + E + t E) / (1 + E)^2 <= 1.1 means t <= 0.1 e^t + 1.2 +
