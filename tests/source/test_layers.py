@@ -92,3 +92,10 @@ def test_absurd_numbers_of_tokens_are_refused_and_large_ones_cost_nothing() -> N
         hs.compile("x*y", SQUARE, tokens=10**8)
     model = hs.compile("relu(x - y)", SQUARE, 1e-3, tokens=10**6)
     assert model([[0.1, 0.2], [0.9, 0.4], [0.5, 0.6]]).shape == (3, 1)
+
+
+@pytest.mark.parametrize(("count", "nodes"), [(63, 63), (64, 1)])
+def test_many_functions_of_one_number_are_a_layer(count: int, nodes: int) -> None:
+    """A few could be one head; of many, the sum turns too often for that, and each would be fitted on its own."""
+    graph = in_layers(as_graph(lambda x: sum(hs.sin(float(k + 1) * x) for k in range(count))))
+    assert sum(isinstance(node, Function) for node in graph.nodes) == nodes

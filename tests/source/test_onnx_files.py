@@ -334,3 +334,18 @@ def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(hs.TargetError, match=r"needs the package onnx: pip install .headsmith\[onnx\]"):
         hs.from_onnx(tmp_path / "net.onnx")
+
+
+def test_remainders_of_shapes_are_read_and_of_values_are_not(tmp_path: Path) -> None:
+    """torch writes nn.Unflatten with a remainder of sizes, which are constants; of a value, a remainder jumps."""
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[1, 4] x) => (float[1, 4] y) <float[1] seven = {7.0}, float[1] four = {4.0}> {
+        rest = Mod <fmod = 1> (LEFT, four)
+        y = Add(x, rest)
+    }"""
+    path = tmp_path / "net.onnx"
+    onnx.save(onnx.parser.parse_model(text.replace("LEFT", "seven")), path)
+    assert hs.from_onnx(path)(np.zeros(4)).tolist() == [3.0] * 4
+    onnx.save(onnx.parser.parse_model(text.replace("LEFT", "x")), path)
+    with pytest.raises(hs.TargetError, match="it jumps"):
+        hs.from_onnx(path)

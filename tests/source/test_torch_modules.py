@@ -284,3 +284,18 @@ def test_smooth_networks_are_saved_with_a_proof(tmp_path: Any) -> None:
         path = tmp_path / "model.safetensors"
         model.save(path)
         assert check_file(path).error <= 1e-3
+
+
+def test_hard_swish_convolutions_take_a_head_a_unit() -> None:
+    """x relu6(x + 3) / 6 is one product with a stretch of relu6, which is affine where x stays within (-3, 3): 64 units
+    a layer, two layers, no circuits of gates."""
+    torch.manual_seed(0)
+    first, deep = nn.Conv2d(1, 4, 3, stride=2, padding=1), nn.Conv2d(4, 4, 3, padding=1, groups=4)
+    pool = (nn.Conv2d(4, 8, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10))
+    norms = (nn.BatchNorm2d(4), nn.BatchNorm2d(4))
+    module = nn.Sequential(first, norms[0], nn.Hardswish(), deep, norms[1], nn.Hardswish(), *pool).eval()
+    model = hs.compile(read(module, 1, 8, 8), domain=(0, 1), error=1e-3)
+    assert (model.bill.layers, model.bill.heads) == (2, 128)
+    inputs = torch.rand(50, 1, 8, 8, dtype=torch.float64)
+    wanted = module.double()(inputs).detach().numpy()
+    assert np.abs(model(inputs.numpy().reshape(50, 64)) - wanted).max() <= model.certificate.error <= 1e-3

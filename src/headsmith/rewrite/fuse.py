@@ -268,10 +268,11 @@ class _Fuser:
         return self._expression(form, inner.space, {number})
 
     def _affine(self, number: int, node: Affine) -> int:
-        """The node with what can be fused as expressions; as it is, where its rows are atoms or sums no doubles."""
+        """The node with what can be fused as expressions; as it is, where nothing can be, or where its rows are atoms
+        or sums no doubles. (Sums regrouped for nothing are harder to recognise: rule Same of the kernel.)"""
         rows = [self.forms.of(number, row) for row in range(node.size)]
         whole = self.forms.small(node) and all((number, index) not in row.terms for index, row in enumerate(rows))
-        if whole:
+        if whole and any(self._taken(atom) for row in rows for atom in row.terms):
             coefficients: dict[tuple[int, int, int], Fraction] = {}
             for index, row in enumerate(rows):
                 for place, component, weight in self._parts(row):

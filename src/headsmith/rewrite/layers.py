@@ -8,6 +8,7 @@ larger expressions they take fewer heads (source.fuse), which for many units tak
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +32,9 @@ from headsmith.source.node_programs import moved
 
 FEWEST = 8
 """So many units are a layer."""
+FEWEST_OF_ONE = 64
+"""So many are one even if they all read the same number, of which a single head could compute their sum: a function of
+so many turns takes longer to fit than the head takes to save."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ def _levels(graph: Graph, order: list[int]) -> dict[int, int]:
 
 
 def _layers(graph: Graph) -> list[tuple[int, ...]]:
-    """Functions of the same name, of the same level, of at least two different linear forms of more than one value."""
+    """Functions of the same name, of the same level, as many as make a layer."""
     order = list(needed(graph, graph.output))
     levels = _levels(graph, order)
     found: dict[tuple[str, float | None, int], list[int]] = {}
@@ -71,10 +75,11 @@ def _layers(graph: Graph) -> list[tuple[int, ...]]:
         node = graph.nodes[number]
         if isinstance(node, Function) and node.size == 1:
             found.setdefault((node.name, node.parameter, levels[number]), []).append(number)
-    return [tuple(each) for each in found.values() if len(each) >= FEWEST and _of_several(graph, each)]
+    layers = [tuple(each) for each in found.values() if len(each) >= FEWEST]
+    return [each for each in layers if len(each) >= FEWEST_OF_ONE or _of_several(graph, each)]
 
 
-def _of_several(graph: Graph, numbers: list[int]) -> bool:
+def _of_several(graph: Graph, numbers: Sequence[int]) -> bool:
     """Whether the units read more than one number in all: of one number, one head computes them all."""
     read = set()
     for number in numbers:

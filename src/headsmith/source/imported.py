@@ -15,6 +15,7 @@ from headsmith.core.figures import count
 from headsmith.core.html import table
 from headsmith.source.evaluation import evaluate, node_values
 from headsmith.source.graph import Affine, Graph, Maximum, Minimum
+from headsmith.source.limits import refuse_absurd
 
 SAMPLES = 32
 """How many inputs are tried to see how far a network's own run is from exact arithmetic."""
@@ -63,6 +64,7 @@ class Imported:
     def __post_init__(self) -> None:
         if not self.graph.input.size or not self.graph.nodes[self.graph.output].size:
             raise TargetError(f"{self.origin}: it takes no numbers, or returns none")
+        refuse_absurd(self.graph, self.origin)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -358,6 +358,12 @@ def _greater(call: Call, left: Operand, right: Operand) -> Any:
     raise TargetError(op.CHOOSES)
 
 
+def _mod(call: Call, left: Operand, right: Operand) -> Any:
+    if isinstance(left, Tensor) or isinstance(right, Tensor) or not np.all(right):
+        raise TargetError(f"a remainder of numbers that are computed, or by 0: {op.JUMPS}")
+    return (np.fmod if call.get("fmod", 0) else np.mod)(left, right)
+
+
 def _where(call: Call, condition: Operand, left: Operand, right: Operand) -> Operand:
     if isinstance(condition, Comparison) and isinstance(left, Tensor) and isinstance(right, Tensor):
         # torch writes softplus as x above 20, and log(1 + exp(x)) below: the latter is the function that is meant.
@@ -497,6 +503,7 @@ OPERATORS: dict[str, Reader] = {
     "ConstantOfShape": _filled,
     "Range": _range,
     "Greater": _greater,
+    "Mod": _mod,
     "Where": _where,
     "Cast": _cast,
     "CastLike": lambda call, x, _: x,
