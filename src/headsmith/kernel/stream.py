@@ -277,12 +277,7 @@ def read(stream: Stream, links: Sequence[Link], rows: Any) -> Form:
 
 
 def read_bounds(
-    stream: Stream,
-    links: Sequence[Link],
-    rows: int,
-    precision: Precision,
-    known: Upper | None = None,
-    scale: Array | float = 1.0,
+    stream: Stream, links: Sequence[Link], rows: int, precision: Precision, known: Upper | None = None, scale: Any = 1.0
 ) -> tuple[Upper, Upper, Upper, Upper]:
     """Of the forms that links read, by their weights and by the same times a scale: how far registers are off, the
     rounding of the read itself, the sum of the absolute values that are added, and what is read on reference tokens.
