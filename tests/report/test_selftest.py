@@ -19,7 +19,7 @@ from headsmith.kernel.errors import Refused
 from headsmith.kernel.reading import read
 from headsmith.report import selftest
 from headsmith.report.file_attack import worst_ratio
-from headsmith.report.rounding_oracle import plain_run, worst_run
+from headsmith.report.rounding_oracle import Tape, plain_run, worst_run
 from headsmith.report.target_oracle import Digits, Wide, target_values
 
 
@@ -32,6 +32,15 @@ def test_a_short_run_finds_nothing() -> None:
     assert sum(tally.attacked for tally in result.tallies.values()) > 20
     assert sum(tally.refused for tally in result.tallies.values()) > 20
     assert lines[-1] == "nothing failed"
+
+
+def test_what_is_tiny_moves_a_sum_by_no_more_than_that() -> None:
+    """Rounding to nearest: 1 + 2^-40 is at most 2^-40 off, not u; 1 + 1/3 is off by u of it."""
+    tape = Tape("float32", signs=dict.fromkeys(range(5), 1.0))
+    one, tiny, third = (tape.constant(np.float32([each])) for each in (1.0, 2.0**-40, 1.0 / 3.0))
+    assert tape.values[tape.add(one, tiny)] == 1.0 + 2.0**-39
+    exact = 1.0 + float(np.float32(1.0 / 3.0))
+    assert tape.values[tape.add(one, third)] == exact * (1.0 + 2.0**-24)
 
 
 def _halved(header: Any, tensors: Any) -> Certificate:

@@ -6,9 +6,10 @@ its derivative by every single d is computed (backwards, as gradients are); then
 of its range that moves one output of one token furthest. What comes out is an execution that the certificate covers,
 and close to the worst one.
 
-What is exact stays so: a product with zero or with a power of two, adding zero, and results that are numbers of the
-format anyway, such as those of gains and position codes. Sums run from the largest weights to the smallest. Formats of
-16 bits compute in float32, and what they hold is pushed by the units of their own (kernel/arithmetic.py, Precision).
+Rounding is to nearest: adding what is tiny moves a sum by no more than that. What is exact stays so: a product with
+zero or with a power of two, adding zero, and results that are numbers of the format anyway, such as those of gains and
+position codes. Sums run from the largest weights to the smallest. Formats of 16 bits compute in float32, and what they
+hold is pushed by the units of their own (kernel/arithmetic.py, Precision).
 """
 
 from __future__ import annotations
@@ -75,11 +76,14 @@ class Tape:
 
     def add(self, left: int, right: int) -> int:
         a, b = self.values[left], self.values[right]
+        # Both terms are numbers of the format. The nearest one to their sum is no further from it than either of them:
+        # what is rounded is at most the smaller term.
+        smaller = np.minimum(np.abs(a), np.abs(b)) / (self.unit * np.abs(a + b))
         return self.put(
             a + b,
             (left, lambda pull: _fitted(pull, a.shape)),
             (right, lambda pull: _fitted(pull, b.shape)),
-            units=np.where((a == 0.0) | (b == 0.0), 0.0, 1.0),
+            units=np.fmin(smaller, 1.0) * ((a != 0.0) & (b != 0.0)),
         )
 
     def times(self, left: int, right: int) -> int:
