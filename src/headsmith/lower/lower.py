@@ -54,11 +54,9 @@ def lower(
     laid = partial(_laid, graph, reduced, tables or {}, tokens, attention, alone, neurons)
     inner = _neurons(reduced, tables or {}) if neurons else frozenset()
     transformer = laid(allocate(reduced.graph, neurons=inner))
-    if inner:
-        return transformer if dtype == "float64" else _rounded(transformer, dtype)
-    if parts > 1:
+    if parts > 1 and not inner:
         transformer = with_sums_in_parts(transformer, parts)
-    elif reuse and attention == "softmax":
+    elif reuse and attention == "softmax" and not inner:
         others = allocate(reduced.graph, carry=True)
         plain = all(
             np.all(others.homes[each].scale == 1.0) and not others.homes[each].offset.any() for each in others.carried
@@ -82,19 +80,13 @@ def _laid(
     grid = max((len(table.offset) for table in tables.values() if not isinstance(table, Multiplied)), default=0)
     names = _names(reduced.graph, allocation)
     registers = [Register(names[register], reduced.graph.nodes[register].size) for register in allocation.writes]
-    positional = {
-        **{
-            names[n]: node.values
-            for n, node in enumerate(reduced.graph.nodes)
-            if isinstance(node, Positional) and n in names
-        },
-        **address_registers(reduced, tokens),
-        **own_addresses(tokens if allocation.carried else 1),
+    constants = {
+        names[n]: node.values
+        for n, node in enumerate(reduced.graph.nodes)
+        if isinstance(node, Positional) and n in names
     }
-    registers += [
-        Register(name, table.shape[1]) for name, table in own_addresses(tokens if allocation.carried else 1).items()
-    ]
-    registers += [Register(name, table.shape[1]) for name, table in address_registers(reduced, tokens).items()]
+    addresses = {**own_addresses(tokens if allocation.carried else 1), **address_registers(reduced, tokens)}
+    registers += [Register(name, table.shape[1]) for name, table in addresses.items()]
     depth = max((allocation.levels[node] for node in reduced.origin), default=0)
     return Transformer(
         inputs=graph.input.size,
@@ -108,7 +100,7 @@ def _laid(
             for register, parts in allocation.writes.items()
             if parts
         },
-        positional=positional,
+        positional={**constants, **addresses},
         layers=tuple(
             Layer(
                 (
