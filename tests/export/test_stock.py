@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import random_network
+from helpers.models.networks import random_network
 from safetensors.numpy import load_file, save_file
 
 import headsmith as hs

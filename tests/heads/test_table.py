@@ -18,10 +18,10 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-import saved
-from bank_models import same, whatever
-from dense_reference import Floating, run_dense
-from proving import certify
+from helpers.attacks import saved
+from helpers.attacks.proving import certify
+from helpers.oracles.textbook import Floating, run_dense
+from helpers.theorems.banks import same, whatever
 
 import headsmith as hs
 from headsmith.core.errors import CertificateError, HeadsmithError

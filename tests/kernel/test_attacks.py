@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forged import Forged
+from helpers.attacks.forged import Forged
 
 import headsmith as hs
 from headsmith.kernel.arithmetic import Interval

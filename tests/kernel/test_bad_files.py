@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forged import Forged, answer
+from helpers.attacks.forged import Forged, answer
 from safetensors.numpy import save_file
 
 import headsmith as hs

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attack import worst_ratio
-from precise import error_at, precise
-from proving import certify
+from helpers.attacks.proving import certify
+from helpers.attacks.sequences import worst_ratio
+from helpers.oracles.precise import error_at, precise
 
 import headsmith as hs
 from headsmith.analysis.gains import Far, Gain

@@ -5,11 +5,11 @@ from __future__ import annotations
 from fractions import Fraction as F
 from typing import Any
 
-import mathematics
 import mpmath
 import numpy as np
 
 from headsmith.core.program import Arithmetic, Call, Linear, Over, Program, Step, Times, run_program
+from helpers.oracles import mathematics
 
 EXACT = {**mathematics.EXACT, "hypotenuse": lambda x: mpmath.sqrt(1 + x * x)}
 

@@ -13,9 +13,9 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-import mutation
 import numpy as np
 import pytest
+from helpers.attacks import mutation
 
 import headsmith as hs
 from headsmith.analysis.contraction import shared_nodes

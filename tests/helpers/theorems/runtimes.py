@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from networks import random_network
 
 import headsmith as hs
 from headsmith.studio.gallery import GALLERY
+from helpers.models.networks import random_network
 
 over = hs.tokens
 Make = Callable[[str], Any]

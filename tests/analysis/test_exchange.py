@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attack import worst_ratio
+from helpers.attacks.proving import certify
+from helpers.attacks.sequences import worst_ratio
 from hypothesis import given
 from hypothesis import strategies as st
-from proving import certify
 
 import headsmith as hs
 from headsmith.analysis.contraction import contractions

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from oracle import extended, extended_nodes
 
 from headsmith.model import Compiled
 from headsmith.source.graph import Affine, Graph, Relu
+from helpers.oracles.exact import extended, extended_nodes
 
 PEAK = 1.2784645427610738
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.models.networks import folding_circuit, random_circuit, random_network, shifted_network
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from networks import folding_circuit, random_circuit, random_network, shifted_network
 
 from headsmith.analysis.ranges import ranges
 from headsmith.analysis.sensitivity import Flow, Slopes

@@ -14,11 +14,11 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-import mutation
 import numpy as np
 import pytest
-from attack import is_causal, worst_ratio
-from proving import certify
+from helpers.attacks import mutation
+from helpers.attacks.proving import certify
+from helpers.attacks.sequences import is_causal, worst_ratio
 
 import headsmith as hs
 from headsmith.heads.sink import SinkBank

@@ -10,7 +10,7 @@ from __future__ import annotations
 import mpmath
 import numpy as np
 import pytest
-from precise import Grower, precise
+from helpers.oracles.precise import Grower, precise
 
 from headsmith.core.errors import TargetError
 from headsmith.rewrite.fuse import Fusion, fuse, fused_nodes

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attack import is_causal, output_of, starts, worst_ratio
-from dense_reference import Rounded, run_dense
-from precise import Grower, error_at, precise
+from helpers.attacks.sequences import is_causal, output_of, starts, worst_ratio
+from helpers.oracles.precise import Grower, error_at, precise
+from helpers.oracles.textbook import Rounded, run_dense
 
 import headsmith as hs
 from headsmith.analysis.ranges import ranges

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from precise import error_at, precise
 
 import headsmith as hs
 from headsmith.source.evaluation import evaluate
 from headsmith.source.graph import Attend, Move, Pool
 from headsmith.transformer.dense import DenseTransformer, dense
+from helpers.oracles.precise import error_at, precise
 
 
 def is_causal(model: hs.Compiled) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from precise import error_at, precise
 
 from headsmith.model import Compiled
 from headsmith.source.evaluation import evaluate
+from helpers.oracles.precise import error_at, precise
 
 KEPT = 24
 """How many of the worst points are followed, and asked of the oracle."""

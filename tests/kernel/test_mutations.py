@@ -12,13 +12,12 @@ import contextlib
 from collections import Counter
 from dataclasses import replace
 
-import mutation
 import numpy as np
 import pytest
-import saved
-from networks import folding_circuit, random_network, shifted_network
-from proving import proven
-from search import worst_error
+from helpers.attacks import mutation, saved
+from helpers.attacks.gates import worst_error
+from helpers.attacks.proving import proven
+from helpers.models.networks import folding_circuit, random_network, shifted_network
 
 import headsmith as hs
 

@@ -11,7 +11,6 @@ from typing import Any, assert_never
 
 import mpmath
 import numpy as np
-from mathematics import EXACT
 from mpmath import mpf
 
 from headsmith.core.program import Call, Linear, Over, Program, Times
@@ -33,6 +32,7 @@ from headsmith.source.graph import (
     Quotient,
     Relu,
 )
+from helpers.oracles.mathematics import EXACT
 
 DIGITS = 50
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracle import exact_image
+from helpers.oracles.exact import exact_image
 
 import headsmith as hs
 from headsmith.analysis.ranges import ranges

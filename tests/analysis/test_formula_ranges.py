@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_formula import TREES
+from source.test_formula import TREES
 
 from headsmith.analysis.ranges import ranges
 from headsmith.core.directed import added, divided, exact_sum, multiplied, squared

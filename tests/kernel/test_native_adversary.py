@@ -12,12 +12,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-import mutation
 import numpy as np
 import pytest
-from attack import starts, worst_ratio
-from dense_reference import Rounded, run_dense
-from precise import Grower, error_at, precise
+from helpers.attacks import mutation
+from helpers.attacks.sequences import starts, worst_ratio
+from helpers.oracles.precise import Grower, error_at, precise
+from helpers.oracles.textbook import Rounded, run_dense
 
 import headsmith as hs
 from headsmith.core.rounding import EXP_ULPS

@@ -13,11 +13,10 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-import mutation
 import numpy as np
 import pytest
-import saved
-from proving import certify
+from helpers.attacks import mutation, saved
+from helpers.attacks.proving import certify
 
 import headsmith as hs
 from headsmith.analysis.ranges import ranges

@@ -13,8 +13,8 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from circuits.fragment_checks import HIGH_PRECISION
-from oracle import exact_nodes, extended, extended_nodes
+from helpers.oracles.exact import exact_nodes, extended, extended_nodes
+from helpers.theorems.fragments import HIGH_PRECISION
 
 from headsmith.circuits.options import options
 from headsmith.circuits.shallow import shallow

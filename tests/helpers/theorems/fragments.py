@@ -7,12 +7,12 @@ from typing import Any
 
 import mpmath
 import numpy as np
-from mathematics import EXACT
-from oracle import exact, extended
 
 from headsmith.circuits import Fragment, build
 from headsmith.core.functions import FUNCTIONS
 from headsmith.source.graph import Affine, Graph, Relu
+from helpers.oracles.exact import exact, extended
+from helpers.oracles.mathematics import EXACT
 
 DIGITS = 40
 HIGH_PRECISION: dict[str, Any] = {

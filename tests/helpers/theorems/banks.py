@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dense_reference import Floating, run_dense
-from proving import certify
 
 from headsmith.core.certificate import PARTS, Certificate
 from headsmith.core.errors import CertificateError
@@ -29,6 +27,8 @@ from headsmith.source.graph import Affine, Graph, Input, Term
 from headsmith.transformer.bill import bill
 from headsmith.transformer.dense import DenseTransformer, dense
 from headsmith.transformer.ir import Layer, Transformer, reserved_registers
+from helpers.attacks.proving import certify
+from helpers.oracles.textbook import Floating, run_dense
 
 ROOM = {"float64": 2e-13, "float32": 5e-5}
 GRID_SIZE = 4

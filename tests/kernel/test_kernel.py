@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from dense_reference import Floating, run_dense
-from networks import random_network, shifted_network
-from oracle import exact, exact_error, extended
-from proving import proven
-from search import worst_error
+from helpers.attacks.gates import worst_error
+from helpers.attacks.proving import proven
+from helpers.models.networks import random_network, shifted_network
+from helpers.oracles.exact import exact, exact_error, extended
+from helpers.oracles.textbook import Floating, run_dense
 
 import headsmith as hs
 from headsmith.core.balls import gate_constant

@@ -8,10 +8,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.models.networks import folding_circuit, random_circuit, random_network
+from helpers.oracles.exact import exact_nodes, exact_ranges
 from hypothesis import example, given
 from hypothesis import strategies as st
-from networks import folding_circuit, random_circuit, random_network
-from oracle import exact_nodes, exact_ranges
 
 import headsmith as hs
 from headsmith.analysis.ranges import ranges
