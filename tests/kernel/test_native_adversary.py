@@ -23,7 +23,8 @@ import headsmith as hs
 from headsmith.core.rounding import EXP_ULPS
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.heads import ramp_sides
-from headsmith.source.graph import Builder, Graph
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Graph
 from headsmith.transformer.dense import dense
 
 

@@ -23,20 +23,10 @@ from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Box, Interval, as_box
 from headsmith.lower.approximation import Approximation, approximate
 from headsmith.lower.plan import plan
+from headsmith.source.builder import Builder
 from headsmith.source.evaluation import apply, node_values
 from headsmith.source.formula import formula_graph
-from headsmith.source.graph import (
-    Affine,
-    Builder,
-    Function,
-    Graph,
-    Hypotenuse,
-    Node,
-    Product,
-    Quotient,
-    Relu,
-    arguments,
-)
+from headsmith.source.graph import Affine, Function, Graph, Hypotenuse, Node, Product, Quotient, Relu, arguments
 
 Domain = dict[str, tuple[float, float]]
 

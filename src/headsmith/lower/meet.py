@@ -37,7 +37,8 @@ from headsmith.heads.attentions import AttentionKind
 from headsmith.kernel.walk import Facts
 from headsmith.lower.budget import softmax_part, with_softmax_budget
 from headsmith.lower.lower import lower
-from headsmith.lower.native import Failed, native_plan
+from headsmith.lower.native import native_plan
+from headsmith.lower.native_fits import Failed
 from headsmith.lower.piece_plan import PieceFlow, approximate_pieces
 from headsmith.lower.plan import Planned, plan
 from headsmith.lower.product_plan import product_plan
