@@ -22,7 +22,7 @@ from helpers.oracles.textbook import Rounded, run_dense
 import headsmith as hs
 from headsmith.analysis.ranges import ranges
 from headsmith.core.intervals import Box
-from headsmith.core.rounding import EXP_ULPS
+from headsmith.kernel.arithmetic import EXP_ULPS
 from headsmith.source.builder import Builder
 from headsmith.source.graph import Graph, PoolKind
 from headsmith.transformer.dense import dense

@@ -20,7 +20,7 @@ from helpers.oracles.precise import Grower, error_at, precise
 from helpers.oracles.textbook import Rounded, run_dense
 
 import headsmith as hs
-from headsmith.core.rounding import EXP_ULPS
+from headsmith.kernel.arithmetic import EXP_ULPS
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.heads import ramp_sides
 from headsmith.source.builder import Builder
