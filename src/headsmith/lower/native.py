@@ -23,12 +23,12 @@ from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, UnreachableError
 from headsmith.core.intervals import Interval
 from headsmith.core.rounding import Precision
+from headsmith.heads.gate_choice import MOST_GATE_TOKENS
 from headsmith.lower.approximation import approximate
 from headsmith.lower.candidates import analytic
 from headsmith.lower.choose import argument_slopes, possible_margin, softmax_share, steps_on, target_gains
-from headsmith.lower.gate_plan import MOST_GATE_TOKENS
+from headsmith.lower.design import Design, gained
 from headsmith.lower.native_fits import Failed, Fitted, Fitter, Group, UnfittableError
-from headsmith.lower.plan import Planned, gained
 from headsmith.lower.tables import Gate, Multiplied, Progress, Table
 from headsmith.source.graph import (
     Approximated,
@@ -54,7 +54,7 @@ FITTED = 0.985
 """The proof is a little looser than the fit's estimate."""
 
 
-def native_plan(
+def native_design(
     target: Graph,
     found: Sequence[Interval],
     error: float,
@@ -68,7 +68,7 @@ def native_plan(
     accurate: bool = False,
     caution: float = 1.0,
     neurons: bool = False,
-) -> Planned:
+) -> Design:
     """Choose table heads so that the proven approximation part is at most `error`.
 
     `inputs` bounds the rounding of the inputs, `room` widens the margins for what else arguments may be off by;
@@ -80,16 +80,16 @@ def native_plan(
     """
     tables = (value_limit, max_tokens, failed or Failed())
     fitter = partial(Fitter, target, found, room, precision, *tables, accurate, caution, neurons)
-    planner = _Planner(target, found, inputs, accurate, neurons, fitter)
+    search = _Search(target, found, inputs, accurate, neurons, fitter)
     budget, smallest = FITTED * error, np.inf
     if accurate:
-        return planner.proven(planner.choose(budget), progress)
+        return search.proven(search.choose(budget), progress)
     for _ in range(ROUNDS):
-        planned = planner.proven(planner.choose(budget), progress)
-        if planned.approximation <= error:
-            return planned
-        smallest = min(smallest, planned.approximation)
-        budget *= 0.97 * error / planned.approximation
+        design = search.proven(search.choose(budget), progress)
+        if design.approximation <= error:
+            return design
+        smallest = min(smallest, design.approximation)
+        budget *= 0.97 * error / design.approximation
     raise UnreachableError(
         f"no table heads were found whose proven approximation error is at most {error:.3g}; the smallest was "
         f"{smallest:.3g}: ask for more than that, or for a smaller domain",
@@ -98,7 +98,7 @@ def native_plan(
     )
 
 
-class _Planner:
+class _Search:
     """Shares the error out among the groups, and the tokens."""
 
     def __init__(
@@ -256,7 +256,7 @@ class _Planner:
             total = total + (slope @ off[argument] if slope.ndim == 2 else slope * off[argument])
         return total
 
-    def proven(self, chosen: Mapping[int, Fitted], progress: Progress | None) -> Planned:
+    def proven(self, chosen: Mapping[int, Fitted], progress: Progress | None) -> Design:
         """What the choices really do."""
         choices: dict[int, Choice] = {}
         columns: dict[int, list[Table | Gate | Multiplied]] = {}

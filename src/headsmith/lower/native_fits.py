@@ -14,12 +14,12 @@ from headsmith.core.errors import HeadsmithError
 from headsmith.core.intervals import Interval
 from headsmith.core.program import Program
 from headsmith.core.rounding import HALVES, Precision
+from headsmith.fit import Fit, fit_program
+from headsmith.fit.accurate import attained, fit_accurate
+from headsmith.fit.curve import value_room
+from headsmith.heads.gate_choice import Factors, Gating, best_gate, factors_of, fewest_tokens, gate_of
 from headsmith.lower.candidates import Option, analytic, candidates
 from headsmith.lower.choose import cheapest
-from headsmith.lower.fit import Fit, fit_program
-from headsmith.lower.fit_accurate import attained, fit_accurate
-from headsmith.lower.fit_curve import value_room
-from headsmith.lower.gate_plan import Factors, Gating, best_gate, factors_of, fewest_tokens, gate_of
 from headsmith.source.describe import describe
 from headsmith.source.graph import Approximated, Expression, Graph, Product
 from headsmith.source.node_programs import is_given, is_product, program_of

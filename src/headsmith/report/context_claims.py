@@ -19,8 +19,8 @@ from headsmith.core.extras import install
 from headsmith.heads.gate_fit import gate_product_fit
 from headsmith.lower.approximation import approximate
 from headsmith.lower.budget import with_softmax_budget
+from headsmith.lower.design import gained
 from headsmith.lower.lower import lower
-from headsmith.lower.plan import gained
 from headsmith.lower.prove import certified, drafted
 from headsmith.lower.tables import Gate
 from headsmith.model import Compiled, parts_of
@@ -151,11 +151,11 @@ def same_heads(steps: int, decay: float = 0.0, features: int = 3, examples: int 
         for number in choices
         for component in range(features)
     }
-    planned = gained(
+    design = gained(
         graph, choices, assembly.circuit, approximate(graph, request.found, assembly, choices, tables), tables
     )
-    skeleton = lower(planned.circuit, planned.ranges, tokens=examples, dtype="float64", tables=tables)
-    transformer = with_softmax_budget(skeleton, planned.gains, 1e-4, 1e-10)
+    skeleton = lower(design.circuit, design.ranges, tokens=examples, dtype="float64", tables=tables)
+    transformer = with_softmax_budget(skeleton, design.gains, 1e-4, 1e-10)
     draft = drafted(graph, request.box, choices, None, transformer)
     proven = certified(draft, transformer)
     billed = bill(transformer, proven.max_score)
