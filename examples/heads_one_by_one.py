@@ -22,7 +22,8 @@ def after(model: Transformer) -> str:
 print("four tokens hold 1 5 3 4; afterwards every token holds")
 print(f"  mean               {after(head_models.mean(4))}")
 print(
-    f"  boltzmann, b = 50  {after(head_models.boltzmann(4, 50.0))}   within {boltzmann_error(50.0, 4):.3g} of the maximum"
+    f"  boltzmann, b = 50  {after(head_models.boltzmann(4, 50.0))}   "
+    f"within {boltzmann_error(50.0, 4):.3g} of the maximum"
 )
 print(f"  boltzmann, b = -50 {after(head_models.boltzmann(4, -50.0))}   and of the minimum")
 print(f"  move from the left {after(head_models.move(4, 1))}")
