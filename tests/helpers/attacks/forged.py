@@ -147,3 +147,32 @@ def answer(check: Callable[[], Certificate], *, seconds: int = 20, memory: int =
         text = pipe.read().decode()
     os.waitpid(child, 0)
     return text or f"no answer within {seconds} s of processor time"
+
+
+SECONDS = 15
+"""Generous: a slow machine, and the largest work that the kernel allows itself."""
+
+
+def plain(inputs: int = 1) -> Forged:
+    """The first input, as it is: certified, if nothing is wrong with the rest of the file."""
+    file = Forged(inputs, -1.0, 1.0)
+    weights = np.eye(1, inputs)
+    nodes = [file.affine(graph, [(0, weights)], [0.0]) for graph in (file.source, file.circuit)]
+    file.outputs(*nodes)
+    file.register("x")
+    file.model["embedding"], file.model["readout"] = [file.link("x", weights)], [file.link("x", [[1.0]])]
+    return file
+
+
+def refused(file: Forged) -> str:
+    """The sentence with which a file is refused."""
+    said = answer(file.check, seconds=SECONDS)
+    assert said.startswith("refused: "), said
+    return said
+
+
+def answered(file: Forged) -> str:
+    """What is said of a file that may be certified as well."""
+    said = answer(file.check, seconds=SECONDS)
+    assert said.startswith(("refused: ", "certified ")), said
+    return said
