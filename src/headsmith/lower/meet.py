@@ -45,7 +45,7 @@ from headsmith.lower.product_design import product_design
 from headsmith.lower.prove import Draft, certified, drafted
 from headsmith.lower.ramp_design import FEW_TOKENS, MOST_TOKENS, with_ramps
 from headsmith.lower.relief import NONE, relief_of
-from headsmith.lower.tables import Gate, Progress
+from headsmith.lower.tables import GateHead, Progress
 from headsmith.rewrite.fuse import Fusion, fuse
 from headsmith.search.norms import ANY_WIDTH, USUAL, Effort
 from headsmith.source.graph import Attend, Graph, Pool, Relu
@@ -228,7 +228,7 @@ def _attempts(request: Request, fusion: Arrangement, designed: Callable[[float, 
         if (share, room) == before and not gates:
             continue  # the attempts differ in their gates alone
         design = designed(share, room, caution)
-        before, gates = (share, room), any(isinstance(each, Gate) for each in design.tables.values())
+        before, gates = (share, room), any(isinstance(each, GateHead) for each in design.tables.values())
         request.tell("laying out heads and proving the model")
 
         def scaled(ranges: Sequence[Interval], design: Design = design) -> Met:

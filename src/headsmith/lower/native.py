@@ -29,7 +29,7 @@ from headsmith.lower.candidates import analytic
 from headsmith.lower.choose import argument_slopes, possible_margin, softmax_share, steps_on, target_gains
 from headsmith.lower.design import Design, gained
 from headsmith.lower.native_fits import Failed, Fitted, Fitter, Group, UnfittableError
-from headsmith.lower.tables import Gate, Multiplied, Progress, Table
+from headsmith.lower.tables import GateHead, Multiplied, Progress, Table
 from headsmith.source.graph import (
     Approximated,
     Graph,
@@ -259,7 +259,7 @@ class _Search:
     def proven(self, chosen: Mapping[int, Fitted], progress: Progress | None) -> Design:
         """What the choices really do."""
         choices: dict[int, Choice] = {}
-        columns: dict[int, list[Table | Gate | Multiplied]] = {}
+        columns: dict[int, list[Table | GateHead | Multiplied]] = {}
         for first, fitted in chosen.items():
             if fitted.multiplied:
                 choices[first], columns[first] = Choice(TABLE, {}, fitted.margin), [Multiplied()]
@@ -270,7 +270,7 @@ class _Search:
                     parameters["mirrored"] = True
                 choices[number] = Choice(GATE, parameters, fitted.margin)
                 signs = (1.0, -1.0) if gate.mirrored else (1.0,)
-                columns[number] = [Gate(sign * fit.slope, fit.offset) for sign in signs]
+                columns[number] = [GateHead(sign * fit.slope, fit.offset) for sign in signs]
             for number, option in fitted.circuits.items():
                 margin = possible_margin(self.target, self.found, number, fitted.margin)
                 choices[number] = Choice(option.choice.family, option.choice.parameters, margin)

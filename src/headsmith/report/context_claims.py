@@ -22,7 +22,7 @@ from headsmith.lower.budget import with_softmax_budget
 from headsmith.lower.design import gained
 from headsmith.lower.lower import lower
 from headsmith.lower.prove import certified, drafted
-from headsmith.lower.tables import Gate
+from headsmith.lower.tables import GateHead
 from headsmith.model import Compiled, parts_of
 from headsmith.reading import read
 from headsmith.report.audit import audit
@@ -147,7 +147,7 @@ def same_heads(steps: int, decay: float = 0.0, features: int = 3, examples: int 
     choices = {number: gate for number, node in enumerate(graph.nodes) if isinstance(node, Product)}
     assembly = assemble(graph, choices)
     tables = {
-        (expression_of(assembly, number), component): Gate(fit.slope, fit.offset)
+        (expression_of(assembly, number), component): GateHead(fit.slope, fit.offset)
         for number in choices
         for component in range(features)
     }
