@@ -30,7 +30,7 @@ from headsmith.report.claims import Finding, Rows, claim, judged, need
 from headsmith.report.recipe_claims import Counted, exponent
 from headsmith.sequence import in_context
 from headsmith.sequence.descent import Descent, descent_graph
-from headsmith.sequence.in_context import Learner
+from headsmith.sequence.learner import Learner
 from headsmith.source.graph import Product
 from headsmith.transformer.bill import bill
 

@@ -33,7 +33,7 @@ from headsmith.model import Compiled
 from headsmith.report.data import as_data
 from headsmith.report.inputs import assumption
 from headsmith.sequence.compiled import CompiledSequence
-from headsmith.sequence.in_context import Learner
+from headsmith.sequence.learner import Learner
 from headsmith.sequence.universal import Universal
 from headsmith.source.describe import outputs_text
 from headsmith.source.graph import Expression, Function, Graph, Relu
