@@ -129,7 +129,7 @@ def worst_share(
 ) -> tuple[float, Any]:
     """The largest error over its bound that was found, and the sequence: over several inputs and tokens."""
     circuit, proof, errors = facts.circuit, facts.proof, committed(facts, walk)
-    low, high = (np.asarray(domain[name], dtype=np.float64) for name in ("low", "high"))
+    low, high = (np.asarray(domain[name], dtype=np.longdouble) for name in ("low", "high"))
     meant = proof.meant().nodes
     gates = {number: slope.low for number, slope in facts.slopes.gates.items()}
     places = [number for number in needed(circuit, [circuit.output]) if number in errors.low]

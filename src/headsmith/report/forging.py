@@ -180,6 +180,7 @@ def forms_of(draft: Draft, is_open: Callable[[int], Any]) -> dict[int, Form]:
 
 @dataclass(eq=False)
 class _File:
+    dtype: str
     tensors: dict[str, Any] = field(default_factory=dict)
 
     def keep(self, values: Any, kind: Any = np.float64) -> str:
@@ -188,7 +189,8 @@ class _File:
         return name
 
     def link(self, register: str, weights: Any) -> dict[str, Any]:
-        return {"register": register, "first": 0, "weights": self.keep(weights)}
+        single = np.asarray(weights, dtype=np.float64 if self.dtype == "float64" else np.float32)
+        return {"register": register, "first": 0, "weights": self.keep(single)}
 
     def links(self, rows: Form) -> list[dict[str, Any]]:
         """What reads rows of forms."""
@@ -237,7 +239,7 @@ def _plain(part: Any) -> Any:
 
 def contents(draft: Draft, is_open: Callable[[int], Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The header and the tensors of a file that claims what a draft says."""
-    file, bits = _File(), (draft.tokens - 1).bit_length()
+    file, bits = _File(draft.dtype), (draft.tokens - 1).bit_length()
     forms = forms_of(draft, is_open)
     sizes = {"data": 1, "reference": 1} | ({"position": bits} if bits else {})
     sizes |= {"grid": draft.grid} if draft.grid else {}
