@@ -66,6 +66,7 @@ def test_a_name_cannot_write_over_the_verdict() -> None:
 def test_the_circuit_has_the_inputs_of_the_model() -> None:
     file = plain()
     file.circuit[0] = {"kind": "input", "names": ["x0", "nobody"]}
+    file.circuit[1]["terms"][0]["weights"] = file.keep([[1.0, 0.0]])
     assert "inputs" in refused(file)
 
 
