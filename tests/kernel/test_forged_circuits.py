@@ -45,7 +45,7 @@ def step_as_output(rng: Any) -> Draft:
 @pytest.mark.parametrize("made", [power_as_output, step_as_output])
 def test_what_is_certified_holds(made: Any) -> None:
     rng = np.random.default_rng(0)
-    header, tensors = contents(made(rng), lambda number: np.zeros(1))
+    header, tensors = contents(made(rng))
     found = proved(header, tensors)
     worst = worst_ratio(header, tensors, found.outputs, found.masks, rng)
     assert 0.0 < worst.ratio <= 1.0

@@ -21,6 +21,7 @@ from headsmith.kernel.functions import named
 from headsmith.kernel.graph import HYPOTENUSE, PRODUCT, QUOTIENT, Graph, Node, dense, needed, read_graph
 from headsmith.kernel.heads import addresses
 from headsmith.kernel.model import GAINS, Bank, read_model
+from headsmith.report.circuit_values import evaluated
 
 Header = Mapping[str, Any]
 LISTS = ("regions", "tables", "views", "norms", "linear", "bends")
@@ -153,10 +154,14 @@ Form = dict[int, Any]
 """For every base, a node whose value is in a register (-1: what is 1 at every token), the matrix that multiplies it."""
 
 
-def forms_of(draft: Draft, is_open: Callable[[int], Any]) -> dict[int, Form]:
-    """The nodes that are computed, as linear forms of what has registers; `is_open` says which gates of a node without
-    heads are open."""
-    forms: dict[int, Form] = {}
+def forms_of(draft: Draft) -> dict[int, Form]:
+    """The nodes that are computed, as linear forms of what has registers. Of gates without heads those count as open
+    that are so at most of a few points."""
+    rng, forms = np.random.default_rng(0), dict[int, Form]()
+    low, high = (np.asarray(draft.domain[name], dtype=np.float64) for name in ("low", "high"))
+    points = low + (high - low) * rng.random((64, draft.tokens, len(low)))
+    gates = [n for n, node in enumerate(draft.nodes) if node.kind == "relu"]
+    values = evaluated(draft.meant, [draft.nodes[n].arguments[0] for n in gates], points)
     for number, node in enumerate(draft.nodes):
         if node.kind == "affine" and all(each in forms for each in node.arguments):
             form: Form = {-1: node.constants[:, None].copy()}
@@ -166,7 +171,7 @@ def forms_of(draft: Draft, is_open: Callable[[int], Any]) -> dict[int, Form]:
             forms[number] = form
         elif node.kind == "relu":
             has = np.isin(np.arange(node.size), draft.heads[number].components if number in draft.heads else ())
-            passing = np.where(has, 0.0, is_open(number)) if not has.all() else np.zeros(node.size)
+            passing = np.where(has, 0.0, np.median(values[node.arguments[0]], axis=(0, 1)) > 0.0)
             if passing.any() and node.arguments[0] not in forms:
                 continue
             source = forms[node.arguments[0]] if passing.any() else {}
@@ -237,10 +242,10 @@ def _plain(part: Any) -> Any:
     return part if isinstance(part, str | int | float) else str(part)
 
 
-def contents(draft: Draft, is_open: Callable[[int], Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def contents(draft: Draft) -> tuple[dict[str, Any], dict[str, Any]]:
     """The header and the tensors of a file that claims what a draft says."""
     file, bits = _File(draft.dtype), (draft.tokens - 1).bit_length()
-    forms = forms_of(draft, is_open)
+    forms = forms_of(draft)
     sizes = {"data": 1, "reference": 1} | ({"position": bits} if bits else {})
     sizes |= {"grid": draft.grid} if draft.grid else {}
     bases = [n for n, node in enumerate(draft.nodes) if node.kind in ("input", "positional") or n in draft.heads]
@@ -340,7 +345,3 @@ def sink(components: Any, scale: float) -> Head:
     count = len(components)
     return Head("sink", np.asarray(components), {"query_scale": np.full(count, scale), "key_scale": np.ones(count)}, SINK)
 
-
-def product() -> Callable[[int], Head]:
-    """Products by pairs of neurons."""
-    return lambda size: Head("swiglu", np.arange(size), {}, {})
