@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from headsmith.kernel.check import proved
+from headsmith.report.drafts import Draft
 from headsmith.report.file_attack import worst_ratio
 from headsmith.report.forged_seeds import Sketch
-from headsmith.report.forging import Draft, contents
+from headsmith.report.forging import contents
 
 
 def power_as_output(rng: Any) -> Draft:

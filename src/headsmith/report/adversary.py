@@ -97,7 +97,9 @@ class _Run:
         for _ in range(TURNS if len(sides) else 0):
             gains = shares(sides ^ np.eye(len(sides), dtype=bool)) - score
             best = np.argsort(-gains)
-            tried = np.array([sides ^ (gains > 0.0), *(sides ^ np.isin(np.arange(len(sides)), best[:n]) for n in (1, 3))])
+            tried = np.array(
+                [sides ^ (gains > 0.0), *(sides ^ np.isin(np.arange(len(sides)), best[:n]) for n in (1, 3))]
+            )
             found = shares(tried)
             if not found.max() > score:
                 break

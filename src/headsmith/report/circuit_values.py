@@ -1,4 +1,4 @@
-"""The values of a circuit's nodes, in plain numpy: what the nodes say, and nothing of the code that compiles or checks."""
+"""The values of a circuit's nodes, in plain numpy: what the nodes say, and nothing of what compiles or checks them."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from headsmith.kernel.graph import PRODUCT, Node
-from headsmith.report.forging import Draft, Head, sink
+from headsmith.report.drafts import Draft, Head, sink
 from headsmith.report.rewrites import token_node
 
 Random = np.random.Generator
@@ -165,7 +165,7 @@ def newton(rng: Random) -> Draft:
         both = sketch.sum([(matrix, entries[place[i, m]])]), sketch.sum([(vector, units[m])])
         inner = sketch.product(*both, margin)
         after = sketch.sum([(vector, units), (inner, units[i].T)])
-        i, m, k = (each.ravel() for each in np.indices((len(rows), features, 1)))
+        i, m = (each.ravel() for each in np.indices((len(rows), features)))
         both = sketch.sum([(matrix, entries[place[rows[i], m]])]), sketch.sum([(matrix, entries[place[m, columns[i]]])])
         inner = sketch.product(*both, margin)
         matrix, vector = sketch.sum([(inner, entries[i].T)]), after
