@@ -1,195 +1,160 @@
-"""Other claims about a circuit than those that were proved: who has heads, regions, margins, views, steps, norms.
+"""The claims of the literature, each as code that computes its figure and can fail.
 
-Every function changes a draft in place and says what it did.
+A row is a function that compiles, runs and measures, and returns a `Finding`. To add one:
+
+    @claim("R4", "multiplication: concrete layers, heads, parameters at a given error", tag="abstract")
+    def multiplication() -> Finding: ...
+
+in this module, or in a module of this package that ROWS_IN names. Whatever a row prints it also checks: `judged` makes
+a finding from rows of figures, from laws that they must obey, and from second counts (report/audit.py). A figure that
+is changed makes the finding fail, and tests/report/test_claim_mutations.py changes them all, one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import importlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
+from headsmith.core.errors import HeadsmithError
+from headsmith.report.audit import differences
+from headsmith.report.papers import PAPERS, paper_of
 
-from headsmith.kernel.graph import PRODUCT, Graph, Node, needed
-from headsmith.report.drafts import Draft, Head, sink
-
-Random = np.random.Generator
-Rewrite = Callable[[Draft, Random], str]
-NOTHING = "nothing"
-
-
-def pick(rng: Random, values: Any) -> Any:
-    values = list(values)
-    return values[int(rng.integers(len(values)))] if values else None
-
-
-def used(draft: Draft) -> list[int]:
-    """The nodes that the output needs."""
-    return needed(Graph(tuple(draft.nodes), draft.output), [draft.output])
-
-
-def edges(draft: Draft, kinds: tuple[str, ...]) -> list[tuple[int, int]]:
-    """Readers of these kinds, each with the place of one of its arguments."""
-    return [(n, k) for n in used(draft) if draft.nodes[n].kind in kinds for k in range(len(draft.nodes[n].arguments))]
+ROWS_IN = (
+    "headsmith.report.recipe_claims",
+    "headsmith.report.formula_claims",
+    "headsmith.report.feedforward_claims",
+    "headsmith.report.other_claims",
+    "headsmith.report.rate_claims",
+    "headsmith.report.attention_claims",
+    "headsmith.report.context_claims",
+    "headsmith.report.universal_claims",
+    "headsmith.report.maxout_claims",
+    "headsmith.report.region_claims",
+    "headsmith.report.signal_claims",
+    "headsmith.report.reasoning_claims",
+)
 
 
-def rewire(draft: Draft, reader: int, place: int, argument: int) -> None:
-    node = draft.nodes[reader]
-    arguments = (*node.arguments[:place], argument, *node.arguments[place + 1 :])
-    draft.nodes[reader] = replace(node, arguments=arguments)
+@dataclass(frozen=True)
+class Finding:
+    """What was run, the figures (numbers, and optionally "rows" of numbers), whether the claim holds (None where it
+    could not be checked), and how."""
+
+    ran: str
+    figure: Mapping[str, Any]
+    holds: bool | None
+    verdict: str
+    judge: Callable[[Mapping[str, Any]], list[str]] | None = None
+    """What is wrong with figures such as these, in sentences; nothing, if the claim holds."""
 
 
-def identity(size: int, argument: int, scale: float = 1.0, wide: bool = False) -> Node:
-    weights = scale * (np.eye(size) if wide else np.ones(size))
-    return Node("affine", size, (argument,), (weights,), np.zeros(size))
+Rows = list[dict[str, Any]]
 
 
-def scale(rng: Random) -> float:
-    return float(2.0 ** rng.integers(3, 12))
+def judged(
+    ran: str,
+    rows: Rows,
+    summary: Callable[[Rows], dict[str, Any]],
+    faults: Callable[[Rows], list[str]],
+    text: Callable[[dict[str, Any]], str],
+    audits: Sequence[Mapping[str, Any]] = (),
+) -> Finding:
+    """A finding that fails if any of its figures is wrong.
+
+    `summary` makes the other figures from the rows, `faults` says what is wrong with rows, `audits` has second counts
+    of figures of the first rows, `text` tells the figures in words.
+    """
+
+    def judge(figure: Mapping[str, Any]) -> list[str]:
+        mine: Rows = figure["rows"]
+        wrong = [each for row, counted in zip(mine, audits, strict=False) for each in differences(row, counted)]
+        wrong += [] if wrong else faults(mine)
+        return wrong or differences({name: figure[name] for name in figure if name != "rows"}, summary(mine))
+
+    figure = {**summary(rows), "rows": rows}
+    wrong = judge(figure)
+    told = text(figure)
+    verdict = f"fails: {'; '.join(wrong[:3])}; {told}" if wrong else f"holds with these constants: {told}"
+    return Finding(ran, figure, not wrong, verdict, judge)
 
 
-def heads(rng: Random, size: int) -> Head | None:
-    """Heads for all gates, for some, or for none."""
-    chosen = np.flatnonzero(rng.random(size) < rng.choice([0.0, 0.5, 1.0, 1.0]))
-    return sink(chosen, scale(rng)) if len(chosen) else None
+def need(true: bool, otherwise: str) -> list[str]:
+    """A fault, unless something is true."""
+    return [] if true else [otherwise]
 
 
-def give(draft: Draft, number: int, head: Head | None) -> None:
-    if head is not None:
-        draft.heads[number] = head
+@dataclass(frozen=True)
+class Claim:
+    """A statement with the code that checks it."""
+
+    id: str
+    claim: str
+    check: Callable[[], Finding]
+    tag: str = ""
 
 
-def other_heads(draft: Draft, rng: Random) -> str:
-    """A gate's heads are others, more, fewer, or none."""
-    gate = pick(rng, [n for n in used(draft) if draft.nodes[n].kind == "relu"])
-    if gate is None:
-        return NOTHING
-    draft.heads.pop(gate, None)
-    give(draft, gate, heads(rng, draft.nodes[gate].size))
-    return f"gate {gate} has {len(draft.heads[gate].components) if gate in draft.heads else 0} heads"
+@dataclass(frozen=True)
+class Checked:
+    """A claim with its finding, and the arXiv number of the paper that it is from."""
+
+    id: str
+    claim: str
+    ran: str
+    figure: Mapping[str, Any]
+    holds: bool | None
+    verdict: str
+    seconds: float
+    arxiv: str = ""
+    tag: str = ""
 
 
-def margins(draft: Draft, rng: Random) -> str:
-    """Margins are other ones: all of them, or one."""
-    entries = [each for name in ("regions", "tables") for each in draft.lists[name] if each.get("margin") is not None]
-    entries = entries if rng.random() < 0.5 else [each for each in [pick(rng, entries)] if each]
-    factor = float(rng.choice([0.0, 0.5, 2.0, 10.0, 1e3]))
-    for each in entries:
-        if each.get("ends") is None:
-            each["margin"] *= factor
-    return f"{len(entries)} times {factor}" if entries else NOTHING
+_REGISTRY: dict[str, Claim] = {}
 
 
-def no_margin(draft: Draft, rng: Random) -> str:
-    """A region has no margin, or one."""
-    region = pick(rng, [each for each in draft.lists["regions"] if each.get("ends") is None])
-    if region is None:
-        return NOTHING
-    region["margin"] = float(rng.choice([1e-3, 1e-1])) if region.get("margin") is None else None
-    return f"region {region['output']} has the margin {region['margin']}"
+def claim(id: str, statement: str, tag: str = "") -> Callable[[Callable[[], Finding]], Callable[[], Finding]]:
+    """Register the decorated function as the check of a claim.
+
+    `tag` says where the claim comes from: "abstract" (of a paper), "review" (of one), "recalled" (from memory of a
+    paper that is not at hand), "ours".
+    """
+
+    def register(check: Callable[[], Finding]) -> Callable[[], Finding]:
+        if id in _REGISTRY and _REGISTRY[id].check.__module__ != check.__module__:
+            raise ValueError(f"two checks for claim {id}")
+        _REGISTRY[id] = Claim(id, statement, check, tag)
+        return check
+
+    return register
 
 
-def region(draft: Draft, rng: Random) -> str:
-    """max(a, b), or a product, as a region between two nodes."""
-    edge = pick(rng, edges(draft, ("affine", "relu", "pool")))
-    if edge is None:
-        return NOTHING
-    reader, place = edge
-    first = draft.nodes[reader].arguments[place]
-    size = draft.nodes[first].size
-    second = pick(rng, [n for n in range(reader) if draft.nodes[n].size == size and n != first])
-    if second is None:
-        return NOTHING
-    one, zero, margin = np.ones(size), np.zeros(size), float(rng.choice([1e-3, 1e-2, 1e-1, 1.0]))
-    if rng.random() < 0.6:
-        gap = Node("affine", size, (first, second), (one, -one), zero)
-        new = [Node("maximum", size, (first, second)), gap, Node("relu", size, (reader + 1,))]
-        new.append(Node("affine", size, (second, reader + 2), (one, one), zero))
-    else:
-        new = [Node("expression", size, (first, second), program=PRODUCT) for _ in range(2)]
-        new += [identity(size, reader + 1)]
-    draft.insert(reader, *new)
-    last = reader + len(new) - 1
-    if len(new) == 4:
-        give(draft, reader + 2, sink(range(size), scale(rng)))
-    else:
-        draft.heads[reader + 1] = Head("swiglu", np.arange(size), {}, {})
-        draft.lists["tables"].append({"node": reader + 1, "margin": margin, "cells": ""})
-    draft.lists["regions"].append({"output": last, "stands_for": reader, "margin": margin})
-    rewire(draft, last + 1, place, last)
-    return f"{last} stands for {reader}, of {first} and {second}"
+def claims() -> tuple[Claim, ...]:
+    """Every registered claim: paper by paper, in order."""
+    for module in ROWS_IN:
+        importlib.import_module(module)
+    letters = "".join(paper.letter for paper in PAPERS)
+    return tuple(sorted(_REGISTRY.values(), key=lambda row: (letters.find(row.id[0]), int(row.id[1:]))))
 
 
-def exchanged_regions(draft: Draft, rng: Random) -> str:
-    """Two regions exchange what they stand for; or one stands for another node."""
-    chosen = pick(rng, draft.lists["regions"])
-    if chosen is None:
-        return NOTHING
-    size = draft.nodes[chosen["output"]].size
-    others = [each for each in draft.lists["regions"] if draft.nodes[each["output"]].size == size]
-    other = pick(rng, others)
-    chosen["stands_for"], other["stands_for"] = other["stands_for"], chosen["stands_for"]
-    return f"{chosen['output']} and {other['output']}"
+def select(only: Sequence[str]) -> tuple[Claim, ...]:
+    """The claims with the given ids; all of them if none are given."""
+    known = {row.id: row for row in claims()}
+    unknown = [id for id in only if id not in known]
+    if unknown:
+        raise HeadsmithError(f"no claim {', '.join(unknown)}; there are {', '.join(known)}")
+    return tuple(known[id] for id in only) if only else tuple(known.values())
 
 
-def view(draft: Draft, rng: Random) -> str:
-    """A node is seen as another one of its size."""
-    node = pick(rng, used(draft)[1:])
-    if node is None:
-        return NOTHING
-    seen = pick(rng, [n for n in range(node) if draft.nodes[n].size == draft.nodes[node].size])
-    if seen is None:
-        return NOTHING
-    draft.lists["views"].append({"node": node, "as": seen})
-    return f"{node} as {seen}"
-
-
-def steps(draft: Draft, rng: Random) -> str:
-    """Another node is said to be a step, or a power; all that may be; or none is."""
-    sums = [n for n in used(draft) if draft.nodes[n].kind == "affine" and len(draft.nodes[n].arguments) == 2]
-    name, number = str(rng.choice(["steps", "steps", "powers"])), pick(rng, sums)
-    if number is None:
-        return NOTHING
-    held = getattr(draft, name)
-    setattr(draft, name, [each for each in held if each != number] if number in held else sorted([*held, number]))
-    return f"{number} among the {name}"
-
-
-def norms(draft: Draft, rng: Random) -> str:
-    """Diagonals of norms, or slopes of linear bounds, are others, or new."""
-    gates = [n for n in used(draft) if draft.nodes[n].kind in ("relu", "input")]
-    gate = pick(rng, gates)
-    if gate is None:
-        return NOTHING
-    kept = [each for each in draft.lists["norms"] if each["node"] != gate]
-    diagonal = np.full(draft.nodes[gate].size, 2.0 ** float(rng.integers(-6, 7))) * rng.choice([0.5, 1.0, 2.0])
-    kept.append({"node": gate, "diagonal": diagonal, "flat": bool(rng.random() < 0.3)})
-    draft.lists["norms"] = sorted(kept, key=lambda each: each["node"])
-    return f"of gate {gate}"
-
-
-def linear(draft: Draft, rng: Random) -> str:
-    """Linear bounds of a sum, with random slopes."""
-    node = pick(rng, [n for n in used(draft) if draft.nodes[n].kind == "affine"])
-    if node is None:
-        return NOTHING
-    gates = sum(
-        draft.nodes[n].size for n in needed(Graph(tuple(draft.nodes), 0), [node]) if draft.nodes[n].kind == "relu"
-    )
-    draft.lists["linear"] = [each for each in draft.lists["linear"] if each["node"] != node]
-    draft.lists["linear"].append({"node": node, "slopes": rng.choice([0.0, 1.0, rng.random()], (2, gates))})
-    return f"of node {node}"
-
-
-CLAIMS: dict[str, Rewrite] = {
-    "other heads": other_heads,
-    "margins": margins,
-    "no margin": no_margin,
-    "region": region,
-    "regions exchanged": exchanged_regions,
-    "view": view,
-    "steps": steps,
-    "norms": norms,
-    "linear": linear,
-}
+def check(rows: Sequence[Claim]) -> Iterator[Checked]:
+    """Check claims one by one. A check that cannot finish is a claim that fails, with the reason."""
+    for row in rows:
+        start = time.perf_counter()
+        try:
+            found = row.check()
+        except HeadsmithError as problem:
+            found = Finding("the check did not finish", {}, False, f"fails: {problem}")
+        seconds, paper = time.perf_counter() - start, paper_of(row.id)
+        arxiv = paper.arxiv if paper is not None else ""
+        yield Checked(row.id, row.claim, found.ran, found.figure, found.holds, found.verdict, seconds, arxiv, row.tag)

@@ -1,7 +1,7 @@
 """Drafts: what the proof of a file says, to be changed at will.
 
 A draft has the circuit, node by node, which components have heads and of what kind, regions, margins, steps and all the
-rest. It is taken from a compiled file, or sketched (forged_seeds.py); rewrites.py and claims.py change it, and
+rest. It is taken from a compiled file, or sketched (forged_seeds.py); rewrites.py and false_claims.py change it, and
 forging.py makes a file of it again.
 """
 

@@ -2,7 +2,7 @@
 
 Every rewrite changes a draft in place and says what it did. Some leave the function as it is (nodes split, doubled,
 folded together, gates put in that do nothing), some change it (arguments added or rewired, tokens mixed up): the target
-of a draft is whatever its circuit means. Others change what is claimed (claims.py).
+of a draft is whatever its circuit means. Others change what is claimed (false_claims.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from headsmith.kernel.graph import Node, dense
-from headsmith.report.claims import (
+from headsmith.report.false_claims import (
     CLAIMS,
     NOTHING,
     Random,
