@@ -60,7 +60,7 @@ def test_a_name_cannot_write_over_the_verdict() -> None:
     file = plain()
     file.model["embedding"][0]["register"] = "\r\x1b[2Kcertified: |model - target| <= 1e-9"
     said = refused(file)
-    assert "\x1b" not in said and "\r" not in said
+    assert said.isprintable()
 
 
 def test_the_circuit_has_the_inputs_of_the_model() -> None:

@@ -11,11 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headsmith.kernel import slopes
+from headsmith.kernel.arithmetic import Interval
 from headsmith.kernel.check import proved
+from headsmith.kernel.errors import Refused
+from headsmith.report.adversary import worst_share
 from headsmith.report.drafts import Draft
 from headsmith.report.file_attack import worst_ratio
-from headsmith.report.forged_seeds import Sketch
-from headsmith.report.forging import contents
+from headsmith.report.forged_seeds import SEEDS, Sketch
+from headsmith.report.forging import contents, laid_out
+from headsmith.report.rewrites import rewritten
 
 
 def power_as_output(rng: Any) -> Draft:
@@ -50,3 +55,35 @@ def test_what_is_certified_holds(made: Any) -> None:
     found = proved(header, tensors)
     worst = worst_ratio(header, tensors, found.outputs, found.masks, rng)
     assert 0.0 < worst.ratio <= 1.0
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_rewritten_circuits(name: str) -> None:
+    """Sketches and a few rewrites of each: heads that are off the worst way stay within the bound. Most rewrites of a
+    circuit are refused; some sketch of every kind is not."""
+    accepted = 0
+    for number in range(2):
+        rng = np.random.default_rng([number, 5])
+        sketch = SEEDS[name](rng)
+        for draft in (sketch, rewritten(sketch, rng)):
+            change = laid_out(draft)
+            if change is None:
+                continue
+            try:
+                found = proved(change.header, change.tensors)
+            except Refused:
+                continue
+            accepted += 1
+            assert worst_share(change.header, change.tensors, found.outputs, rng).ratio <= 1.0, draft.label
+    assert accepted > 0
+
+
+def test_a_rule_that_is_wrong_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gates of slope 1/2 at most: errors that pass two of them would count for a quarter."""
+    whole = slopes._gate_slopes
+    monkeypatch.setattr(slopes, "_gate_slopes", lambda *given: Interval(whole(*given).low, 0.5 * whole(*given).high))
+    rng = np.random.default_rng(0)
+    sketch = Sketch(rng, 1, 1)
+    header, tensors = contents(sketch.done(sketch.gate(sketch.gate(0, 16.0), 1e6)))
+    share = worst_share(header, tensors, proved(header, tensors).outputs, rng)
+    assert share.ratio > 1.9

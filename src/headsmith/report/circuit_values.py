@@ -77,7 +77,7 @@ def _run(program: Program, arguments: list[Any]) -> Any:
 
 def _pooled(node: Node, values: Any) -> Any:
     tokens = values.shape[-2]
-    pool = {"mean": np.mean, "max": np.max, "min": np.min}[node.name]
+    pool: Any = {"mean": np.mean, "max": np.max, "min": np.min}[node.name]
     rows = [pool(values[..., : token + 1 if node.causal else tokens, :], axis=-2) for token in range(tokens)]
     return np.stack(rows, axis=-2)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from headsmith.kernel.functions import named
 from headsmith.kernel.graph import PRODUCT, Node
 from headsmith.report.drafts import Draft, Head, sink
 from headsmith.report.rewrites import token_node
@@ -70,6 +71,16 @@ class Sketch:
         self.draft.lists["regions"].append({"output": output, "stands_for": reference, "margin": margin})
         return output
 
+    def sigmoid(self, argument: int, margin: float) -> int:
+        """1 / (1 + e^-x), which is a softmax of the scores x and 0, by a table."""
+        number = self.add(Node("expression", 1, (argument,), program=named("sigmoid")))
+        arrays = {"slope": [[[1.0], [0.0]]], "offset": [[0.0, 0.0]], "values": [[[1.0], [0.0]]]}
+        held = {name: np.array(values) for name, values in arrays.items()}
+        self.draft.heads[number] = Head("table", np.arange(1), held, {"gain": 400.0, "keep_gain": 800.0})
+        self.draft.lists["tables"].append({"node": number, "margin": margin, "cells": "111001001100100"})
+        self.draft.grid = 2
+        return number
+
     def noisy(self, argument: int) -> int:
         """The same by two heads, which are off: relu(z) - relu(-z)."""
         above, below = self.gate(argument), self.gate(self.scaled((argument, -1.0)))
@@ -129,7 +140,11 @@ def descent(rng: Random) -> Draft:
     w = sketch.noisy(w) if rng.random() < 0.5 else w
     for _ in range(int(rng.integers(1, 4))):
         inner = sketch.product(w, x, margin)
-        residual = sketch.sum([(inner, np.ones((features, features))), (y, -ones)])
+        if rng.random() < 0.3:
+            curve = sketch.sigmoid(sketch.sum([(inner, np.ones((1, features)))]), margin)
+            residual = sketch.sum([(curve, ones), (y, -ones)])
+        else:
+            residual = sketch.sum([(inner, np.ones((features, features))), (y, -ones)])
         gradient = sketch.product(residual, x, margin)
         w = sketch.scaled((w, kept), (sketch.pool(gradient), -rate))
         sketch.draft.steps.append(w)
@@ -223,6 +238,18 @@ def maxima(rng: Random) -> Draft:
     return sketch.done(here[-1])
 
 
+def attention(rng: Random) -> Draft:
+    """Attention whose queries, keys and values are off."""
+    sketch, width = Sketch(rng, 2, int(rng.integers(1, 4))), int(rng.integers(1, 3))
+    queries, keys, values = (
+        sketch.noisy(sketch.sum([(0, rng.choice([1.0, -1.0, 0.5, 0.0], (size, 2)))])) for size in (width, width, 1)
+    )
+    number = sketch.add(Node("attend", 1, (queries, keys, values)))
+    sketch.draft.heads[number] = Head("attend", np.arange(1), {}, {"gain": 200.0, "keep_gain": 800.0})
+    sketch.draft.lists["tables"].append({"node": number, "margin": float(rng.choice([0.05, 0.2])), "cells": ""})
+    return sketch.done(sketch.gate(number) if rng.random() < 0.5 else number)
+
+
 SEEDS: dict[str, Callable[[Random], Draft]] = {
     "gates": gates,
     "folds": folds,
@@ -231,4 +258,5 @@ SEEDS: dict[str, Callable[[Random], Draft]] = {
     "exchanges": exchanges,
     "blocks": blocks,
     "maxima": maxima,
+    "attention": attention,
 }

@@ -143,7 +143,7 @@ def contents(draft: Draft) -> tuple[dict[str, Any], dict[str, Any]]:
             sizes[address], positional[address] = bits + 1, addresses(node.targets, bits)
         writes = np.zeros((node.size, count))
         writes[head.components, np.arange(count)] = 1.0
-        bank = {"kind": head.kind, "read": file.links(rows), "write": [file.link(f"n{number}", writes)]}
+        bank: dict[str, Any] = {"kind": head.kind, "read": file.links(rows), "write": [file.link(f"n{number}", writes)]}
         bank |= {name: file.keep(values) for name, values in head.arrays.items()} | dict(head.gains)
         bank |= {"address": address} if address else {}
         bank |= {"width": draft.nodes[node.arguments[0]].size} if head.kind == "attend" else {}

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from headsmith.kernel.graph import Node, dense
+from headsmith.report.drafts import Draft, Head
 from headsmith.report.false_claims import (
     CLAIMS,
     NOTHING,
@@ -26,7 +27,6 @@ from headsmith.report.false_claims import (
     scale,
     used,
 )
-from headsmith.report.drafts import Draft, Head
 
 WEIGHTS = (1.0, -1.0, 0.5, 2.0, 0.25, -2.0, 3.0, 0.0)
 
