@@ -15,7 +15,7 @@ test: check browser
 
 # The same theorems on many more cases; `headsmith selftest` makes up cases at random.
 campaign: $(READY)
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m campaign
+	HEADSMITH_CAMPAIGN=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m campaign
 
 # A first answer in about a minute: the foundations, a compile end to end, files.
 quick: $(READY)
