@@ -21,7 +21,7 @@ from helpers.theorems import banks as models
 from headsmith.core.rounding import EXP_ULPS, PRECISIONS
 from headsmith.export.stored import transformer_data
 from headsmith.heads import attend, boltzmann, gate, mean, move, sink, table
-from headsmith.heads.sink import split_scale
+from headsmith.heads.scaling import split_scale
 from headsmith.heads.stream import Link
 from headsmith.kernel.arithmetic import Interval, Upper
 from headsmith.kernel.heads import local_errors

@@ -9,7 +9,6 @@ The models are built by hand: the oracle is mpmath on the stored numbers, and a 
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -43,10 +42,7 @@ from headsmith.core.intervals import Box
 from headsmith.export.file import Contents, read_file, write_file
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import GRID, Link, Register
-from headsmith.heads.table import (
-    TableBank,
-    score_sizes,
-)
+from headsmith.heads.table import TableBank
 from headsmith.run.numpy_runner import patterns, run
 from headsmith.source.graph import Affine, Function, Graph, Input, Relu, Term
 from headsmith.transformer.bill import bill
@@ -178,30 +174,6 @@ def exact_scores(bank: TableBank, head: int, arguments: Any) -> list[Any]:
         mpmath.fsum(mpmath.mpf(a) * mpmath.mpf(s) for a, s in zip(slope, arguments, strict=True)) + mpmath.mpf(offset)
         for slope, offset in zip(bank.slope[head].tolist(), bank.offset[head].tolist(), strict=True)
     ]
-
-
-class TestScoreSizes:
-    """sum |slope| |s| + |offset| bounds every score of the box, and no less will do."""
-
-    @pytest.mark.parametrize("arguments", [1, 2])
-    def test_it_is_a_bound_that_is_attained(self, arguments, rng) -> None:
-        for _ in range(30):
-            bank = random_bank(rng, arguments)
-            bank = replace(bank, offset=np.abs(bank.offset))
-            sizes = 10.0 ** rng.uniform(-3, 3, (2, arguments))
-            bound = score_sizes(bank, sizes)
-            assert bound.shape == (2, 5)
-            with mpmath.workdps(DIGITS):
-                for head, token in itertools.product(range(2), range(5)):
-                    corner = exact_scores(bank, head, np.sign(bank.slope[head, token]) * sizes[head])[token]
-                    inside = exact_scores(bank, head, rng.uniform(-1, 1, arguments) * sizes[head])[token]
-                    assert abs(inside) <= bound[head, token]
-                    assert corner <= bound[head, token] <= corner * (1 + 1e-14)
-
-    def test_offsets_of_either_sign(self, rng) -> None:
-        bank = random_bank(rng, 2)
-        flipped = replace(bank, offset=-bank.offset, slope=-bank.slope)
-        assert np.array_equal(score_sizes(bank, np.ones((2, 2))), score_sizes(flipped, np.ones((2, 2))))
 
 
 # ---- the bill -------------------------------------------------------------------------------------------------------

@@ -1,6 +1,4 @@
-"""One bank of heads at work on a batch of sequences: what all kinds need, and the kinds that look at their own token.
-
-A data token of these looks at itself and at reference tokens; the kinds that mix tokens are in run/mixing.py.
+"""One bank of heads at work on a batch of sequences: what all kinds need.
 
 Every head computes a mean of values with powers of e as weights, e^(score - top), where `top` is the query's largest
 score. What the structure of a bank knows is used:
@@ -15,19 +13,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from headsmith.heads.gate import GateBank
-from headsmith.heads.sink import SinkBank
-from headsmith.heads.stream import GRID, Link, position_bits, position_code
-from headsmith.heads.table import TableBank
-from headsmith.transformer.ir import Bank, Transformer
+from headsmith.heads.stream import Link, position_bits, position_code
+from headsmith.heads.surroundings import Surroundings
 
 Stream = dict[str, Any]
 """What data tokens hold: for each register an array (batch, token, column); a batch of one stands for all alike. A
 register that is not there holds zeros."""
+
+
+class Reader(Protocol):
+    """What reads linear forms of the stream: a bank."""
+
+    @property
+    def read(self) -> tuple[Link, ...]:
+        """The weights of the forms."""
+
+    @property
+    def readers(self) -> int:
+        """How many forms there are."""
 
 
 @dataclass(eq=False)
@@ -35,7 +42,7 @@ class Attention:
     """One bank's place: its model, the stream that it finds, how many sequences and tokens there are, the mask, and
     how many scores to hold at once. `hard` is the limit of large scores: the largest scores share all the weight."""
 
-    transformer: Transformer
+    transformer: Surroundings
     stream: Stream
     batch: int
     tokens: int
@@ -53,7 +60,7 @@ class Attention:
         """The numbers of the model."""
         return self.transformer.arithmetic
 
-    def reads(self, bank: Bank) -> Any:
+    def reads(self, bank: Reader) -> Any:
         """The linear forms that the bank reads: (batch, token, readers), an array of its own."""
         shape = self.batch, self.tokens, bank.readers
         return self.transformer.held(read(bank.read, self.stream, shape, self.dtype))
@@ -102,76 +109,7 @@ class Attention:
             yield slice(start, min(start + step, self.tokens))
 
 
-def sink_outputs(attention: Attention, bank: SinkBank) -> Any:
-    """What sink heads return: (batch, token, head)."""
-    values, dtype = attention.reads(bank), attention.dtype
-    scores = values * bank.query_scale.astype(dtype)
-    scores *= bank.key_scale.astype(dtype)
-    top = np.maximum(scores, 0.0)
-    scores -= top
-    own = attention.powers(scores)
-    silent = attention.power(0.0, top)
-    grid = attention.transformer.grid_tokens
-    if grid and not attention.hard:
-        silent += attention.power(-bank.reference_gain, top) * dtype.type(grid)
-    mixed, total = attention.crowded(bank.position_gain, values)
-    silent += own * total if attention.tokens > 1 else own
-    own /= silent
-    own *= mixed
-    return own
-
-
-def gate_outputs(attention: Attention, bank: GateBank) -> Any:
-    """What gate heads return: (batch, token, head)."""
-    reads, dtype = attention.reads(bank), attention.dtype
-    slopes, values = reads[..., 0::2], np.ascontiguousarray(reads[..., 1::2])
-    mixed, total = attention.crowded(bank.position_gain, values)
-    slope, offset = bank.slope.astype(dtype), bank.offset.astype(dtype)
-    outputs = np.empty_like(values)
-    for rows, heads in _blocks(attention, bank.heads, bank.slope.shape[1]):
-        # scores[row, head, grid token]
-        scores = slopes.reshape(-1, bank.heads)[rows, heads, None] * slope[heads]
-        scores += offset[heads]
-        top = np.maximum(scores.max(axis=2), 0.0)
-        scores -= top[..., None]
-        silent = attention.powers(scores).sum(axis=2)
-        own = attention.power(0.0, top)
-        silent += attention.power(-bank.keep_gain, top)
-        silent += own * np.broadcast_to(total, (attention.batch, attention.tokens, 1)).reshape(-1, 1)[rows]
-        outputs.reshape(-1, bank.heads)[rows, heads] = own / silent * mixed.reshape(-1, bank.heads)[rows, heads]
-    return outputs
-
-
-def table_outputs(attention: Attention, bank: TableBank, leak: bool = True) -> Any:
-    """What table heads return: (batch, token, head and column); without `leak` as if tokens that hold no value were not
-    there."""
-    dtype = attention.dtype
-    slope, offset, values = (each.astype(dtype) for each in (bank.slope, bank.offset, bank.values))
-    silent = attention.seen() + dtype.type(attention.transformer.sink_tokens)
-    if bank.grid != GRID:
-        # The data tokens are the grid: each scores what it stands for.
-        place = attention.transformer.positional[bank.grid].astype(dtype)
-        slope, offset, values = place @ slope, offset @ place.T, place @ values
-        silent = np.full(attention.tokens, attention.references, dtype=dtype)
-    silent = np.broadcast_to(silent, (attention.batch, attention.tokens)).reshape(-1)
-    reads = attention.reads(bank).reshape(-1, bank.heads, bank.arguments).transpose(1, 0, 2)
-    outputs = np.empty((attention.batch * attention.tokens, bank.heads, bank.columns), dtype=dtype)
-    for rows, heads in _blocks(attention, bank.heads, offset.shape[1]):
-        # scores[head, row, grid token]
-        scores = reads[heads, rows] @ slope[heads].transpose(0, 2, 1)
-        scores += offset[heads, None]
-        top = scores.max(axis=2)
-        if leak:
-            top = np.maximum(top, dtype.type(-bank.gain))
-        scores -= top[..., None]
-        total = attention.powers(scores).sum(axis=2)
-        if leak:
-            total += attention.power(-bank.gain, top) * silent[rows]
-        outputs[rows, heads] = ((scores @ values[heads]) / total[..., None]).transpose(1, 0, 2)
-    return outputs.reshape(attention.batch, attention.tokens, bank.outputs)
-
-
-def _blocks(attention: Attention, heads: int, grid: int) -> Iterator[tuple[slice, slice]]:
+def blocks(attention: Attention, heads: int, grid: int) -> Iterator[tuple[slice, slice]]:
     """Runs of rows, which are all tokens of all sequences, and of heads whose scores on the grid may be held at
     once."""
     rows = attention.batch * attention.tokens
@@ -180,6 +118,20 @@ def _blocks(attention: Attention, heads: int, grid: int) -> Iterator[tuple[slice
     for row in range(0, rows, step):
         for head in range(0, heads, group):
             yield slice(row, min(row + step, rows)), slice(head, min(head + group, heads))
+
+
+def shares(attention: Attention, scores: Any, silent: float, references: int) -> tuple[Any, Any]:
+    """The powers of scores (..., key token, head), which are overwritten, and their sum (..., 1, head), to which so
+    many reference tokens of the score `silent` belong."""
+    top = scores.max(axis=-2, keepdims=True)
+    if references:
+        top = np.maximum(top, attention.dtype.type(silent))
+    scores -= top
+    weights = attention.powers(scores)
+    total = weights.sum(axis=-2, keepdims=True)
+    if references:
+        total += attention.power(silent, top) * attention.dtype.type(references)
+    return weights, total
 
 
 def read(links: tuple[Link, ...], stream: Stream, shape: tuple[int, int, int], dtype: Any) -> Any:

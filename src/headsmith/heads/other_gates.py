@@ -1,16 +1,17 @@
-"""Banks of other attentions than softmax at work: the textbook's weights for the two tokens that a data token sees,
-itself and the sink, which holds zero; and products."""
+"""Gates of other attentions than softmax at work: the textbook's weights for the two tokens that a data token sees,
+itself and the sink, which holds zero."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headsmith.heads.attentions import weights_of
-from headsmith.heads.product import ProductBank
-from headsmith.heads.sink import SinkBank
-from headsmith.run.attention import Attention
+from headsmith.heads.running import Attention
+
+if TYPE_CHECKING:
+    from headsmith.heads.sink import SinkBank
 
 
 def other_gates(attention: Attention, bank: SinkBank) -> Any:
@@ -28,9 +29,3 @@ def other_gates(attention: Attention, bank: SinkBank) -> Any:
     seen = slice(2 - attention.transformer.sink_tokens - 1, None)
     weights = weights_of(kind, queries[..., None, :], keys[:, seen], True)[..., 0, -1]
     return weights if kind == "relu" else weights * values
-
-
-def products(attention: Attention, bank: ProductBank) -> Any:
-    """What product heads return: (batch, token, head)."""
-    reads = attention.reads(bank)
-    return reads[..., 0::2] * reads[..., 1::2]
