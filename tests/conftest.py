@@ -3,6 +3,8 @@ attention (run, transformer), then the certificate against everything that could
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from helpers.effort import CAMPAIGN
@@ -37,3 +39,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20240607)
+
+
+@pytest.fixture
+def coarse_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few pixels and no search for a good layout, which takes most of the time: what is drawn is the same."""
+    from matplotlib.figure import Figure
+
+    class Coarse(Figure):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **{**options, "dpi": 20, "layout": None})
+
+    monkeypatch.setattr("matplotlib.figure.Figure", Coarse)

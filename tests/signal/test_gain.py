@@ -40,6 +40,7 @@ def made(name: str) -> hs.Compiled:
     return MODELS[name]()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_no_gain_found_is_above_the_certified_one(name: str) -> None:
     found = hs.signal.measure(made(name), samples=100, seed=3)
