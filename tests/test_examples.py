@@ -44,8 +44,8 @@ def test_the_gallery_is_complete() -> None:
     assert wanted <= set(GALLERY)
 
 
-LONG = ("in_context_newton", "in_context_logistic")
-"""Learners whose like is in the gallery once more: they take ten seconds and more."""
+LONG = ("in_context_newton", "in_context_logistic", "in_context_ridge", "native_heads")
+"""What takes ten seconds and more, and has its like in the gallery once more."""
 
 
 @pytest.mark.parametrize(
