@@ -43,6 +43,8 @@ def sequence(program: Callable[[Any], Any], tokens: int = 5, error: float = 1e-4
     return hs.compile_sequence(program, tokens=tokens, domain=(-1, 1), error=error, **options)
 
 
+pytestmark = pytest.mark.usefixtures("coarse_pictures")
+
 KINDS: dict[str, tuple[type, Callable[[], Any]]] = {
     "native": (Compiled, lambda: hs.compile("x*y", (-1, 1), 1e-4)),
     "relu": (Compiled, lambda: hs.compile("abs(x)", (-1, 1), 1e-3, recipe="relu")),
@@ -103,14 +105,6 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Any
         return made[name]
 
     return of
-
-
-@pytest.fixture(autouse=True)
-def coarse_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few pixels and no search for a good layout, which takes most of the time: what is drawn is the same."""
-    from matplotlib.figure import Figure
-
-    monkeypatch.setattr("headsmith.report.plots.figure_class", lambda: lambda **given: Figure(given["figsize"], dpi=20))
 
 
 def inputs_of(model: Any) -> np.ndarray:

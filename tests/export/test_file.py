@@ -10,6 +10,7 @@ import stat
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
@@ -21,20 +22,20 @@ from safetensors.numpy import save_file
 
 import headsmith as hs
 
+MIXED = shifted_network([3, 6, 6, 2], 4, -1.0, 1.0, ["active", "free", "dead"])
+NAMED = hs.Network([(np.eye(2), np.zeros(2)), (np.ones((1, 2)), [0.0])], names=["width", "höhe"])
+MODELS: dict[str, Callable[[], hs.Compiled]] = {
+    "plain": lambda: hs.compile(random_network([3, 5, 4, 2]), (-1, 1), error=1e-4),
+    "tokens": lambda: hs.compile(MIXED, [(-1, 1), (-0.5, 1), (0, 1)], error=1e-4, tokens=4),
+    "float32": lambda: hs.compile(MIXED, (-1, 1), error=1e-1, tokens=3, dtype="float32"),
+    "no heads": lambda: hs.compile(random_network([3, 2]), (-1, 1), error=1e-4),
+    "names": lambda: hs.compile(NAMED, {"width": (-1, 1), "höhe": (0, 2)}, error=1e-4),
+}
 
-def models():
-    mixed = shifted_network([3, 6, 6, 2], 4, -1.0, 1.0, ["active", "free", "dead"])
-    yield "plain", hs.compile(random_network([3, 5, 4, 2]), (-1, 1), error=1e-4)
-    yield "tokens", hs.compile(mixed, [(-1, 1), (-0.5, 1), (0, 1)], error=1e-4, tokens=4)
-    yield "float32", hs.compile(mixed, (-1, 1), error=1e-1, tokens=3, dtype="float32")
-    yield "no heads", hs.compile(random_network([3, 2]), (-1, 1), error=1e-4)
-    names = hs.Network([(np.eye(2), np.zeros(2)), (np.ones((1, 2)), [0.0])], names=["width", "höhe"])
-    yield "names", hs.compile(names, {"width": (-1, 1), "höhe": (0, 2)}, error=1e-4)
 
-
-@pytest.fixture(scope="module", params=list(models()), ids=lambda case: case[0])
+@pytest.fixture(scope="module", params=MODELS)
 def model(request) -> hs.Compiled:
-    return request.param[1]
+    return MODELS[request.param]()
 
 
 @pytest.fixture(scope="module")

@@ -64,7 +64,7 @@ FORMULAS: dict[str, tuple[Any, Any, float]] = {
 }
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_awkward_formulas(name: str, rng: np.random.Generator) -> None:
     formula, domain, error = FORMULAS[name]
@@ -83,7 +83,7 @@ def single(name: str) -> hs.Compiled:
     return hs.compile(target, domain, error=SINGLE[name], recipe="native", dtype="float32")
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("push", ["float32", "up", "down", "out", "in", "random"])
 @pytest.mark.parametrize("name", SINGLE)
 def test_single_precision(name: str, push: str, rng: np.random.Generator) -> None:
@@ -136,7 +136,7 @@ def chain() -> Graph:
     return b.graph(value)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("make", [vector_functions, equal_nodes, chain])
 @pytest.mark.parametrize("error", [1e-2, 1e-3])
 def test_graphs(make: Any, error: float, rng: np.random.Generator) -> None:
