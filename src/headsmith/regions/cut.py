@@ -236,10 +236,14 @@ class Cutting:
         found = r * (a / span)[:, None]
         found += s
         reach = np.abs(r, out=r).max(axis=1)
-        wrong += reach * (GUARD * share + 16.0 * UNIT)
-        wrong += 16.0 * UNIT
+        share *= GUARD
+        share += 16.0 * UNIT
+        wrong += reach * share
+        near = GUARD * wrong
+        near += 17.0 * UNIT
         # Where nothing is known well (or at all), no sign is decided.
-        near = np.where(share <= LIMIT, GUARD * wrong, np.inf)
+        if not share.max() <= LIMIT:
+            near[~(share <= LIMIT)] = np.inf
         value[start:stop, left:], error[start:stop] = found, near
         if open.any():
             known = self._decided(left, found, near[:, None], open, known, rows)

@@ -32,7 +32,7 @@ from headsmith.regions.complex import (
 )
 from headsmith.regions.cut import COLUMNS, Cutting, lower_half, words_of
 from headsmith.regions.exact import Name, Oracle, Vertex
-from headsmith.regions.forms import TINY, Forms, apply, crossing, gap, normalised, prepared, selected, stacked
+from headsmith.regions.forms import TINY, Forms, apply, crossing, gap, normalised, selected, stacked, values_at
 from headsmith.regions.levels import Level
 from headsmith.regions.merge import carried, merged
 
@@ -212,7 +212,7 @@ def _next_piece(work: Work, unit: int, piece: int, oracle: Oracle, floor: float)
 
 def _signs(complex: Complex, homes: Indices, columns: Columns, oracle: Oracle, floor: float) -> Signs:
     """The values of forms at all vertices, which are at these homes, with their bounds, and their signs."""
-    value, error = prepared(columns.forms, floor).at(complex.point, complex.radius, homes)
+    value, error = values_at(columns.forms, complex.point, complex.radius, homes, floor)
     positive, negative = value > error, value < -error
     doubt = ~(positive | negative)
     # What is zero with a bound of zero is zero.
