@@ -1,9 +1,9 @@
 """Theorem: the cells found are those of exact linear programs also where everything that can coincide does.
 
-Neurons are equal, opposite, multiples of one another, zero or constant; hyperplanes are parallel, go through the corners
-of the box and along its sides; weights are small integers, so that many hyperplanes share a point. The oracle
-(rational.py) shares nothing with the package: it asks of each sign vector, unit by unit, whether its inequalities have a
-strict solution, in rationals.
+Neurons are equal, opposite, multiples of one another, zero or constant. Hyperplanes are parallel, go through the
+corners of the box and along its sides. Weights are small integers, so that many hyperplanes share a point. The oracle
+(rational.py) asks of each sign vector, unit by unit, whether its inequalities have a strict solution, in rationals. It
+shares the normal form of networks with the package, and nothing else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from headsmith.regions.enumeration import regions
 from headsmith.regions.levels import Levels, maxout_level
 from headsmith.source.network import Network
 
-WIDTHS = {1: [[6], [4, 4], [3, 3, 3]], 2: [[5], [4, 3], [3, 2, 2]], 3: [[5], [4, 2]], 4: [[4], [3, 2]], 5: [[4], [3, 2]]}
+WIDTHS = {
+    1: [[6], [4, 4], [3, 3, 3]],
+    2: [[5], [4, 3], [3, 2, 2]],
+    3: [[5], [4, 2]],
+    4: [[4], [3, 2]],
+    5: [[4], [3, 2]],
+}
 
 
 def degenerate_network(dimension: int, seed: int) -> Network:

@@ -1,10 +1,12 @@
 """Split the cells of a complex by a level.
 
-The forms that decide a level are, for a unit of two pieces, their difference. First all of them are looked at: those
-that have one sign everywhere are decided. The others cut, up to 32 at a time: the signs at all vertices decide
-everything (cut.py). Signs are found by float64 where its error bound decides, otherwise by rationals. A unit of more
-pieces is built up piece by piece: where the next piece is larger than the largest so far, it wins, and the cells that it
-takes from become one (merge.py).
+A unit of two pieces is decided by the sign of their difference, an affine form on every cell. First the signs of all
+forms are found at all vertices. A form that is positive at all of them, or at none, is decided. The others cut the
+cells, at most 32 of them at a time (cut.py). A sign is found by float64 where its error bound decides, otherwise by
+rationals.
+
+A unit of more pieces is built up piece by piece. Where the next piece is larger than the largest so far, it wins, and
+the cells that it takes over become one (merge.py).
 """
 
 from __future__ import annotations
