@@ -101,8 +101,8 @@ def _cores() -> list[int]:
 Packed = bytes
 """Cells in work on their way to a worker."""
 Place = Any
-"""A place in the line: finished cells (Found), cells that nobody works on (Packed), or the connection to the worker that
-works on them."""
+"""A place in the line: finished cells (Found), cells that nobody works on (Packed), or the connection to the worker
+that works on them."""
 
 
 def _together(walker: Walker, line: list[Found | Work], workers: int) -> Generator[Found, None, None]:
