@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from headsmith.core import precise
 from headsmith.core.errors import HeadsmithError
 from headsmith.export.banks import read_bank, read_links
 from headsmith.heads.stream import Register
+from headsmith.kernel.reading import read
 from headsmith.report.rounding_oracle import plain_run, worst_run
 from headsmith.report.target_oracle import Digits, Wide, target_values
 from headsmith.transformer.dense import DenseTransformer, dense
@@ -44,6 +47,14 @@ class Worst:
 
 class CannotRunError(Exception):
     """The contents of a file are no model that can be run, or none that is small enough."""
+
+
+def saved(model: Any) -> tuple[Any, Any]:
+    """The header and the tensors of the file of a model."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        model.save(path)
+        return read(path)
 
 
 def stored_model(header: Header, tensors: Tensors) -> DenseTransformer:
