@@ -2,7 +2,7 @@
 
 Neurons are equal, opposite, multiples of one another, zero or constant. Hyperplanes are parallel, go through the
 corners of the box and along its sides. Weights are small integers, so that many hyperplanes share a point. The oracle
-(rational.py) asks of each sign vector, unit by unit, whether its inequalities have a strict solution, in rationals. It
+(helpers/oracles/polygons.py) asks of each sign vector, unit by unit, whether its inequalities have a strict solution, in rationals. It
 shares the normal form of networks with the package, and nothing else.
 """
 
@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from rational import programmed_patterns
+from helpers.oracles.polygons import programmed_patterns
 
 from headsmith.regions.enumeration import regions
 from headsmith.regions.levels import Levels, maxout_level
