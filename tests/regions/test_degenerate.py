@@ -2,8 +2,8 @@
 
 Neurons are equal, opposite, multiples of one another, zero or constant. Hyperplanes are parallel, go through the
 corners of the box and along its sides. Weights are small integers, so that many hyperplanes share a point. The oracle
-(helpers/oracles/polygons.py) asks of each sign vector, unit by unit, whether its inequalities have a strict solution, in rationals. It
-shares the normal form of networks with the package, and nothing else.
+(helpers/oracles/polygons.py) asks of each sign vector, unit by unit, whether its inequalities have a strict solution,
+in rationals. It shares the normal form of networks with the package, and nothing else.
 """
 
 from __future__ import annotations
