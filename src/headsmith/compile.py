@@ -23,7 +23,7 @@ import numpy as np
 
 from headsmith.core.errors import TargetError
 from headsmith.core.rounding import HALVES, Dtype
-from headsmith.heads.attentions import ATTENTIONS, MASKS, NOT_AMONG, AttentionKind, MaskKind
+from headsmith.heads.attentions import ATTENTIONS, MASKS, NOT_AMONG, ONE_TOKEN, AttentionKind, MaskKind
 from headsmith.lower.approximates import apart, meet_apart
 from headsmith.lower.meet import Met, Request
 from headsmith.lower.recipes import as_cost, meet
@@ -63,9 +63,10 @@ def compile(
     it, which is proven as well, and the model gets the rest of the error.
 
     `attention` is the kind of all heads (heads/attentions.py). Under "hardmax", "sparsemax", "sigmoid", "relu" and
-    "elu+1" every operation becomes a ReLU circuit, under "linear" polynomials are products; data tokens then see
-    themselves and the reference tokens alone, which is the mask "self+prefix". `mask` says under which mask the model
-    must run, "full", "causal" or "self+prefix"; under the last one sequences may be of any length, and leak nothing.
+    "elu+1" every operation becomes a ReLU circuit, under "linear" polynomials are products. Under the last two, data
+    tokens see themselves and the reference tokens alone, which is the mask "self+prefix". `mask` says under which mask
+    the model must run, "full", "causal" or "self+prefix"; under the last one sequences may be of any length, and leak
+    nothing.
 
     `progress` is True for a bar on standard error, False for none, None (the default) for a bar where standard error is
     a terminal, or a function that is called with what is being done (a text) and how much of that is done (0 to 1).
@@ -107,12 +108,12 @@ def asked_alone(attention: str, mask: str | None, tokens: int, recipe: str) -> b
         return mask == "self+prefix"
     if recipe not in ("auto", "relu", "native" if attention == "linear" else "relu"):
         raise TargetError(f"recipe {recipe!r} is for softmax attention; under {attention} attention leave it out")
-    if tokens > 1 and mask != "self+prefix":
+    if tokens > 1 and mask != "self+prefix" and attention in ONE_TOKEN:
         raise TargetError(
             f"{attention} attention is certified for data tokens that see themselves and the prefix alone "
             f"({NOT_AMONG[attention]}): with tokens={tokens}, ask for mask='self+prefix'"
         )
-    return True
+    return tokens == 1 or mask == "self+prefix"
 
 
 def compiled_of(request: Request, met: Met) -> Compiled:

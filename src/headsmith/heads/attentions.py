@@ -8,8 +8,8 @@
     linear      the score itself, divided by nothing
     elu+1       phi(query) . phi(key), divided by their sum; phi(x) = e^x below zero, 1 + x above, feature by feature
 
-Under any but softmax a sink head is a gate with a lemma of its own (kernel/attentions.py): with the score t = b z it
-returns z s(t) for
+Under any but softmax a sink head is a gate with a lemma of its own (kernel/softmax.py, kernel/attentions.py): with the
+score t = b z it returns z s(t) for
 
     hardmax     s = 1 where t > 0, else 0            exact
     sparsemax   s = (1 + t) / 2, clipped to [0, 1]   within 1/8 / b of the ReLU
@@ -19,10 +19,32 @@ returns z s(t) for
     relu        max(z, 0) times a value of one       exact, without a sink
 
 and linear attention has no gates, but products: x times y is the score x times the value y.
+
+Data tokens that see each other score `gain` less for each bit in which their positions differ, whatever t is:
+
+    hardmax     anything less is no weight at all
+    sparsemax   a score that is lower by one or more has no weight
+    sigmoid     weights e^(t - gain): the gain must be above the largest t
+    relu        no weight below a score of zero: the gain must be above the largest t
+
+so that under hardmax, sparsemax and relu attention nothing leaks. Two kinds have no such code (`NOT_AMONG`).
+What tokens take from each other:
+
+    hardmax     moves and maxima exactly, means as equal shares
+    sparsemax   moves exactly, means as equal shares, maxima within (n - 1)/(4 n) / b
+    sigmoid     moves, up to e^(-gain/2)
+    relu        moves exactly
+
+Weights that are divided by nothing give a token that joins a sequence a weight of its own, and leave the others theirs.
+So one layer of sigmoid, relu or linear attention computes no mean over sequences of several lengths: it is w v for one
+token, so w = 1, and 2 w v for two that are alike. And it computes no maximum of three numbers or more, for what it
+returns is a sum of functions of two tokens each, f(x_1, x_2) + g(x_1, x_3): of these f(1) + g(1) - f(1) - g(0) - f(0) -
+g(1) + f(0) + g(0) is zero, and of max(x_2, x_3) it is -1: one of the four is off by a quarter.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -36,6 +58,8 @@ WITHOUT_SINK = ("sigmoid", "relu", "linear")
 """Kinds whose gates and products need no reference token."""
 EXACT = ("hardmax", "relu")
 """Kinds whose gates are exact, whatever their scale."""
+SHARP = ("hardmax", "sparsemax")
+"""Kinds whose weights are shares of one, and nothing at all for scores that are low enough."""
 GATES: dict[str, float] = {
     "hardmax": 0.0,
     "sparsemax": 0.125,
@@ -44,12 +68,25 @@ GATES: dict[str, float] = {
     "elu+1": 0.16,
 }
 """How far a gate of scale one can be from the ReLU."""
-NOT_AMONG: dict[str, str] = {
-    "linear": "a linear weight cannot be zero for all other tokens and the score for oneself",
-    "elu+1": "its weights add up feature by feature, so that no code of positions silences other tokens",
-    **dict.fromkeys(("hardmax", "sparsemax", "sigmoid", "relu"), "codes of positions have a proof for softmax alone"),
+MAXIMA: dict[str, Callable[[int], float]] = {
+    "hardmax": lambda tokens: 0.0,
+    "sparsemax": lambda tokens: 0.25 * (tokens - 1) / tokens,
 }
-"""Why data tokens that see each other are refused."""
+"""How far a head of scale one can be from the largest of so many tokens, where it can be one."""
+ONE_TOKEN = ("elu+1", "linear")
+"""Kinds under which a model has one data token, or any number that do not see each other."""
+NOT_AMONG: dict[str, str] = {
+    "linear": "its scores are the products that it computes, and in one layer x_i times y_j comes with every y_j or none",
+    "elu+1": "it takes a feature for each token to tell them apart, for weights add up feature by feature",
+}
+"""Why data tokens that see each other are refused (report/among_claims.py has the proofs)."""
+BANKS: dict[str, set[str]] = {
+    **dict.fromkeys(("hardmax", "sparsemax"), {"sink", "mean", "boltzmann", "move"}),
+    **dict.fromkeys(("sigmoid", "relu"), {"sink", "move"}),
+    "elu+1": {"sink"},
+    "linear": {"product"},
+}
+"""The kinds of heads that there are."""
 PEAKS = {"sparsemax": 0.5, "elu+1": 0.8031}
 """How far from zero that is, where it is not as far as under softmax."""
 
@@ -60,7 +97,11 @@ def weights_of(kind: str, queries: Any, keys: Any, visible: Any) -> Any:
     if kind == "elu+1":
         products = np.where(visible, positive(queries) @ np.swapaxes(positive(keys), -1, -2), 0.0)
         return products / products.sum(axis=-1, keepdims=True)
-    scores = queries @ np.swapaxes(keys, -1, -2)
+    return shares_of(kind, queries @ np.swapaxes(keys, -1, -2), visible)
+
+
+def shares_of(kind: str, scores: Any, visible: Any) -> Any:
+    """The same from scores (..., query, key), of any kind but elu+1."""
     if kind in WITHOUT_SINK:
         return np.where(visible, _alone(kind, scores), scores.dtype.type(0.0))
     scores = np.where(visible, scores, scores.dtype.type(-np.inf))

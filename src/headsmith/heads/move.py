@@ -27,6 +27,11 @@ The features of query and key, and the value:
 Where all tokens fetch from the same one, whose code is c, the address needs no register, and one feature is enough:
 
     all bits    gain / KEY * data                                           KEY sum_k c[k] position[k]
+
+Under sigmoid and relu attention, which know no sink, one feature more takes gain (bits - 1/2) from all scores, so that the
+addressee has gain/2, and all others less than zero (kernel/attentions.py):
+
+    offset      KEY * data                                                  -gain (bits - 1/2) / KEY * data
 """
 
 from __future__ import annotations
@@ -39,6 +44,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
 from headsmith.core.errors import DomainError
+from headsmith.heads.attentions import WITHOUT_SINK
 from headsmith.heads.bank import HeadBank
 from headsmith.heads.stream import position_bits, position_code
 
@@ -66,9 +72,9 @@ class MoveBank(HeadBank):
         return self.split
 
 
-def feature_count(bank: MoveBank, tokens: int, sink: int) -> int:
+def feature_count(bank: MoveBank, tokens: int, sink: int, attention: str = "softmax") -> int:
     """The width of queries and keys."""
-    return (1 if isinstance(bank.address, int) else position_bits(tokens)) + sink
+    return (1 if isinstance(bank.address, int) else position_bits(tokens)) + sink + (attention in WITHOUT_SINK)
 
 
 def address_rows(bank: MoveBank, positional: Mapping[str, Array], tokens: int) -> Array:

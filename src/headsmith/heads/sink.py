@@ -62,11 +62,9 @@ class SinkBank(ScaledBank):
 
 
 def feature_count(tokens: int, grid: int = 0, attention: str = "softmax") -> int:
-    """The width of queries and keys: slope, reference; for several tokens position bits and offset; for a grid one. A
-    gate without a sink has the slope alone (heads/attentions.py)."""
-    if attention in WITHOUT_SINK:
-        return 1
-    return (2 if tokens == 1 else 3 + position_bits(tokens)) + (grid > 0)
+    """The width of queries and keys: slope, reference; for several tokens position bits and offset; for a grid one.
+    Without a sink there is no reference (heads/attentions.py)."""
+    return 1 + (attention not in WITHOUT_SINK) + (1 + position_bits(tokens) if tokens > 1 else 0) + (grid > 0)
 
 
 def leak_weight(position_gain: float, tokens: int, disturbance: Array) -> Array:

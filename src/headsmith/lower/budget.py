@@ -23,8 +23,9 @@ from headsmith.analysis.gains import Gain
 from headsmith.core.arrays import Array
 from headsmith.core.balls import boltzmann_constant, gate_constant
 from headsmith.core.errors import CertificateError
+from headsmith.core.rounding import Precision
 from headsmith.heads.attend import AttendBank
-from headsmith.heads.attentions import EXACT, GATES
+from headsmith.heads.attentions import EXACT, GATES, MAXIMA, WITHOUT_SINK
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
@@ -73,14 +74,24 @@ def with_softmax_budget(
     def scaled(bank: Bank, layer: int) -> Bank:
         match bank:
             case SinkBank() if transformer.attention in EXACT:
-                ones = np.ones(bank.heads)
-                return replace(bank, query_scale=ones, key_scale=ones, position_gain=0.0, reference_gain=1.0)
+                # Other tokens must score less under hardmax, and nothing above zero under relu attention.
+                ones, apart = np.ones(bank.heads), 2.0 if transformer.tokens > 1 else 0.0
+                if transformer.attention == "relu" and transformer.tokens > 1:
+                    most = max(sizes[each] for each in {*bank.node.tolist()})
+                    apart = 2.0 ** math.ceil(math.log2(max(most, TINY)) + 0.5)
+                return replace(bank, query_scale=ones, key_scale=ones, position_gain=apart, reference_gain=2.0)
             case SinkBank() if transformer.attention == "elu+1":
                 steep = rounded_up(common / heaviest_read(bank), transformer.precision)
                 far = max(reach + 8.0, -math.log(transformer.precision.unit_roundoff))
                 ones = np.ones(bank.heads)
                 kept = replace(bank, position_gain=0.0, reference_gain=float(math.ceil(far)))
                 return replace(kept, query_scale=steep, key_scale=ones)
+            case SinkBank() if transformer.attention == "sigmoid" and transformer.tokens > 1:
+                # The largest score, and all that may leak, below zero.
+                query, key = split_scale(common / heaviest_read(bank), transformer.precision)
+                most = max(float(b * sizes[n]) for b, n in zip(query * key, bank.node.tolist(), strict=True))
+                apart = _even(1.01 * most + reach + 4.0, transformer.precision)
+                return replace(bank, query_scale=query, key_scale=key, position_gain=apart, reference_gain=reference)
             case SinkBank():
                 scale = max(common * relief.of(layer), SMALLEST_SCALE)
                 # Sums of registers times powers of two round least (kernel/stream.py).
@@ -108,6 +119,10 @@ def with_softmax_budget(
             case MeanBank():
                 gain = 2.0 * math.ceil((alone(bank) + 4.0) / 2.0) if transformer.reference_tokens else 0.0
                 return replace(bank, gain=gain, keep_gain=reference)
+            case MoveBank() if transformer.attention in WITHOUT_SINK:
+                # The addressee scores half the gain above zero, and others at least as much below.
+                gain = 2.0 if transformer.attention == "relu" else 4.0 * math.ceil((alone(bank) + 4.0) / 2.0)
+                return replace(bank, gain=gain, keep_gain=reference)
             case MoveBank():
                 # Other data tokens are 2 gain below, and reference tokens gain * bits.
                 bits = position_bits(transformer.tokens)
@@ -125,6 +140,12 @@ def with_softmax_budget(
         Layer(tuple(scaled(bank, number) for bank in layer.banks)) for number, layer in enumerate(transformer.layers)
     )
     return replace(transformer, layers=tuple(layers))
+
+
+def _even(size: float, precision: Precision) -> float:
+    """An even number of the format that is at least so large, where there is one."""
+    unit = max(2.0, 2.0 ** math.ceil(math.log2(size * 4.0 * precision.unit_roundoff)))
+    return unit * math.ceil(size / unit)
 
 
 def softmax_part(transformer: Transformer, gains: Mapping[int, Gain]) -> float:
@@ -155,7 +176,7 @@ def _demand(transformer: Transformer, heads: list[list[Gain]]) -> float:
         for bank, gain in zip(layer.banks, gains, strict=True):
             if not isinstance(bank, SinkBank | SiluBank | BoltzmannBank):
                 continue
-            constant = boltzmann_constant(transformer.tokens)
+            constant = MAXIMA.get(transformer.attention, boltzmann_constant)(transformer.tokens)
             if isinstance(bank, SinkBank | SiluBank):
                 constant = GATES.get(transformer.attention, gate_constant())
             heavy = constant * heaviest_read(bank)

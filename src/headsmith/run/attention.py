@@ -71,6 +71,11 @@ class Attention:
         count = np.arange(1, self.tokens + 1) if self.causal else np.full(self.tokens, self.tokens)
         return count[queries].astype(self.dtype)
 
+    def in_sight(self, queries: slice) -> Any:
+        """Which data tokens each of some queries sees: (query token, key token)."""
+        places = np.arange(self.tokens)
+        return (places[None, :] <= places[queries, None]) | (not self.causal)
+
     def crowd(self, gain: float, queries: slice) -> Any:
         """The powers of the data tokens, up to that of the token itself: (query token, key token) of some queries."""
         if self.hard:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from headsmith.heads.attend import AttendBank
+from headsmith.heads.attentions import shares_of
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank, address_rows
@@ -101,6 +102,12 @@ def _shares(attention: Attention, scores: Any, silent: float, references: int) -
     if references:
         top = np.maximum(top, attention.dtype.type(silent))
     scores -= top
+    if attention.transformer.attention == "sparsemax":
+        # Reference tokens hold zero: only what data tokens weigh matters.
+        low = np.broadcast_to(attention.dtype.type(silent) - top, (*scores.shape[:-2], references, scores.shape[-1]))
+        every = np.swapaxes(np.concatenate([scores, low], axis=-2), -1, -2)
+        weights = np.swapaxes(shares_of("sparsemax", every, True), -1, -2)[..., : scores.shape[-2], :]
+        return weights.copy(), np.ones_like(top)
     weights = attention.powers(scores)
     total = weights.sum(axis=-2, keepdims=True)
     if references:

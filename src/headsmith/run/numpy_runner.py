@@ -23,6 +23,7 @@ import numpy as np
 from headsmith.core.errors import DomainError
 from headsmith.core.rounding import HALVES
 from headsmith.heads.attend import AttendBank
+from headsmith.heads.attentions import SHARP, WITHOUT_SINK
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
@@ -35,7 +36,7 @@ from headsmith.heads.table import TableBank
 from headsmith.run.attention import Attention, Stream, gate_outputs, linear, read, sink_outputs, table_outputs
 from headsmith.run.fused import fused_outputs
 from headsmith.run.mixing import attend_outputs, boltzmann_outputs, mean_outputs, move_outputs
-from headsmith.run.others import other_gates, products
+from headsmith.run.others import other_gates, other_moves, products
 from headsmith.run.swiglu import neuron_outputs
 from headsmith.run.textbook import attended, first_stream
 from headsmith.transformer.dense import dense_layer
@@ -134,7 +135,7 @@ def _run(
     if edits is not None:
         edits.edit_registers(0, stream)
     for number, layer in enumerate(transformer.layers):
-        attention = Attention(transformer, stream, batch, tokens, causal, CHUNK, hard)
+        attention = Attention(transformer, stream, batch, tokens, causal, CHUNK, hard or transformer.attention in SHARP)
         closed = fused or (transformer.grid_form == "softmax" and layer is transformer.layers[-1])
         updates = [
             (bank, transformer.held(fused_outputs(attention, bank) if closed else head_outputs(attention, bank)))
@@ -214,6 +215,8 @@ def head_outputs(attention: Attention, bank: Bank) -> Any:
             return mean_outputs(attention, bank)
         case BoltzmannBank():
             return boltzmann_outputs(attention, bank)
+        case MoveBank() if attention.transformer.attention in WITHOUT_SINK:
+            return other_moves(attention, bank)
         case MoveBank():
             return move_outputs(attention, bank)
         case AttendBank():

@@ -97,7 +97,8 @@ class CompiledSequence(Compiled):
         self._refuse_other_mask(causal)
         super().called(causal=self.causal)
         model = self.transformer
-        return called(model.inputs, model.outputs, model.tokens, "sequences", self.causal, model.dtype, self.lengths)
+        found = called(model.inputs, model.outputs, model.tokens, "sequences", self.causal, model.dtype, self.lengths)
+        return found if model.attention == "softmax" else found | {"attention": model.attention}
 
     def to_torch(self, *, fused: bool = False, causal: bool | None = None, dtype: Dtype | None = None) -> Any:
         """The model as a torch.nn.Module, under the program's own mask (see Compiled.to_torch)."""

@@ -152,7 +152,7 @@ def head_features(transformer: Transformer, bank: Bank) -> int:
         case BoltzmannBank():
             return boltzmann.feature_count(transformer.sink_tokens)
         case MoveBank():
-            return move.feature_count(bank, transformer.tokens, transformer.sink_tokens)
+            return move.feature_count(bank, transformer.tokens, transformer.sink_tokens, transformer.attention)
         case GateBank():
             return gate.feature_count(transformer.tokens)
         case AttendBank():
@@ -210,13 +210,13 @@ def _bank_nonzeros(transformer: Transformer, bank: Bank) -> int:
     match bank:
         case SinkBank():
             # Besides the read (in W_Q and in W_V): the key's slope, the pairs of reference, position, offset, grid.
-            if transformer.attention in WITHOUT_SINK:
-                # The value of a gate of relu attention is one.
-                return (read + 2 * bank.heads) if transformer.attention == "relu" else 2 * read + bank.heads
             if transformer.attention == "elu+1":
                 return 3 * read + 2 * bank.heads
-            pairs = 3 + (2 * bits + 2 if transformer.tokens > 1 else 0) + (2 * grid + 1 if grid else 0)
-            return 2 * read + bank.heads * pairs
+            pairs = 1 + 2 * (transformer.attention not in WITHOUT_SINK) + (2 * grid + 1 if grid else 0)
+            pairs += 2 * bits + 2 if transformer.tokens > 1 else 0
+            # The value of a gate of relu attention is one.
+            values = bank.heads if transformer.attention == "relu" else read
+            return read + values + bank.heads * pairs
         case TableBank():
             if transformer.grid_form == "softmax":
                 # W is the read times the slopes; then b and V.
@@ -236,7 +236,7 @@ def _bank_nonzeros(transformer: Transformer, bank: Bank) -> int:
             return 2 * read + bank.heads * (1 + (bank.gain != 0.0) + 1 + keep)
         case MoveBank():
             pairs = 1 + bits if isinstance(bank.address, int) else 2 * bits + transformer.sink_tokens
-            return read + bank.heads * (pairs + keep)
+            return read + bank.heads * (pairs + keep + 2 * (transformer.attention in WITHOUT_SINK))
         case GateBank():
             keys = int(np.count_nonzero(bank.slope)) + int(np.count_nonzero(bank.offset))
             return read + keys + bank.heads * (1 + (bits > 0) + 2 * bits + keep + 1)
@@ -274,9 +274,11 @@ def _folded(transformer: Transformer, bank: Bank) -> list[float]:
     match bank:
         case SinkBank():
             steep = _largest_scaled(bank, bank.query_scale)
-            if transformer.attention in (*WITHOUT_SINK, "elu+1"):
-                return [bank.reference_gain * transformer.sink_tokens, steep]
-            return [KEY, bank.reference_gain / KEY, bank.position_gain * bits / 2.0 / KEY, steep]
+            if transformer.attention == "elu+1":
+                return [bank.reference_gain, steep]
+            code = [KEY, bank.position_gain * bits / 2.0 / KEY] if transformer.tokens > 1 else []
+            sink = [KEY, bank.reference_gain / KEY] if transformer.sink_tokens else []
+            return [*code, *sink, steep]
         case TableBank():
             return [_largest(bank.offset), abs(bank.gain)]
         case MeanBank():
@@ -284,7 +286,8 @@ def _folded(transformer: Transformer, bank: Bank) -> list[float]:
         case BoltzmannBank():
             return [KEY, abs(bank.gain) / KEY, _largest_scaled(bank, bank.key_scale)]
         case MoveBank():
-            return [KEY, abs(bank.gain) * max(1, bits * transformer.sink_tokens) / KEY]
+            whole = transformer.sink_tokens or transformer.attention in WITHOUT_SINK
+            return [KEY, abs(bank.gain) * (max(1, bits) if whole else 1) / KEY]
         case GateBank():
             return [KEY, _largest(bank.offset) / KEY, abs(bank.position_gain) * bits / 2.0 / KEY]
         case AttendBank():

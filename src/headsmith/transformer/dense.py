@@ -271,17 +271,18 @@ def _sink_features(transformer: Transformer, bank: SinkBank, read: Array, W_Q: A
         W_K[:, reference, 0] = W_K[:, data, 1] = -bank.reference_gain
         return
     W_K[:, data, 0] = bank.key_scale[:, None]
-    if transformer.attention in WITHOUT_SINK:
-        return
-    W_Q[:, reference, 1] = bank.reference_gain / KEY
-    W_K[:, reference, 1] = KEY
+    after = 1
+    if transformer.attention not in WITHOUT_SINK:
+        W_Q[:, reference, 1] = bank.reference_gain / KEY
+        W_K[:, reference, 1] = KEY
+        after = 2
     if transformer.tokens > 1:
         first = columns[POSITION].start
         for bit in range(bits):
-            W_Q[:, first + bit, 2 + bit] = bank.position_gain / 2.0 / KEY
-            W_K[:, first + bit, 2 + bit] = KEY
-        W_Q[:, data, 2 + bits] = KEY
-        W_K[:, data, 2 + bits] = -bank.position_gain * bits / 2.0 / KEY
+            W_Q[:, first + bit, after + bit] = bank.position_gain / 2.0 / KEY
+            W_K[:, first + bit, after + bit] = KEY
+        W_Q[:, data, after + bits] = KEY
+        W_K[:, data, after + bits] = -bank.position_gain * bits / 2.0 / KEY
     if transformer.grid_tokens:
         W_Q[:, columns[GRID], 1] = bank.reference_gain / KEY
         W_Q[:, data, -1] = KEY
@@ -323,6 +324,9 @@ def _boltzmann_features(transformer: Transformer, bank: BoltzmannBank, read: Arr
 
 def _move_features(transformer: Transformer, bank: MoveBank, W_Q: Array, W_K: Array) -> None:
     columns, bits = layout(transformer), position_bits(transformer.tokens)
+    if transformer.attention in WITHOUT_SINK:
+        W_Q[:, columns[DATA], -1] = KEY
+        W_K[:, columns[DATA], -1] = -bank.gain * (bits - 0.5) / KEY
     if isinstance(bank.address, int):
         W_Q[:, columns[DATA], 0] = bank.gain / KEY
         W_K[:, columns[POSITION], 0] = KEY * position_code(transformer.tokens)[bank.address]

@@ -132,7 +132,7 @@ def _law(transformer: Transformer, bank: Heads) -> tuple[str, str]:
     bits, of_sink = "ceil(log2 n)", " + 1" if sink else ""
     match bank:
         case SinkBank() if transformer.attention in WITHOUT_SINK:
-            return "1", "gate"
+            return f"2 + {bits}" if several else "1", "gate"
         case ProductBank():
             return "1", "product"
         case SinkBank():
@@ -146,7 +146,8 @@ def _law(transformer: Transformer, bank: Heads) -> tuple[str, str]:
         case MeanBank():
             return f"1{of_sink}", "mean over tokens"
         case MoveBank():
-            return ("1" if isinstance(bank.address, int) else bits) + of_sink, "move between tokens"
+            offset = " + 1" if transformer.attention in WITHOUT_SINK else of_sink
+            return ("1" if isinstance(bank.address, int) else bits) + offset, "move between tokens"
         case AttendBank():
             return f"w{' + 1' if transformer.reference_tokens else ''}{of_sink}", f"attention of width w = {bank.width}"
         case _:
