@@ -23,13 +23,24 @@ import numpy as np
 
 from headsmith.core.errors import TargetError
 from headsmith.core.rounding import HALVES, Dtype
-from headsmith.heads.attentions import ATTENTIONS, MASKS, NOT_AMONG, ONE_TOKEN, AttentionKind, MaskKind
+from headsmith.heads.attentions import (
+    ATTENTIONS,
+    BANKS,
+    MASKS,
+    NO_MIXING,
+    NOT_AMONG,
+    ONE_TOKEN,
+    AttentionKind,
+    MaskKind,
+)
 from headsmith.lower.approximates import apart, meet_apart
 from headsmith.lower.meet import Met, Request
 from headsmith.lower.recipes import as_cost, meet
 from headsmith.model import Compiled
 from headsmith.progress import Shown, shown
 from headsmith.reading import Target, multiplied, paired, read
+from headsmith.source.graph import Attend, Graph, Move, Pool
+from headsmith.source.node_programs import masks
 from headsmith.transformer.bill import bill
 
 RECIPES = ("auto", "native", "relu", "ramp", "maxout", "swiglu")
@@ -82,7 +93,8 @@ def compile(
     with shown(progress) as report, np.errstate(over="ignore", invalid="ignore"):
         network, wanted, box = (target, None, domain) if approximates is None else paired(target, approximates, domain)
         request = read(network, box, error, 1 if alone else tokens, dtype, max_layers, report)
-        request = replace(request, attention=attention, alone=alone)
+        refuse_mixing(attention, request.graph)
+        request = replace(request, attention=attention, alone=alone and not (mask is None and masks(request.graph)))
         request = multiplied(request) if recipe == "swiglu" else request
         heads = recipe if attention == "softmax" else "relu"
         if wanted is None:
@@ -114,6 +126,15 @@ def asked_alone(attention: str, mask: str | None, tokens: int, recipe: str) -> b
             f"({NOT_AMONG[attention]}): with tokens={tokens}, ask for mask='self+prefix'"
         )
     return tokens == 1 or mask == "self+prefix"
+
+
+def refuse_mixing(attention: str, graph: Graph) -> None:
+    """Raise TargetError where tokens take from each other what this attention does not give them."""
+    known = BANKS.get(attention, {*NO_MIXING})
+    for node in graph.nodes:
+        wanted = [name for name, kind in (("attend", Attend), ("mean", Pool), ("move", Move)) if isinstance(node, kind)]
+        if not known >= {*wanted}:
+            raise TargetError(f"there is no head for what tokens take from each other here: {NO_MIXING[wanted[0]]}")
 
 
 def compiled_of(request: Request, met: Met) -> Compiled:

@@ -80,6 +80,14 @@ NOT_AMONG: dict[str, str] = {
     "elu+1": "it takes a feature for each token to tell them apart, for weights add up feature by feature",
 }
 """Why data tokens that see each other are refused (report/among_claims.py has the proofs)."""
+NO_MIXING = {
+    "attend": "hs.tokens.attend is softmax attention itself",
+    "mean": "weights that are divided by nothing add up over tokens, and one layer of them computes neither means of "
+    "sequences of several lengths nor maxima of three numbers; hardmax and sparsemax attention do, and hs.tokens.sort "
+    "takes moves alone",
+    "move": "data tokens do not see each other",
+}
+"""Why a token cannot take from others what some nodes need, where the attention has no head for it."""
 BANKS: dict[str, set[str]] = {
     **dict.fromkeys(("hardmax", "sparsemax"), {"sink", "mean", "boltzmann", "move"}),
     **dict.fromkeys(("sigmoid", "relu"), {"sink", "move"}),

@@ -115,7 +115,7 @@ def _moves(model: Model, bank: Bank, reads: Reads) -> Local:
     return Local(nothing, nothing, leak, rounding, size + leak + rounding, nothing, float(score.value))
 
 
-def _products(model: Model, reads: Reads) -> Local:
+def _products(model: Model, _: Bank, reads: Reads) -> Local:
     x, y = reads[0::2], reads[1::2]
     size, nothing = x.size * y.size, Upper(np.zeros(len(x.size.value)))
     refuse_large(model, size, "a product")

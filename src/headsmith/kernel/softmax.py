@@ -170,7 +170,8 @@ def committed(
 
     Reference tokens.  Their queries score `keep` on the sink, which holds at most drift, and all other scores are at
         most `pulled`. So the tokens that hold more weigh at most T e^(2d + pulled - keep), and at most one, which is
-        all that is known without a sink: the mean is within that times size, and drift, and the sums round it.
+        all that is known without a sink: the mean is within that times size, and drift, and the sums round it. Where
+        that is zero, so are all products.
     """
     precision, everyone, sparse = model.precision, model.tokens + model.references, model.attention == "sparsemax"
     if sparse and not (precision.gamma(everyone + 2, 0) * (2.0 * everyone + 1.0)).value <= 0.25:
@@ -194,6 +195,7 @@ def committed(
     sums = smallest(every * values, np.where(allowed, few.value, np.inf))
     drawn = outside_weight(everyone, keep, rounded + exp_error(precision) + pulled * 0.5, model.attention)
     kept = smallest(drawn if model.sink_tokens else 1.0, 1.0) * size + drift
+    spilled = kept + every * kept + underflow
     nothing, leak = Upper(np.zeros_like(size.value)), silent * 2.0 * values + drift
     return Local(
         below=nothing if below is None else below,
@@ -201,7 +203,7 @@ def committed(
         leak=leak,
         rounding=moved + sums + underflow,
         reach=smallest(values + every * values, means + leak + sums) + underflow,
-        spilled=kept + every * kept + underflow if model.references else nothing,
+        spilled=Upper(np.where(kept.value == 0.0, 0.0, spilled.value)) if model.references else nothing,
         max_score=float(score.value),
     )
 

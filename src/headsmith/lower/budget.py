@@ -107,7 +107,9 @@ def with_softmax_budget(
                 lowest = float(np.max(-bank.offset.max(axis=1), initial=0.0))
                 return replace(bank, gain=2.0 * math.ceil((reach + lowest + 6.0) / 2.0), keep_gain=reference)
             case BoltzmannBank():
-                query, key = split_scale(common / heaviest_read(bank), transformer.precision)
+                # Under hardmax no scale is too small; scores should be no smaller than what is rounded.
+                steep = max(common, 1.0) if transformer.attention in EXACT else common
+                query, key = split_scale(steep / heaviest_read(bank), transformer.precision)
                 # Reference tokens score zero: the gain must lift the largest data token above them, wherever it is.
                 depth = max((float(b * sizes[n]) for b, n in zip(query * key, bank.node.tolist(), strict=True)))
                 gain = 2.0 * math.ceil((reach + depth + 4.0) / 2.0) if transformer.reference_tokens else 0.0
