@@ -117,7 +117,7 @@ def tokens(first: Any, data: Any, sharp: bool) -> Any:
 
 
 FOUND = {
-    ("sink", "hardmax"): 0.0,
+    ("sink", "hardmax"): 0.005,
     ("sink", "sparsemax"): 0.99,
     ("sink", "sigmoid"): 0.98,
     ("sink", "relu"): 0.01,

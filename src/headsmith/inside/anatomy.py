@@ -22,12 +22,13 @@ from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError
 from headsmith.core.figures import bound, count, number
 from headsmith.heads.attend import AttendBank
+from headsmith.heads.attentions import WITHOUT_SINK
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank
 from headsmith.heads.product import ProductBank
-from headsmith.heads.sink import SinkBank, feature_count
+from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import position_bits
 from headsmith.heads.swiglu import SiluBank, SwigluBank
 from headsmith.heads.table import TableBank
@@ -291,11 +292,12 @@ def feature_names(transformer: Transformer, bank: Bank) -> tuple[str, ...]:
             return ("slope",)
         case SwigluBank() | SiluBank():
             return ()
-        case SinkBank() if transformer.attention != "softmax":
-            return ("slope", "slope of the sink", "reference")[: feature_count(1, 0, transformer.attention)]
+        case SinkBank() if transformer.attention == "elu+1":
+            return ("slope", "slope of the sink")
         case SinkBank():
             code = (*bits, "offset") if bits else ()
-            return ("slope", "reference", *code, *(("grid",) if transformer.grid_tokens else ()))
+            sink = ("reference",) if transformer.sink_tokens else ()
+            return ("slope", *sink, *code, *(("grid",) if transformer.grid_tokens else ()))
         case TableBank():
             return (*(f"slope {each}" for each in range(bank.arguments)), "offset", *keep)
         case GateBank():
@@ -305,7 +307,8 @@ def feature_names(transformer: Transformer, bank: Bank) -> tuple[str, ...]:
         case BoltzmannBank():
             return ("slope", "gain", *keep)
         case MoveBank():
-            return (*bits, *(("sink",) if transformer.sink_tokens else ()))
+            silent = ("offset",) if transformer.attention in WITHOUT_SINK else ()
+            return (*bits, *(("sink",) if transformer.sink_tokens else silent))
         case AttendBank():
             silent = ("silent",) if transformer.reference_tokens else ()
             return (*(f"feature {each}" for each in range(bank.width)), *silent, *keep)

@@ -223,9 +223,9 @@ def _compiled(model: Compiled) -> dict[str, Any]:
 
 
 def lemma(kind: str, attention: str = "softmax") -> str:
-    """What a kind of head computes, and why that is true: the text that opens its module. Gates of other attentions
-    have their lemmas in one place."""
-    module = "attentions" if kind == "sink" and attention != "softmax" else kind
+    """What a kind of head computes, and why that is true: the text that opens its module. Other attentions have their
+    lemmas in one place."""
+    module = "attentions" if kind != "product" and attention != "softmax" else kind
     return (importlib.import_module(f"headsmith.heads.{module}").__doc__ or "").strip()
 
 
