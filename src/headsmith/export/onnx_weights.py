@@ -1,7 +1,6 @@
-"""Weights of other attentions than softmax in ONNX: `weights_of` of heads/attentions.py, in primitives that ONNX Runtime
-has for float64. Where tokens see themselves and the prefix alone there is one data token, which sees everything;
-reference tokens, which come first, do not see it: as under a causal mask.
-"""
+"""Weights of other attentions than softmax in ONNX: `weights_of` of heads/attentions.py, in primitives that ONNX
+Runtime has for float64. Where tokens see themselves and the prefix alone there is one data token, which sees
+everything; reference tokens, which come first, do not see it: as under a causal mask."""
 
 from __future__ import annotations
 
@@ -39,9 +38,7 @@ def weights_of(graph: Builder, config: Mapping[str, Any], scores: str, count: st
 def _sparsemax(graph: Builder, scores: str, count: str) -> str:
     """The largest scores lose the same, so that what is left of them has the sum one."""
     unit, nothing = graph.number("unit", 1.0), graph.number("nothing", 0.0)
-    graph.nodes.append(
-        graph.onnx.helper.make_node("TopK", [scores, count], [f"{scores}_sorted", f"{scores}_places"])
-    )
+    graph.nodes.append(graph.onnx.helper.make_node("TopK", [scores, count], [f"{scores}_sorted", f"{scores}_places"]))
     ordered = graph.op("Max", f"{scores}_sorted", graph.number("far", -2.0))
     sums, counts = graph.op("CumSum", ordered, graph.places("last_axis", 3)), _as_number(graph, graph.counted(count))
     reach = graph.op("Add", unit, graph.op("Mul", ordered, graph.op("Add", counts, unit)))

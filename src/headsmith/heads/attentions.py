@@ -35,11 +35,8 @@ What tokens take from each other:
     sigmoid     moves, up to e^(-gain/2)
     relu        moves exactly
 
-Weights that are divided by nothing give a token that joins a sequence a weight of its own, and leave the others theirs.
-So one layer of sigmoid, relu or linear attention computes no mean over sequences of several lengths: it is w v for one
-token, so w = 1, and 2 w v for two that are alike. And it computes no maximum of three numbers or more, for what it
-returns is a sum of functions of two tokens each, f(x_1, x_2) + g(x_1, x_3): of these f(1) + g(1) - f(1) - g(0) - f(0) -
-g(1) + f(0) + g(0) is zero, and of max(x_2, x_3) it is -1: one of the four is off by a quarter.
+Weights that are divided by nothing add up: one layer of sigmoid, relu or linear attention computes neither the means of
+two and of three tokens, nor the largest of three (report/among_claims.py has the proofs).
 """
 
 from __future__ import annotations
@@ -76,21 +73,23 @@ MAXIMA: dict[str, Callable[[int], float]] = {
 ONE_TOKEN = ("elu+1", "linear")
 """Kinds under which a model has one data token, or any number that do not see each other."""
 NOT_AMONG: dict[str, str] = {
-    "linear": "its scores are the products that it computes, and in one layer x_i times y_j comes with every y_j or none",
+    "linear": "in one layer x_i times y_j comes for every token j or for none",
     "elu+1": "it takes a feature for each token to tell them apart, for weights add up feature by feature",
 }
 """Why data tokens that see each other are refused (report/among_claims.py has the proofs)."""
 NO_MIXING = {
     "attend": "hs.tokens.attend is softmax attention itself",
-    "mean": "weights that are divided by nothing add up over tokens, and one layer of them computes neither means of "
-    "sequences of several lengths nor maxima of three numbers; hardmax and sparsemax attention do, and hs.tokens.sort "
-    "takes moves alone",
+    "mean": "weights that are divided by nothing add up, and one layer of them computes neither means of sequences of "
+    "two and of three tokens nor the largest of three; hardmax and sparsemax attention do, and hs.tokens.sort takes "
+    "moves and gates alone",
     "move": "data tokens do not see each other",
 }
 """Why a token cannot take from others what some nodes need, where the attention has no head for it."""
 BANKS: dict[str, set[str]] = {
-    **dict.fromkeys(("hardmax", "sparsemax"), {"sink", "mean", "boltzmann", "move"}),
-    **dict.fromkeys(("sigmoid", "relu"), {"sink", "move"}),
+    "hardmax": {"sink", "mean", "boltzmann", "move"},
+    "sparsemax": {"sink", "mean", "boltzmann", "move"},
+    "sigmoid": {"sink", "move"},
+    "relu": {"sink", "move"},
     "elu+1": {"sink"},
     "linear": {"product"},
 }

@@ -10,9 +10,9 @@ Under elu+1 and linear attention there is one data token, or any number of them 
 tokens alone (the mask self+prefix). Under elu+1 it sees the sink, which holds zero, and a causal mask must hide it from
 that, so that the sink stays exactly zero. Under the others there are no reference tokens.
 
-Gates.  With t = b z a token scores t on itself, and t - position_gain h on a token whose position differs in h bits. Under
-elu+1 its query is (t, -t), its key (0, -C) and the sink's (-C, 0), C = reference_gain. The head returns z s(t), s in
-[0, 1], never above relu(z) and below it by
+Gates.  With t = b z a token scores t on itself, and t - position_gain h on a token whose position differs in h bits.
+Under elu+1 its query is (t, -t), its key (0, -C) and the sink's (-C, 0), C = reference_gain. The head returns z s(t), s
+in [0, 1], never above relu(z) and below it by
 
     sigmoid     |z| / (1 + e^(b|z|)) <= W(1/e) / b < 0.27846454276107386 / b   (softmax.py)
     elu+1       |z| / (1 + (1 + y) e^y) <= 0.16 / b, y = b|z|,                 and by at most |z| e^-C more: with
@@ -30,17 +30,19 @@ T tokens add up to at most t = (T - 1) e^(...) size, and the sum is off by 1.6 t
 Rounding.  A score t that is off by a factor 1 + m, |m| <= r, is that of another scale: below becomes c / (b (1 - r)).
 Where two features of a query, t and -t, are read and rounded apart, their weights are those of some t between the two,
 because a / (a + c) rises with both. A product that underflows, and the position code, move a score by `lost`, and a
-weight by as much (no s is steeper than one). Powers of e, sums, quotients and products are off by fewer than 40 roundings
-of a weight of at most one (two powers of e with 2 EXP_ULPS each), or by a few smallest normal numbers where they
-underflow, or where a power overflows. What is read costs as much as in rule Sink, where nothing but s in [0, 1] is used.
-Under relu attention the score is off by d, and so is what the head returns; without a position code nothing is rounded.
+weight by as much (no s is steeper than one). Powers of e, sums, quotients and products are off by fewer than 40
+roundings of a weight of at most one (two powers of e with 2 EXP_ULPS each), or by a few smallest normal numbers where
+they underflow, or where a power overflows. What is read costs as much as in rule Sink, where nothing but s in [0, 1] is
+used. Under relu attention the score is off by d, and so is what the head returns; without a position code nothing is
+rounded.
 
 Moves, under sigmoid and relu attention.  A token scores gain (bits - 2 h) - gain (bits - 1/2) on one whose position
-differs from the address in h bits: gain/2 on the addressed one, -3/2 gain or less on others; and -gain (bits - 1/2) on all
-where the address says: nothing. Under relu attention gain must be two: products and their sums, in any order, are whole
-numbers below 2^8, weights are one and zero, and nothing is rounded but what is read. Under sigmoid attention, with scores
-off by d = gamma_(bits+7) 2 bits gain, every weight is within w = e^(d - gain/2) of one or zero, so T of them move the
-output by at most T w size, and their sum by 1.6 times that (few sums): 3 T w size. Weight, product and sum round as above.
+differs from the address in h bits: gain/2 on the addressed one, -3/2 gain or less on others; and -gain (bits - 1/2) on
+all where the address says: nothing. Under relu attention gain must be two: products and their sums, in any order, are
+whole numbers below 2^8, weights are one and zero, and nothing is rounded but what is read. Under sigmoid attention,
+with scores off by d = gamma_(bits+7) 2 bits gain, every weight is within w = e^(d - gain/2) of one or zero, so T of
+them move the output by at most T w size, and their sum by 1.6 times that (few sums): 3 T w size. Weight, product and
+sum round as above.
 
 Products.  Under linear attention a head of forms x and y scores x and holds y: it returns x y, rounded once. Computed
 from x + dx and y + dy it is off by |dx| |y + dy| + |x| |dy|, and the product of arguments that arrive off has slopes
@@ -87,7 +89,7 @@ def _gates(model: Model, bank: Bank, reads: Reads) -> Local:
     above = own + relative * (own + code) - apart  # no other token scores more
     if kind == "relu" and bits and not (above.value <= 0.0).all():
         raise Refused(f"another token may score {float(above.value.max()):.3g}, and a weight must be zero")
-    flat = (scale * (interval(1.0) - precision.gamma(8).value)).low
+    flat = (scale * (interval(1.0) - precision.gamma(bits + 8).value)).low
     rounding, lost = reads.wrong, lost + relative * code
     if kind == "relu":
         rounding = rounding + relative * (own + code) if bits else rounding

@@ -22,24 +22,24 @@ So leaks are bounded with scores that are off, and moved means over active token
 Reference tokens hold zero, up to `drift`, wherever heads read values from them. Where such a value counts as zero in a
 rule, `drift` is added to the leak: weights are at most one in all.
 
-Hardmax and sparsemax.  Their weights add up to one as well: equal shares to the largest scores; and max(s_j - c, 0) with
-c such that the sum is one. All of the above holds, with other lemmas:
+Hardmax and sparsemax.  Their weights add up to one as well: equal shares to the largest scores; and max(s_j - c, 0)
+with c such that the sum is one. All of the above holds, with other lemmas:
 
     silent weight   none at all, where the margin is more than 2d under hardmax, and than 2 + 2d under sparsemax: no
                     weight is above one, so c >= (largest s) - 1, and what scores less than that has none
-    maximum         see `maximum`
-    sums            under hardmax as under softmax. Sparsemax subtracts the largest score, sorts (0 = s_1 >= s_2 >= ...),
-                    raises what is below -2 to that, counts how many k have g(k) = 1 + k s_k - (s_1 + ... + s_k) > 0, and
-                    takes c = (s_1 + ... + s_k - 1) / k for that count k. For A active tokens all weights together are
-                    off by at most (2 A^2 + 7 A + 1) gamma_(A+3).
+    maximum         see `maximum` sums            under hardmax as under softmax. Sparsemax subtracts the largest score,
+    sorts (0 = s_1 >= s_2 >= ...),
+                    raises what is below -2 to that, counts how many k have g(k) = 1 + k s_k - (s_1 + ... + s_k) > 0,
+                    and takes c = (s_1 + ... + s_k - 1) / k for that count k. For A active tokens all weights together
+                    are off by at most (2 A^2 + 7 A + 1) gamma_(A+3).
 
     Proof of the last.  g falls, by k (s_k - s_(k+1)). It is computed up to e = gamma_(A+2) (2 A + 1), for |s| <= 2; of
-    silent tokens it is at most -1, and with e <= 1/4 for all T tokens they are not counted. So g(k) >= -e and
-    g(k + 1) <= e for the k that is found. With c as it would be without rounding, s_k - c = g(k) / k >= -e / k, and
-    s_(k+1) - c = g(k + 1) / k <= e / k. So the weights max(s_j - c, 0) add up to one, to at most e more (what is negative
-    among the first k) and A e more (what is positive among the others): c is not above the true one, no weight is below
-    its true value, and all together are off by at most (A + 1) e. The first k scores are at least -2, so their sum less
-    one, over k, is computed up to 3 gamma_(A+2), a weight up to 4 gamma_(A+3), and all weights up to A times that; what
+    silent tokens it is at most -1, and with e <= 1/4 for all T tokens they are not counted. So g(k) >= -e and g(k + 1)
+    <= e for the k that is found. With c as it would be without rounding, s_k - c = g(k) / k >= -e / k, and s_(k+1) - c
+    = g(k + 1) / k <= e / k. So the weights max(s_j - c, 0) add up to one, to at most e more (what is negative among the
+    first k) and A e more (what is positive among the others): c is not above the true one, no weight is below its true
+    value, and all together are off by at most (A + 1) e. The first k scores are at least -2, so their sum less one,
+    over k, is computed up to 3 gamma_(A+2), a weight up to 4 gamma_(A+3), and all weights up to A times that; what
     scores -2 or less has none.
 """
 
@@ -248,10 +248,9 @@ def maximum(model: Model, scale: Array, others: int, disturbance: Upper) -> tupl
 
     Any weights p that are those of scores s_j + m_j, |m_j| <= d: max s <= max (s + m) + d and p . s >= p . (s + m) - d,
     so p . s is below max s by at most 2d more than the same without m. Hardmax: nothing more. Sparsemax: let p_1 be the
-    largest weight. Then s_1 - s_j = p_1 - p_j where p_j > 0, so it is below by sum_j p_j (p_1 - p_j) = p_1 (1 - p_1) less
-    the sum of the other p_j^2, which is at least (1 - p_1)^2 / others. That is largest at p_1 = (n + 1) / (2 n),
-    n = others + 1: others / (4 n), attained by others that all score 1/2 less. Softmax: `softmax_maximum`.
-    """
+    largest weight. Then s_1 - s_j = p_1 - p_j where p_j > 0, so it is below by sum_j p_j (p_1 - p_j) = p_1 (1 - p_1)
+    less the sum of the other p_j^2, which is at least (1 - p_1)^2 / others. That is largest at p_1 = (n + 1) / (2 n), n
+    = others + 1: others / (4 n), attained by others that all score 1/2 less. Softmax: `softmax_maximum`."""
     if model.attention == "softmax":
         return softmax_maximum(scale, others, disturbance), Upper(np.zeros_like(disturbance.value))
     lost = 0.25 * others if model.attention == "sparsemax" else 0.0

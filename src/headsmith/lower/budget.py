@@ -108,8 +108,8 @@ def with_softmax_budget(
                 return replace(bank, gain=2.0 * math.ceil((reach + lowest + 6.0) / 2.0), keep_gain=reference)
             case BoltzmannBank():
                 # Under hardmax no scale is too small; scores should be no smaller than what is rounded.
-                steep = max(common, 1.0) if transformer.attention in EXACT else common
-                query, key = split_scale(steep / heaviest_read(bank), transformer.precision)
+                least = 1.0 if transformer.attention in EXACT else 0.0
+                query, key = split_scale(max(common, least) / heaviest_read(bank), transformer.precision)
                 # Reference tokens score zero: the gain must lift the largest data token above them, wherever it is.
                 depth = max((float(b * sizes[n]) for b, n in zip(query * key, bank.node.tolist(), strict=True)))
                 gain = 2.0 * math.ceil((reach + depth + 4.0) / 2.0) if transformer.reference_tokens else 0.0

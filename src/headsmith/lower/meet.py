@@ -279,8 +279,8 @@ def _undecided(planned: Planned) -> list[Interval]:
 
 
 def _sizes(planned: Planned, gates: bool) -> dict[int, float]:
-    """What is read where maxima are taken over tokens, and by `gates` if that is asked for, and the scores of attention,
-    with some room."""
+    """What is read where maxima are taken over tokens, and by `gates` if that is asked for, and the scores of
+    attention, with some room."""
     found = {}
     for number, node in enumerate(planned.circuit.nodes):
         if isinstance(node, Pool) or (gates and isinstance(node, Relu)):

@@ -1,5 +1,5 @@
-"""Banks of other attentions than softmax at work: the textbook's weights for the tokens that a data token sees, from the
-scores of each; and products. Reference tokens hold zero: the sink counts by its weight alone."""
+"""Banks of other attentions than softmax at work: the textbook's weights for the tokens that a data token sees, from
+the scores of each; and products. Reference tokens hold zero: the sink counts by its weight alone."""
 
 from __future__ import annotations
 

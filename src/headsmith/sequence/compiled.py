@@ -205,9 +205,9 @@ def compile_sequence(
     computes token by token is written as ever (x[:, 0] * x[:, 1], hs.exp, hs.maximum); what a token takes from others
     with `hs.tokens` (mean, max, sum, shift, sort, ...) or x.mean(axis=0). A value meets a table column by column. What
     it returns is one such value, a list of them (the columns of the output) or a table. With `causal`, tokens see the
-    tokens so far alone. `domain` is (low, high) for every feature, or a pair for each. `attention` is the kind of all heads,
-    as in `compile`: under "hardmax" and "sparsemax" tokens take means, maxima and moves from each other, under "sigmoid" and
-    "relu" moves.
+    tokens so far alone. `domain` is (low, high) for every feature, or a pair for each. `attention` is the kind of all
+    heads, as in `compile`: under "hardmax" and "sparsemax" tokens take means, maxima and moves from each other, under
+    "sigmoid" and "relu" moves.
 
     Guarantee: |model - function| <= certificate.error at every token of every sequence of a length in `lengths` whose
     tokens lie in the domain.
