@@ -81,39 +81,41 @@ def _gates(model: Model, bank: Bank, reads: Reads) -> Local:
     ones = {"relu": ("query_scale", "key_scale"), "elu+1": ("key_scale",)}.get(kind, ())
     if any(np.any(bank.arrays[name] != 1.0) for name in ones):
         raise Refused(f"under {kind} attention {' and '.join(ones)} must be one")
-    gain, nothing = bank.gains["reference_gain"], Upper(np.zeros(bank.outputs))
-    apart, code = bank.gains["position_gain"], Upper(bits) * bank.gains["position_gain"]
-    own, relative = size * scale.high, precision.gamma(bits + 7)
-    score = own + code + gain
-    refuse_large(model, score, "a score")
-    above = own + relative * (own + code) - apart  # no other token scores more
+    gain, apart, nothing = bank.gains["reference_gain"], bank.gains["position_gain"], Upper(np.zeros(bank.outputs))
+    own, code, relative = size * scale.high, Upper(bits) * apart, precision.gamma(bits + 7)
+    refuse_large(model, own + code + gain, "a score")
+    off = relative * (own + code)
+    above = own + off - apart  # no other token scores more
     if kind == "relu" and bits and not (above.value <= 0.0).all():
         raise Refused(f"another token may score {float(above.value.max()):.3g}, and a weight must be zero")
     flat = (scale * (interval(1.0) - precision.gamma(bits + 8).value)).low
-    rounding, lost = reads.wrong, lost + relative * code
-    if kind == "relu":
-        rounding = rounding + relative * (own + code) if bits else rounding
-    else:
-        rounding = rounding + reads.read + precision.gamma(40) * size + size * lost
-        rounding = rounding + (size + 1.0) * ((4.0 * model.tokens + 8.0) * precision.smallest_normal)
-    leak = size * (Upper(-gain).exp() * 1.001) if kind == "elu+1" else nothing
-    if kind == "sigmoid" and bits:
-        leak = above.exp() * (3.01 * model.tokens) * size
     below = smallest(Upper(np.full(bank.outputs, GATES[kind])) / flat, size * 0.5)
-    reach = size + precision.gamma(40) * size + rounding + leak
-    return Local(below, nothing, leak, rounding, reach, nothing, float(score.max().value))
+    leak, rounding = nothing, reads.wrong + off if bits else reads.wrong
+    if kind != "relu":
+        rounding = reads.wrong + reads.read + size * (lost + relative * code) + _weighed(model, size)
+    if kind == "elu+1":
+        leak = size * (Upper(-gain).exp() * 1.001)
+    elif kind == "sigmoid" and bits:
+        leak = above.exp() * (3.01 * model.tokens) * size
+    reach, score = size + precision.gamma(40) * size + rounding + leak, (own + code + gain).max()
+    return Local(below, nothing, leak, rounding, reach, nothing, float(score.value))
+
+
+def _weighed(model: Model, size: Upper) -> Upper:
+    """What weights, products and their sum round."""
+    tiny = (4.0 * model.tokens + 8.0) * model.precision.smallest_normal
+    return model.precision.gamma(40) * size + (size + 1.0) * tiny
 
 
 def _moves(model: Model, bank: Bank, reads: Reads) -> Local:
-    gain, bits, size, nothing = bank.gains["gain"], model.bits, reads.size, Upper(np.zeros(bank.outputs))
-    score, leak, rounding = Upper(2.0 * bits) * gain, nothing, reads.wrong
+    gain, size, leak = bank.gains["gain"], reads.size, Upper(np.zeros(bank.outputs))
+    score, rounding, nothing = Upper(2.0 * model.bits) * gain, reads.wrong, leak
     refuse_large(model, score, "a score")
-    if model.attention == "relu" and gain != 2.0:
-        raise Refused(f"under relu attention the gain of a move must be two, and is {gain}")
     if model.attention == "sigmoid":
-        leak = (model.precision.gamma(bits + 7) * score - gain / 2.0).exp() * (3.01 * model.tokens) * size
-        rounding = rounding + model.precision.gamma(40) * size
-        rounding = rounding + (size + 1.0) * ((4.0 * model.tokens + 8.0) * model.precision.smallest_normal)
+        leak = (model.precision.gamma(model.bits + 7) * score - gain / 2.0).exp() * (3.01 * model.tokens) * size
+        rounding = rounding + _weighed(model, size)
+    elif gain != 2.0:
+        raise Refused(f"under relu attention the gain of a move must be two, and is {gain}")
     return Local(nothing, nothing, leak, rounding, size + leak + rounding, nothing, float(score.value))
 
 

@@ -78,9 +78,9 @@ def sink_errors(model: Model, bank: Bank, reads: Reads) -> Local:
     Scores.  A score is a sum of products, one for each feature, at most bits + 4; three roundings more are those of the
     query, of the largest score's subtraction, and of a weight that is stored as a product. The position code's products
     add up to bits . position_gain in size. So t = b z becomes t + m with |m| <= r |t| + a: with y = (1 - r) |t| the
-    head is below relu(z) by |z| / (1 + e^(|t| - |m|)) <= y / (1 + e^(y - a)) / (b (1 - r)), which is at most W(e^(a -
-    1)) / (b (1 - r)) (`maximum`), and at most |z| e^a / 2. It is never above. (Under hardmax and sparsemax it is that
-    of t (1 + m'), |m'| <= r, and m'' more, |m''| <= a, half of it for either token.)
+    head is below relu(z) by |z| / (1 + e^(|t| - |m|)) <= y / (1 + e^(y - a)) / (b (1 - r)), which is at most
+    W(e^(a - 1)) / (b (1 - r)) (`maximum`), and at most |z| e^a / 2. It is never above. (Under hardmax and sparsemax the
+    score is that of t (1 + m'), |m'| <= r, and m'' more, |m''| <= a, of which half counts for either token.)
 
     Reading.  Let z be the stored argument, z_q = z + q what the query read and z_v = z + v what the value read, |q| and
     |v| at most `read`. The head returns z_v s, s = sigmoid(b z_q), which is v s - q s + z_q s, and z_q s is below
@@ -295,8 +295,8 @@ def boltzmann_errors(model: Model, bank: Bank, reads: Reads) -> Local:
     least = interval(reads.exact.widened(reads.off).low)
     margin = (least * steep + gain - interval((drift * steep.high).value)).low
     below, more = maximum(model, steep.low, tokens - 1, disturbance)
-    moved = reads.wrong + more
-    return committed(model, reads.size, drift, moved, tokens, margin, disturbance, (score,), keep, below=below)
+    size, moved = reads.size, reads.wrong + more
+    return committed(model, size, drift, moved, tokens, margin, disturbance, (score,), keep, below=below)
 
 
 def move_errors(model: Model, bank: Bank, reads: Reads) -> Local:

@@ -71,7 +71,7 @@ def among_tokens() -> Finding:
     found += [_alternating(), _lengths()]
     return judged(
         f"a network of 2 x 8 gates and programs (sort, max, mean) for {TOKENS} tokens at {ASKED:g}, under five "
-        "attentions; products by linear attention and gates by elu+1 attention with one-hot codes, as textbook attention",
+        "attentions; products by linear attention and gates by elu+1 with one-hot codes, as a textbook has it",
         [row for row, _ in found],
         _summary,
         _faults,
@@ -81,8 +81,8 @@ def among_tokens() -> Finding:
             f"{figure['sort_relu']:.1g} (relu), {figure['sort_sparsemax']:.1g} and {figure['sort_sigmoid']:.1g}, and "
             f"the largest is found within {figure['max_hardmax']:.1g} by hardmax. Linear attention misses x y by "
             f"{figure['product_in_one_layer']:g} in one layer, and takes two, with d_head n; gates of elu+1 take "
-            f"d_head n + 1. Without a quotient one layer misses a mean by {figure['mean_without_quotient']:.3f} and a maximum "
-            f"by {figure['max_without_quotient']:g}"
+            f"d_head n + 1. Without a quotient one layer misses a mean by {figure['mean_without_quotient']:.3f} and a "
+            f"maximum by {figure['max_without_quotient']:g}"
         ),
         [counted for _, counted in found],
     )
