@@ -12,12 +12,7 @@ MODELS: dict[str, Any] = {
     "gates": lambda: hs.compile("relu(x - y) + abs(x)", (-1, 1), 1e-2),
     "gates in a sequence": lambda: hs.compile("relu(x - y) + x*y", (-1, 1), 1e-2, tokens=5),
     "table and gate": lambda: hs.compile(["x*y", "exp(x)"], (-1, 1), 1e-2),
-    "sorted by hardmax": lambda: hs.compile_sequence(
-        hs.tokens.sort, tokens=3, domain=(-1, 1), error=1e-2, attention="hardmax"
-    ),
-    "sorted by relu": lambda: hs.compile_sequence(
-        hs.tokens.sort, tokens=3, domain=(-1, 1), error=1e-2, attention="relu"
-    ),
+    "gates by relu attention": lambda: hs.compile("relu(x - y)", (-1, 1), 1e-2, tokens=5, attention="relu"),
     "maxout": lambda: hs.compile("max(x, y, z)", (-1, 1), 1e-2, recipe="maxout"),
 }
 
@@ -52,6 +47,13 @@ def test_the_bill_counts_the_same_heads(model: Any) -> None:
     assert max(row.d_head for row in found.layers) == bill.d_head
     ends = (found.W_E[0] + 1) * bill.d_model + (bill.d_model + 1) * found.W_U[1]
     assert 0 <= bill.parameters - ends - sum(row.parameters for row in found.layers) <= bill.reference_tokens + 15
+
+
+@pytest.mark.parametrize("attention", ["softmax", "hardmax", "relu"])
+def test_the_laws_of_moves_are_true(attention: Any) -> None:
+    test_the_laws_are_true(
+        hs.compile_sequence(hs.tokens.sort, tokens=3, domain=(-1, 1), error=1e-2, attention=attention)
+    )
 
 
 def test_the_laws_are_true(model: Any) -> None:
