@@ -19,11 +19,11 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.source.evaluation import node_values
-from headsmith.source.graph import Affine, Builder, Graph, Input, Product, Relu, Term, arguments, needed
+from headsmith.source.graph import Affine, Builder, Graph, Input, Product, Relu, arguments, needed
 from headsmith.source.node_programs import moved
 
 MOST_GATES, MOST_VALUES = 4096, 3
-CLOSE = 0.1
+CLOSE = 0.05
 """How far a value may be from a node of the function, as a share of that node's spread."""
 NOTHING = 1e-9
 """What is smaller, beside the largest of a matrix, is zero."""
@@ -83,43 +83,123 @@ def composed(network: Graph, wanted: Graph, points: Array, *, fine: bool) -> Cut
         return None
     with np.errstate(all="ignore"):
         ours, theirs = node_values(network, points), node_values(wanted, points)
-    wanted_values = _candidates(wanted, theirs)
-    builder, places, pairs = Builder(network.input.names), {0: 0}, list[tuple[int, int]]()
-    gates, seen = 0, [[0] * network.input.size]  # for every component, the gates since the last cut, as bits
+    found = _found(network, wanted, ours, _candidates(wanted, theirs), fine)
+    if not any(found.values()):
+        return None
+    for whole in (False, True):
+        writing = _Writing(network, found, whole)
+        output = writing.rows(network.output, range(network.nodes[network.output].size))
+        cut = Cut(writing.builder.graph(output), wanted, (*writing.pairs, (output, wanted.output)))
+        if cut.network.gates <= network.gates:
+            break
+    return cut
+
+
+def _found(
+    network: Graph, wanted: Graph, ours: Sequence[Array], candidates: Sequence[tuple[int, Array]], fine: bool
+) -> dict[int, list[Values]]:
+    """For every sum, the values between that it reads."""
+    gates, bases, found = 0, network.input.size, dict[int, list[Values]]()
+    seen = [[(0, 1 << place) for place in range(bases)]]  # by component: gates since the last cut, and what they read
     for number, node in enumerate(network.nodes[1:], start=1):
         if isinstance(node, Relu):
-            seen.append([mask | 1 << gates + place for place, mask in enumerate(seen[node.argument])])
+            seen.append([(mask | 1 << gates + place, base) for place, (mask, base) in enumerate(seen[node.argument])])
             gates += node.size
-        if not isinstance(node, Affine) or not node.terms:
-            places[number] = builder.add(moved(node, places))
-            seen += [] if isinstance(node, Relu) else [[0] * node.size]
             continue
-        columns = [(term.node, j) for term in node.terms for j in np.flatnonzero(_matrix(term).any(axis=0)).tolist()]
-        W = np.concatenate([_matrix(term)[:, _matrix(term).any(axis=0)] for term in node.terms], axis=1)
+        assert isinstance(node, Affine)
+        columns, W = _read(node)
         masks = [seen[source][j] for source, j in columns]
         read = np.stack([ours[source][:, j] for source, j in columns], axis=1) if columns else np.zeros((1, 0))
-        alone = number == network.output and node.size == 1
-        found = [] if alone and not fine else _values(W, masks, read, wanted_values, fine)
-        if alone and any(len({*each.functions} & {wanted.output}) for each in found):
-            found = []
-        bias, kept, terms = node.bias, np.ones(len(columns), dtype=bool), list[tuple[int, Array]]()
-        for each in found:
+        found[number] = _values(W, masks, read, candidates, fine)
+        if number == network.output and node.size == 1:
+            # The output itself is no value between.
+            functions = [function for each in found[number] for function in each.functions]
+            found[number] = [] if wanted.output in functions or len(functions) == 1 else found[number]
+        kept = np.ones(len(columns), dtype=bool)
+        reading = [0] * node.size
+        for each in found[number]:
             kept[each.columns] = False
-            bias = bias - each.weights @ each.offsets
-            for row, offset, weights, function in zip(
-                each.rows, each.offsets, each.weights.T, each.functions, strict=True
-            ):
-                mine = [columns[column] for column in each.columns]
-                place = builder.affine(_terms(network, places, mine, row[None]), [offset])
-                pairs.append((place, function))
-                terms.append((place, weights[:, None]))
-        left = np.flatnonzero(kept)
-        rest = _terms(network, places, [columns[column] for column in left], W[:, left])
-        places[number] = builder.affine([*rest, *terms], bias)
-        seen.append([_union(masks[column] for column in left if row[column]) for row in W])
-    if not pairs:
-        return None
-    return Cut(builder.graph(places[network.output]), wanted, (*pairs, (places[network.output], wanted.output)))
+            for weights in each.weights.T:
+                reading = [old | (1 << bases if weight else 0) for old, weight in zip(reading, weights, strict=True)]
+                bases += 1
+        left = [[masks[column] for column in np.flatnonzero(kept & (row != 0.0))] for row in W]
+        seen.append(
+            [(_union(m for m, _ in row), _union(b for _, b in row) | more) for row, more in zip(left, reading, strict=True)]
+        )
+    return found
+
+
+class _Writing:
+    """The network again, with the values between; of every node those rows that are read, or with `whole` all."""
+
+    def __init__(self, network: Graph, found: dict[int, list[Values]], whole: bool) -> None:
+        self.network, self.found, self.whole = network, found, whole
+        self.builder, self.pairs = Builder(network.input.names), list[tuple[int, int]]()
+        self.places: dict[tuple[int, tuple[int, ...]], int] = {}
+        self.values: dict[tuple[int, int], list[int]] = {}
+
+    def rows(self, number: int, rows: Iterable[int]) -> int:
+        """A node with some of its components."""
+        node = self.network.nodes[number]
+        key = number, tuple(range(node.size)) if self.whole or isinstance(node, Input) else tuple(sorted({*rows}))
+        if key not in self.places:
+            self.places[key] = self._written(number, key[1])
+        return self.places[key]
+
+    def _written(self, number: int, rows: tuple[int, ...]) -> int:
+        node = self.network.nodes[number]
+        if isinstance(node, Input):
+            return self.builder.input
+        if isinstance(node, Relu):
+            return self.builder.relu(self.rows(node.argument, rows))
+        assert isinstance(node, Affine)
+        columns, W = _read(node)
+        W, bias, kept = W[list(rows)], node.bias[list(rows)], np.ones(len(columns), dtype=bool)
+        terms = list[tuple[int, Array]]()
+        for place, each in enumerate(self.found.get(number, ())):
+            kept[each.columns] = False
+            weights = each.weights[list(rows)]
+            if not weights.any():
+                continue
+            bias = bias - weights @ each.offsets
+            if (number, place) not in self.values:
+                self.values[number, place] = self._between(each, columns)
+            pairs = zip(self.values[number, place], weights.T, strict=True)
+            terms += [(value, column[:, None]) for value, column in pairs if column.any()]
+        left = np.flatnonzero(kept & W.any(axis=0))
+        return self.builder.affine([*self._terms([columns[each] for each in left], W[:, left]), *terms], bias)
+
+    def _between(self, values: Values, columns: Sequence[tuple[int, int]]) -> list[int]:
+        mine, found = [columns[each] for each in values.columns], list[int]()
+        for row, offset, function in zip(values.rows, values.offsets, values.functions, strict=True):
+            found.append(self.builder.affine(self._terms(mine, row[None]), [offset]))
+            self.pairs.append((found[-1], function))
+        return found
+
+    def _terms(self, columns: Sequence[tuple[int, int]], weights: Array) -> list[tuple[int, Array]]:
+        """These columns as terms of a sum."""
+        found = list[tuple[int, Array]]()
+        for source in dict.fromkeys(source for source, _ in columns):
+            mine = [(j, column) for (each, j), column in zip(columns, weights.T, strict=True) if each == source]
+            place = self.rows(source, [j for j, _ in mine])
+            whole = self.whole or source == 0
+            order = {j: at for at, j in enumerate(range(self.network.nodes[source].size) if whole else sorted(j for j, _ in mine))}
+            matrix = np.zeros((len(weights), len(order)))
+            for j, column in mine:
+                matrix[:, order[j]] = column
+            found.append((place, matrix))
+        return found
+
+
+def _read(node: Affine) -> tuple[list[tuple[int, int]], Array]:
+    """The components that a sum reads, and their weights."""
+    columns, weights = list[tuple[int, int]](), [np.zeros((node.size, 0))]
+    for term in node.terms:
+        matrix = np.diag(term.weights) if term.diagonal else term.weights
+        used = np.flatnonzero(matrix.any(axis=0))
+        columns += [(term.node, j) for j in used.tolist()]
+        weights.append(matrix[:, used])
+    return columns, np.concatenate(weights, axis=1)
 
 
 def piece(graph: Graph, output: int, stops: Sequence[int]) -> Graph:
@@ -135,26 +215,11 @@ def piece(graph: Graph, output: int, stops: Sequence[int]) -> Graph:
     return builder.graph(places[output])
 
 
-def _matrix(term: Term) -> Array:
-    return np.diag(term.weights) if term.diagonal else term.weights
-
-
 def _union(masks: Iterable[int]) -> int:
     found = 0
     for mask in masks:
         found |= mask
     return found
-
-
-def _terms(
-    network: Graph, places: dict[int, int], columns: Sequence[tuple[int, int]], weights: Array
-) -> list[tuple[int, Array]]:
-    """These columns as terms of a sum."""
-    found: dict[int, Array] = {}
-    for (source, j), column in zip(columns, weights.T, strict=True):
-        matrix = found.setdefault(source, np.zeros((len(weights), network.nodes[source].size)))
-        matrix[:, j] = column
-    return [(places[source], matrix) for source, matrix in found.items()]
 
 
 def _candidates(wanted: Graph, values: Sequence[Array]) -> list[tuple[int, Array]]:
@@ -170,31 +235,37 @@ def _candidates(wanted: Graph, values: Sequence[Array]) -> list[tuple[int, Array
 
 
 def _values(
-    W: Array, masks: Sequence[int], read: Array, candidates: Sequence[tuple[int, Array]], fine: bool
+    W: Array, masks: Sequence[tuple[int, int]], read: Array, candidates: Sequence[tuple[int, Array]], fine: bool
 ) -> list[Values]:
-    """Blocks of columns that come from gates of their own, and whose values are close to nodes of the function."""
-    found = list[Values]()
+    """Blocks of columns that come from gates of their own, and whose values are close to nodes of the function. What
+    another block is made of, which is no such value, is left alone: it is not known by these values."""
+    found, others = list[tuple[Values, int]](), 0
     for together in _blocks(W, masks, fine):
-        columns = np.array(together)
+        columns, base = np.array(together), _union(masks[column][1] for column in together)
         rows, pivots = _echelon(W[:, columns])
-        if len(pivots) <= MOST_VALUES:
-            matched = _matched(read[:, columns] @ rows.T, candidates)
-            if matched is not None:
-                turn, offsets, functions = matched
-                weights = W[:, columns[pivots]] @ np.linalg.inv(turn)
-                found.append(Values(columns, turn @ rows, offsets, weights, functions))
-    return found
+        few = len(pivots) <= MOST_VALUES
+        matched = _matched(read[:, columns] @ rows.T, candidates) if few else None
+        if matched is None:
+            others |= base
+        else:
+            turn, offsets, functions = matched
+            weights = W[:, columns[pivots]] @ np.linalg.inv(turn)
+            found.append((Values(columns, turn @ rows, offsets, weights, functions), base))
+    while any(base & others for _, base in found):
+        others |= _union(base for _, base in found if base & others)
+        found = [each for each in found if not each[1] & others]
+    return [values for values, _ in found]
 
 
-def _blocks(W: Array, masks: Sequence[int], fine: bool) -> list[list[int]]:
+def _blocks(W: Array, masks: Sequence[tuple[int, int]], fine: bool) -> list[list[int]]:
     """Columns that share gates below; and those that rows of the echelon form read together, unless `fine`."""
-    own = [column for column, mask in enumerate(masks) if mask]
-    blocks = [([column], masks[column]) for column in own]
+    own = [column for column, (mask, _) in enumerate(masks) if mask]
+    blocks = [([column], masks[column][0]) for column in own]
     if not fine:
         rows, _ = _echelon(W[:, own])
         for row in rows:
             together = [own[place] for place in np.flatnonzero(row)]
-            blocks.append((together, _union(masks[column] for column in together)))
+            blocks.append((together, _union(masks[column][0] for column in together)))
     merged: list[tuple[set[int], int]] = []
     for columns, mask in blocks:
         meeting = [each for each in merged if each[1] & mask or not each[0].isdisjoint(columns)]
