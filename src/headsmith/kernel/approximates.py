@@ -52,9 +52,11 @@ def boxes_of(network: Graph, wanted: Graph, box: Interval) -> list[Interval]:
     N - F is a sum of functions of one group each: with p the middle of the box,
 
         (N - F)(x) = sum over groups of (N - F)(x in the group, p elsewhere)  -  (groups - 1) (N - F)(p).
+
+    Groups that no output reads do not count.
     """
     refuse_others(network, wanted)
-    together = np.eye(network.nodes[0].size)
+    together, used = np.eye(network.nodes[0].size), np.zeros(network.nodes[0].size, dtype=bool)
     for graph in (network, wanted):
         reads, forms = [np.eye(len(together))], {0: interval(np.eye(len(together)))}
         for number, node in enumerate(graph.nodes[1:], start=1):
@@ -69,13 +71,12 @@ def boxes_of(network: Graph, wanted: Graph, box: Interval) -> list[Interval]:
             reads.append(np.minimum(found, 1.0))
             if node.kind != "affine":
                 together = np.minimum(together + reads[-1].T @ reads[-1], 1.0)
+        used = used | (reads[graph.output].any(axis=0) & (box.high > box.low))
     for _ in range(len(together).bit_length()):
         together = np.minimum(together @ together, 1.0)
     middle = middle_of(box)
-    groups = [group > 0.0 for group in np.unique(together, axis=0) if np.any((box.high > box.low)[group > 0.0])]
-    if len(groups) < 2:
-        return [box]
-    return [Interval(np.where(each, box.low, middle), np.where(each, box.high, middle)) for each in groups]
+    groups = [group > 0.0 for group in np.unique(together, axis=0) if np.any(used[group > 0.0])]
+    return [Interval(np.where(each, box.low, middle), np.where(each, box.high, middle)) for each in groups] or [box]
 
 
 def ends_of(box: Interval, cells: Sequence[Cell]) -> Interval:

@@ -181,8 +181,8 @@ def _searched(
     carried: dict[str, Any] = {"pieces": stored}
     if way.wanted is not wanted:
         carried["rewritten"] = graph_data(way.wanted, tensors, f"{PROOF}{APPROXIMATES}")
-    proven = check_composition(graphs[0], kernel_graph(wanted), whole, carried, tensors)
-    return Compared(way.network, carried, tensors, float(proven.error.value.max()), largest, place)
+        check_composition(graphs[0], kernel_graph(wanted), whole, carried, tensors)
+    return Compared(way.network, carried, tensors, float(pairs[-1].error.value.max()), largest, place)
 
 
 def _shares(parts: list[_Part], error: float, box: Box) -> list[float]:
