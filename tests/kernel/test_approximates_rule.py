@@ -129,6 +129,17 @@ def test_what_is_not_defined_has_no_bound():
         check_approximation(*pair, UNIT, halved(3))
 
 
+def test_what_is_not_defined_has_no_bound_though_no_output_reads_it():
+    """y + 0 log(x): x is a group of its own, and is looked at."""
+    builder = Builder(["x", "y"])
+    logarithm = builder.function("log", builder.affine([(builder.input, [[1.0, 0.0]])], [-0.5]))
+    wanted = builder.graph(builder.affine([(logarithm, np.zeros((1, 1))), (builder.input, [[0.0, 1.0]])], [0.0]))
+    pair = kernel_graph(hs.Network([([[0.0, 1.0]], [0.0])], names=["x", "y"]).graph), kernel_graph(wanted)
+    assert check_approximation(*pair, Interval(np.array([0.6, 0.0]), np.ones(2)), "0 0")[0].value < 1e-15
+    with pytest.raises(Refused, match="no finite bound"):
+        check_approximation(*pair, Interval(np.zeros(2), np.ones(2)), "0 0")
+
+
 @pytest.mark.parametrize("cells", ["", "1", "100", "2", "20", "1000", "00", "x", "1 0"])
 def test_cells_that_are_no_tree_are_refused(cells):
     _, pair = graphs(square_network(2), "x**2")

@@ -53,7 +53,7 @@ def boxes_of(network: Graph, wanted: Graph, box: Interval) -> list[Interval]:
 
         (N - F)(x) = sum over groups of (N - F)(x in the group, p elsewhere)  -  (groups - 1) (N - F)(p).
 
-    Groups that no output reads do not count.
+    Groups that no output and no expression, which may not be defined, reads do not count.
     """
     refuse_others(network, wanted)
     together, used = np.eye(network.nodes[0].size), np.zeros(network.nodes[0].size, dtype=bool)
@@ -71,7 +71,8 @@ def boxes_of(network: Graph, wanted: Graph, box: Interval) -> list[Interval]:
             reads.append(np.minimum(found, 1.0))
             if node.kind != "affine":
                 together = np.minimum(together + reads[-1].T @ reads[-1], 1.0)
-        used = used | (reads[graph.output].any(axis=0) & (box.high > box.low))
+            if node.kind == "expression" or number == graph.output:
+                used = used | (reads[-1].any(axis=0) & (box.high > box.low))
     for _ in range(len(together).bit_length()):
         together = np.minimum(together @ together, 1.0)
     middle = middle_of(box)
