@@ -1,4 +1,4 @@
-"""Rule Composed: a network and its function are compared piece by piece, and errors arrive by the slopes of the function.
+"""Rule Composed: a network and its function are compared piece by piece; errors arrive by the function's slopes.
 
 Wrong pieces cost tightness, or are refused: whatever a proof lists, the bound holds at every point."""
 
@@ -124,7 +124,10 @@ def test_another_writing_must_be_the_same_function() -> None:
     wanted = as_graph("x*y", {"x": (-1, 1), "y": (-1, 1)})
     turn = {"M": [[0.5, 0.5], [0.5, -0.5]], "K": [[1.0, 1.0], [1.0, -1.0]]}
     stored = {"turned": turn, "approximation": " ".join([halved(3)] * 2)}
-    for formula, right in (("((x + y)/2)**2 - ((x - y)/2)**2", True), ("((x + y)/2)**2 - ((x - y)/2)**2 + 0.001", False)):
+    for formula, right in (
+        ("((x + y)/2)**2 - ((x - y)/2)**2", True),
+        ("((x + y)/2)**2 - ((x - y)/2)**2 + 0.001", False),
+    ):
         tensors: dict[str, Any] = {}
         other = graph_data(as_graph(formula, {"x": (-1, 1), "y": (-1, 1)}), tensors)
         if right:
@@ -150,7 +153,9 @@ def test_a_function_that_is_not_defined_is_not_so_in_another_writing() -> None:
         bound(network, wanted, Interval(-np.ones(1), np.ones(1)), stored, tensors)
 
 
-@pytest.mark.parametrize("formula", ["x*y", "max(x, y)*2", "sin(x)*y", "x/(y + 3)", "abs(x - y) + exp(x)", "sqrt(x + 1.1)"])
+@pytest.mark.parametrize(
+    "formula", ["x*y", "max(x, y)*2", "sin(x)*y", "x/(y + 3)", "abs(x - y) + exp(x)", "sqrt(x + 1.1)"]
+)
 def test_slopes_hold_between_any_two_points(formula: str) -> None:
     wanted = as_graph(formula, {"x": (-1, 1), "y": (-1, 1)})
     reach, slopes = slopes_of(kernel_graph(wanted), Interval(-np.ones(2), np.ones(2)))
@@ -168,7 +173,10 @@ def random_pair(choose: random.Random, rng: np.random.Generator) -> tuple[Graph,
     """A network and a function of a few inputs, of nodes of one or two numbers."""
     names = list("xyz")[: choose.choice([1, 2, 3])]
     network, wanted = Builder(names), Builder(names)
-    for builder, kinds in ((network, ("affine", "relu", "affine")), (wanted, ("affine", "square", "sin", "times", "max"))):
+    for builder, kinds in (
+        (network, ("affine", "relu", "affine")),
+        (wanted, ("affine", "square", "sin", "times", "max")),
+    ):
         for _ in range(choose.randint(2, 6)):
             kind, size = choose.choice(kinds), choose.choice([1, 1, 1, 2])
             alike = [n for n in range(builder.count) if builder.size(n) == size]
@@ -226,7 +234,9 @@ def forged(seed: int, count: int) -> tuple[int, float]:
             pieces = random_pieces(network, wanted, choose)
             for _ in range(3):  # the number of trees that sums take is not known before
                 try:
-                    found = float(check_composition(*graphs, Interval(low, high), {"pieces": pieces}, {}).error.value[0])
+                    found = float(
+                        check_composition(*graphs, Interval(low, high), {"pieces": pieces}, {}).error.value[0]
+                    )
                 except Refused as problem:
                     words = str(problem).split()
                     if "trees" not in words:
@@ -305,7 +315,9 @@ def test_four_inputs_by_three_products(chained: Any, tmp_path: Any) -> None:
 
 def compared(network: hs.Network, formula: str, error: float) -> float:
     box = Box(tuple(network.names), -np.ones(len(network.names)), np.ones(len(network.names)))
-    return compare(network.graph, as_graph(formula, dict.fromkeys(box.names, (-1, 1))), box, error, lambda _: None).bound
+    return compare(
+        network.graph, as_graph(formula, dict.fromkeys(box.names, (-1, 1))), box, error, lambda _: None
+    ).bound
 
 
 def test_a_changed_weight_of_a_piece_costs_what_it_costs() -> None:

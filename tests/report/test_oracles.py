@@ -1,7 +1,7 @@
 """Figures of ours beside oracles that know nothing of our code: Remez's exchange, and brute force.
 
-Remez: linear attention of L layers computes polynomials of degree 3^L, and the row R9 says by how much these must miss a
-ReLU. Brute force: the constants of the heads that multiply, of one and of two reference tokens beside the sink.
+Remez: linear attention of L layers computes polynomials of degree 3^L, and the row R9 says how far from a ReLU these
+are at least. Brute force: the constants of the heads that multiply, of one and of two reference tokens beside the sink.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ def brute_force(tokens: int, rise: float, restarts: int = 40) -> float:
             error, slopes = rest(free)
             least = min(least, float(np.ptp(error)) / 2.0 / rise)
             scaled = slopes.T * weights
-            step = np.linalg.lstsq(scaled @ slopes + damping * np.diag(np.diag(scaled @ slopes)), scaled @ error, rcond=None)[0]
+            step = np.linalg.lstsq(
+                scaled @ slopes + damping * np.diag(np.diag(scaled @ slopes)), scaled @ error, rcond=None
+            )[0]
             better = weights @ rest(free - step)[0] ** 2 <= weights @ error**2
             free, damping = (free - step, max(damping / 5.0, 1e-14)) if better else (free, min(damping * 8.0, 1e3))
             if turn > 60 and better and turn % 3 == 0:

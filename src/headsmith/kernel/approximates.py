@@ -43,7 +43,7 @@ def check_approximation(network: Graph, wanted: Graph, box: Interval, cells: str
         total = total + reduce(Interval.hull, [each.over(1) for each in found])
     if not total.finite():
         raise Refused("no finite bound of the network against what it approximates, on the cells of the proof")
-    gap, ours, theirs = (total[start :: 3] for start in range(3))
+    gap, ours, theirs = (total[start::3] for start in range(3))
     return gap.magnitude, ours, theirs
 
 
@@ -132,8 +132,8 @@ def on_cells(network: Graph, wanted: Graph, ends: Interval) -> Interval:
         found = Interval(-_top(-gap, radius), _top(gap, radius)).meet(gap[:, AROUND])
         every = _joined(found[:, None], ours[:, [AROUND]], theirs[:, [AROUND]])
         sure = known & defined & _finite(every)
-        ends = np.where(sure, every.low, -np.inf), np.where(sure, every.high, np.inf)
-        return Interval(*(end.reshape(-1, count) for end in ends))
+        known_ends = np.where(sure, every.low, -np.inf), np.where(sure, every.high, np.inf)
+        return Interval(*(end.reshape(-1, count) for end in known_ends))
 
 
 def _evaluated(graph: Graph, inputs: Interval, radius: Array) -> tuple[Interval, Any]:

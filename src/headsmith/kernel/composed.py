@@ -1,15 +1,15 @@
 """Rule Composed: a network and its function are compared piece by piece.
 
-How a network N is compared with a function F on a box is one of two things. It may be a tree of cells (rule
-Approximates), perhaps in other coordinates (rule Turned). Or it is a list of pieces. A piece pairs a node n of N with a
-node f of F, and says which earlier pairs it reads; the first pair are the inputs. Cut at the pairs that it reads, n is a
-function P of them and f a function T. With v the values of the network there, and w those of the function,
+A network N and a function F are compared on a box in one of two ways. One is a tree of cells (rule Approximates),
+perhaps in other coordinates (rule Turned). The other is a list of pieces. A piece pairs a node n of N with a node f of
+F, and says which earlier pairs it reads; the first pair are the inputs. Cut at the pairs that it reads, n is a function
+P of them and f a function T. With v the values of the network there, and w those of the function,
 
     n - f  =  P(v) - T(w)  =  (P(v) - T(v))  +  (T(v) - T(w)).
 
-The first is bounded by comparing P with T on the boxes of what is read, again in one of the two ways: at most `own`. The
-boxes are convex and hold v and w, so the second is at most the sum of |dT| |v - w|, with bounds of the slopes of T over
-the boxes. f lies where T does on the boxes, and n within `own` of that. The last pair are the outputs.
+The first is at most `own`, by comparing P with T on the boxes of what is read, again in one of the two ways. The boxes
+are convex and hold v and w, so the second is at most the sum of |dT| |v - w|, with bounds of the slopes of T over the
+boxes. f lies where T does on the boxes, and n within `own` of that. The last pair are the outputs.
 
 F may be written in another way first, which rule Same shows to be the same function.
 """
@@ -37,7 +37,7 @@ MOST_READ = 1 << 10
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A node of the network and one of the function, a box that holds the values of both, and how far they may be apart."""
+    """A node of the network and one of the function, a box round the values of both, and how far they may be apart."""
 
     nodes: tuple[int, int]
     box: Interval

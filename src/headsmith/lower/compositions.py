@@ -148,13 +148,13 @@ def _together(parts: list[_Part]) -> int:
 def _cut_at_once(part: _Part, rewritten: Graph | None) -> int:
     """How many inputs of a piece are cut into cells together, in the better of two coordinates."""
     theirs = part.theirs if rewritten is None else rewritten
-    pair, box = [kernel_graph(part.ours), kernel_graph(theirs)], Interval(part.low, part.high)
-    counts = [max(int(np.sum(each.high > each.low)) for each in boxes_of(*pair, box))]
-    turn = turn_of(pair[0])
+    ours, wanted, box = kernel_graph(part.ours), kernel_graph(theirs), Interval(part.low, part.high)
+    counts = [max(int(np.sum(each.high > each.low)) for each in boxes_of(ours, wanted, box))]
+    turn = turn_of(ours)
     if turn is not None:
         M, around = turned(box, turn)
-        pair = [kernel_cut(graph, graph.output, [0], M) for graph in pair]
-        counts.append(max(int(np.sum(each.high > each.low)) for each in boxes_of(*pair, around)))
+        ours, wanted = (kernel_cut(graph, graph.output, [0], M) for graph in (ours, wanted))
+        counts.append(max(int(np.sum(each.high > each.low)) for each in boxes_of(ours, wanted, around)))
     return min(counts)
 
 

@@ -124,7 +124,10 @@ def _found(
                 bases += 1
         left = [[masks[column] for column in np.flatnonzero(kept & (row != 0.0))] for row in W]
         seen.append(
-            [(_union(m for m, _ in row), _union(b for _, b in row) | more) for row, more in zip(left, reading, strict=True)]
+            [
+                (_union(m for m, _ in row), _union(b for _, b in row) | more)
+                for row, more in zip(left, reading, strict=True)
+            ]
         )
     return found
 
@@ -183,7 +186,10 @@ class _Writing:
             mine = [(j, column) for (each, j), column in zip(columns, weights.T, strict=True) if each == source]
             place = self.rows(source, [j for j, _ in mine])
             whole = self.whole or source == 0
-            order = {j: at for at, j in enumerate(range(self.network.nodes[source].size) if whole else sorted(j for j, _ in mine))}
+            order = {
+                j: at
+                for at, j in enumerate(range(self.network.nodes[source].size) if whole else sorted(j for j, _ in mine))
+            }
             matrix = np.zeros((len(weights), len(order)))
             for j, column in mine:
                 matrix[:, order[j]] = column
@@ -296,14 +302,12 @@ def _echelon(W: Array) -> tuple[Array, list[int]]:
     return np.where(np.abs(rows) <= NOTHING * np.abs(rows).max(initial=0.0), 0.0, rows), pivots
 
 
-def _matched(
-    values: Array, candidates: Sequence[tuple[int, Array]]
-) -> tuple[Array, Array, tuple[int, ...]] | None:
+def _matched(values: Array, candidates: Sequence[tuple[int, Array]]) -> tuple[Array, Array, tuple[int, ...]] | None:
     """T, o and nodes of the function that T values + o are close to; T is square, and can be inverted."""
     count, basis = values.shape[1], np.column_stack([values, np.ones(len(values))])
     fits = []
     for place, (number, wanted) in enumerate(candidates):
-        solution = np.linalg.lstsq(basis, wanted, rcond=None)[0]
+        solution = np.linalg.lstsq(basis, wanted, rcond=None)[0].astype(np.float64)
         off, spread = np.abs(basis @ solution - wanted).max(), np.ptp(wanted)
         if off <= CLOSE * spread:
             fits.append((max(off / spread, 1e-12), place, number, solution, off))
