@@ -16,12 +16,12 @@ from time import perf_counter
 import numpy as np
 
 from headsmith.core.program import Program, kernel_program, program_values
+from headsmith.fit import Fit, fit_program
 from headsmith.kernel.table import Table, check_table, read_cells
-from headsmith.lower.fit import Fit, fit_program
 from headsmith.search.cells import table_cells
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from programs import ONE_VARIABLE, TWO_VARIABLES
+from helpers.models.programs import ONE_VARIABLE, TWO_VARIABLES
 
 ERRORS = (1e-3, 1e-6, 1e-8)
 

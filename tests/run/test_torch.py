@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from networks import random_network
+from helpers.models.networks import random_network
 
 import headsmith as hs
 
@@ -97,6 +97,7 @@ def test_it_is_differentiable(fused: bool) -> None:
     assert torch.isfinite(far.grad).all()
 
 
+@pytest.mark.one_in(2)
 @BOTH
 def test_it_can_be_compiled(fused: bool, rng: np.random.Generator) -> None:
     """torch.compile traces the whole module as one graph. (It takes seconds to load torch's compiler.)"""

@@ -49,12 +49,6 @@ def with_sums_in_parts(transformer: Transformer, parts: int) -> Transformer:
     )
 
 
-def in_parts(bank: Bank) -> bool:
-    """Whether heads read sums of several registers, all by the same weights."""
-    first = {(link.first, link.weights.tobytes()) for link in bank.read}
-    return len(first) < len(bank.read)
-
-
 def _banks(transformer: Transformer) -> list[Bank]:
     return [bank for layer in transformer.layers for bank in layer.banks]
 

@@ -23,7 +23,7 @@ from headsmith.regions.complex import Complex, slim
 from headsmith.regions.exact import Oracle
 from headsmith.regions.split import Batch, Work, advanced, begun, parts, step
 
-ALONE = 1.0
+ALONE = 0.5
 """Seconds after which other processes are asked to help."""
 TURN, LONG = 0.5, 10.0
 """Seconds of its own time that a worker goes on before it reports: where others wait for work, and where none does."""
@@ -111,10 +111,10 @@ def _together(walker: Walker, line: list[Found | Work], workers: int) -> Generat
                 if isinstance(place, Work):
                     places[i] = future = pool.submit(_turn, replace(place, complex=slim(place.complex)))
                     running.append(future)
-            if any(isinstance(place, Work) for place in places):
-                hungry.clear()
-            else:
+            if len(running) < workers:
                 hungry.set()
+            else:
+                hungry.clear()
             if running:
                 wait(running, return_when=FIRST_COMPLETED)
                 places = [each for place in places for each in _received(walker, place)]
