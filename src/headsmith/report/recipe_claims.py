@@ -154,8 +154,8 @@ def chosen_accuracy() -> Finding:
             f"the network itself has approximation part 0, and the softmax part is at least "
             f"{math.floor(1e3 * figure['softmax_over_asked']) / 1e3} of the error asked for; measured against x^2, at "
             f"most {figure['added_over_asked']:.1%} of it comes on top of the ReLU error. Of circuits, the total is at "
-            f"most {figure['total_over_relu']:.4f} times the ReLU error; scores that are off by d or less move no softmax "
-            f"weight by more than {figure['softmax_constant']:.4f} d"
+            f"most {figure['total_over_relu']:.4f} times the ReLU error; scores that are off by d or less move no "
+            f"softmax weight by more than {figure['softmax_constant']:.4f} d"
         ),
         [counted for _, counted in found],
     )
