@@ -10,8 +10,8 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from networks import product_chain, square_network
-from saved import read, write
+from helpers.attacks.saved import read, write
+from helpers.models.networks import product_chain, square_network
 
 import headsmith as hs
 from headsmith.core.errors import TargetError
@@ -22,8 +22,9 @@ from headsmith.kernel.errors import Refused
 from headsmith.lower.compositions import compare
 from headsmith.lower.prove import kernel_graph
 from headsmith.reading import as_graph
+from headsmith.source.builder import Builder
 from headsmith.source.evaluation import evaluate
-from headsmith.source.graph import Builder, Graph
+from headsmith.source.graph import Graph
 
 UNIT = Interval(np.zeros(1), np.ones(1))
 
