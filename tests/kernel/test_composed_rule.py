@@ -112,7 +112,6 @@ def test_ranges_are_those_of_the_network_too() -> None:
     gate = builder.relu(builder.affine([(p, [[1.0]])], [-1.2]))
     network = builder.graph(builder.affine([(p, [[1.0]]), (gate, [[100.0]])], [0.0]))
     wanted = as_graph("sqrt(x + 1)*2", {"x": (0, 1)})  # any function that can be cut at x
-    wanted = Graph(wanted.nodes, wanted.output)
     pieces = [{"network": p, "function": 0, "reads": [0], "approximation": "0"}]
     pieces.append({"network": network.output, "function": wanted.output, "reads": [1], "approximation": "0"})
     assert bound(network, wanted, UNIT, {"pieces": pieces}) >= 31.5 - 2.0 * np.sqrt(2.0)
