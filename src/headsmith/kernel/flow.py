@@ -26,12 +26,13 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import Array, Interval, Upper, interval, largest, smallest
+from .arithmetic import Array, Interval, Upper, Weights, interval, joined, largest, smallest
 from .fold import collect
 from .graph import Graph
 from .norms import Norms
+from .sparse import Sparse, multiplied, sparse_of
 
-Slope = Array | Interval
+Slope = Weights | Interval
 # An argument; the slopes: weights (a matrix, or a vector for a diagonal one), an interval for each component, or an
 # interval matrix (to, from) that is symmetric about zero; and whether the argument is read at other tokens: the slope
 # is then that of the sum over all of them.
@@ -97,13 +98,16 @@ class Via:
     """Errors arrive at another node multiplied by at most `sizes` (components there, here), where their norm, in which
     components count `often`, moves the outputs by at most `most` times as much."""
 
-    sizes: Array
+    sizes: Weights
     often: Array
     most: Upper
 
     def before(self, slope: Slope) -> Via:
         """The same for an argument, of which the node is all that matters."""
         sizes = sizes_of(slope)
+        if isinstance(sizes, Sparse) or isinstance(self.sizes, Sparse):
+            product = multiplied(sparse_of(self.sizes).changed(interval), sparse_of(sizes), joined)
+            return replace(self, sizes=product.changed(lambda values: values.high))
         if sizes.ndim == 1 or self.sizes.ndim == 1:
             return replace(self, sizes=(Upper(self.sizes if sizes.ndim == 1 else self.sizes[:, None]) * sizes).value)
         return replace(self, sizes=(self.sizes @ Upper(sizes)).value)
@@ -210,9 +214,9 @@ def _by_norm(
     return smallest(norm(own / counted), total + norm(rest / counted))
 
 
-def sizes_of(slope: Slope) -> Array:
+def sizes_of(slope: Slope) -> Weights:
     """Bounds of the absolute values of slopes."""
-    return slope.magnitude.value if isinstance(slope, Interval) else np.abs(slope)
+    return slope.magnitude.value if isinstance(slope, Interval) else abs(slope)
 
 
 def _pulled(slope: Slope, gain: Interval) -> Interval:
