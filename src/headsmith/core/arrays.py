@@ -5,8 +5,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from headsmith.kernel.sparse import Sparse, parts_of, sparse_of
+
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
+Weights = Any
+"""A matrix (to, from), as an array or by its entries (kernel/sparse.py); or a vector, for a diagonal one."""
+
+LARGE, THIN = 1 << 14, 8
+"""A matrix of so many entries, of which at most one in so many is not zero, is held by its entries."""
 
 
 def reals(values: Any) -> Array:
@@ -35,6 +42,25 @@ def frozen(values: Any) -> Array:
     array = reals(values)
     # Bytes are immutable for good: no flag makes an array on them writeable.
     return np.ndarray(array.shape, np.float64, array.tobytes())
+
+
+def frozen_weights(weights: Any) -> Weights:
+    """Weights that nobody can write; a large matrix that is mostly zeros by its entries."""
+    if not isinstance(weights, Sparse):
+        array = frozen(weights)
+        if array.ndim != 2 or array.size < LARGE or np.count_nonzero(array) * THIN > array.size:
+            return array
+        weights = sparse_of(array)
+    if _nobody_writes(weights.values):
+        return weights
+    places = (np.ndarray(each.shape, np.int64, each.tobytes()) for each in (weights.rows, weights.columns))
+    return Sparse(weights.shape, *places, frozen(weights.values))
+
+
+def same_weights(left: Weights, right: Weights) -> bool:
+    """Whether two weights are the same, and held alike."""
+    parts, others = parts_of(left), parts_of(right)
+    return left is right or (len(parts) == len(others) and all(map(np.array_equal, parts, others)))
 
 
 def _nobody_writes(array: Any) -> bool:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, assert_never
 
+import numpy as np
+
+from headsmith.core.arrays import Weights, frozen
+from headsmith.core.errors import FileFormatError
 from headsmith.core.program import Call, Linear, Over, Program, Times
+from headsmith.kernel.sparse import Sparse
 from headsmith.source.graph import (
     Affine,
     Attend,
@@ -26,7 +31,7 @@ from headsmith.source.graph import (
 )
 
 
-def node_data(node: Node, place: Callable[[int], int], keep: Callable[[str, Any], str]) -> dict[str, Any]:
+def node_data(node: Node, place: Callable[[int], int], keep: Callable[..., str]) -> dict[str, Any]:
     """A node as JSON. `place` says which numbers the nodes that it reads have in the file; `keep` stores an array, by a
     name that is the node's own, and returns the name that it has in the file."""
     match node:
@@ -34,7 +39,7 @@ def node_data(node: Node, place: Callable[[int], int], keep: Callable[[str, Any]
             return {"kind": "input", "names": list(node.names)}
         case Affine():
             terms = [
-                {"node": place(term.node), "weights": keep(f"terms.{index}", term.weights)}
+                {"node": place(term.node), "weights": stored_weights(f"terms.{index}", term.weights, keep)}
                 for index, term in enumerate(node.terms)
             ]
             return {"kind": "affine", "terms": terms, "bias": keep("bias", node.bias)}
@@ -72,6 +77,29 @@ def node_data(node: Node, place: Callable[[int], int], keep: Callable[[str, Any]
             return {**stored, "norm": node.norm, "evaluation": node.evaluation}
         case _:
             assert_never(node)
+
+
+def stored_weights(name: str, weights: Weights, keep: Callable[..., str]) -> Any:
+    """The name of the tensor of a matrix, or of a vector; of a matrix by its entries its shape, and how far each entry
+    is from the one before it, row by row."""
+    if not isinstance(weights, Sparse):
+        return keep(name, weights)
+    places = weights.rows * weights.shape[1] + weights.columns
+    gaps = np.diff(places, prepend=-1)
+    kind = np.float32 if gaps.max(initial=0) < 1 << 24 else np.float64
+    tensors = {"gaps": keep(f"{name}.gaps", gaps, kind), "values": keep(f"{name}.values", weights.values)}
+    return {"shape": list(weights.shape), **tensors}
+
+
+def read_weights(stored: Any, tensor: Callable[[str], Any]) -> Weights:
+    """The weights that `stored_weights` stored."""
+    if isinstance(stored, str):
+        return frozen(tensor(stored))
+    (rows, columns), gaps = stored["shape"], tensor(stored["gaps"])
+    places = np.cumsum(gaps, dtype=np.int64) - 1
+    if (gaps < 1).any() or places.max(initial=-1) >= rows * columns:
+        raise FileFormatError(f"the entries of a matrix of shape {(rows, columns)} are not in order, or outside of it")
+    return Sparse((int(rows), int(columns)), places // columns, places % columns, frozen(tensor(stored["values"])))
 
 
 def program_data(program: Program) -> dict[str, Any]:

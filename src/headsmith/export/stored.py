@@ -45,8 +45,8 @@ def graph_data(graph: Graph, tensors: Tensors, prefix: str = "source") -> Header
         if isinstance(item, Expression):
             raise FileFormatError("a target that is stored has no fused expressions")
 
-        def keep(name: str, values: Any) -> str:
-            tensors[f"{prefix}.{number}.{name}"] = np.ascontiguousarray(values, dtype=np.float64)
+        def keep(name: str, values: Any, kind: Any = np.float64) -> str:
+            tensors[f"{prefix}.{number}.{name}"] = np.ascontiguousarray(values, dtype=kind)
             return f"{prefix}.{number}.{name}"
 
         return node_data(item, lambda read: read, keep)

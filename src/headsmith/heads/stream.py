@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headsmith.core.arrays import Array, frozen
+from headsmith.core.arrays import Array, Weights, frozen, frozen_weights
+from headsmith.kernel.sparse import entries_of
 
 DATA = "data"
 """One on every data token, zero on the reference tokens."""
@@ -44,11 +45,11 @@ class Link:
     """
 
     register: str
-    weights: Array
+    weights: Weights
     first: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", frozen(self.weights))
+        object.__setattr__(self, "weights", frozen_weights(self.weights))
 
     @property
     def rows(self) -> int:
@@ -70,7 +71,7 @@ class Link:
 
     @property
     def nonzeros(self) -> int:
-        return int(np.count_nonzero(self.weights))
+        return int(np.count_nonzero(entries_of(self.weights)))
 
 
 def position_bits(tokens: int) -> int:

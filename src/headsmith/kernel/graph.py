@@ -32,7 +32,7 @@ from .arithmetic import Array, Weights
 from .errors import Refused
 from .functions import Program, named, read_program
 from .reading import Tensors, field, flag, items, mapping, numbers, real, text, weights, whole
-from .sparse import Sparse
+from .sparse import parts_of
 
 MOVES = ("move", "exchange")
 MOST_NODES, MOST_DIAGONAL = 1 << 14, 1 << 13
@@ -189,11 +189,7 @@ def identical(left: Graph, right: Graph) -> bool:
 
 def arrays_of(node: Node) -> list[Any]:
     """All numbers of a node."""
-    parts = [
-        (np.array(each.shape), each.rows, each.columns, each.values) if isinstance(each, Sparse) else (each,)
-        for each in node.weights
-    ]
-    return [*chain(*parts), node.constants]
+    return [*chain(*map(parts_of, node.weights)), node.constants]
 
 
 def needed(graph: Graph, numbers: Iterable[int], stops: Container[int] = ()) -> list[int]:

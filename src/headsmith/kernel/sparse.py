@@ -94,17 +94,19 @@ class Sparse(NDArrayOperatorsMixin):
 
     def astype(self, dtype: Any, copy: bool = True) -> Sparse:
         """The same with numbers of another type."""
-        return self.changed(lambda values: values.astype(dtype, copy=copy))
+        return self if self.dtype == dtype else self.changed(lambda values: values.astype(dtype, copy=copy))
 
-    def any(self) -> bool:
+    def any(self, axis: Any = None, **options: Any) -> Any:
         """Whether any entry differs from zero."""
-        return bool(self.values.any())
+        return bool(self.values.any()) if axis is None else np.asarray(self).any(axis=axis, **options)
 
     @cached_property
     def T(self) -> Sparse:  # noqa: N802
         """The transposed matrix."""
         order = np.argsort(self.columns, kind="stable")
-        return Sparse(self.shape[::-1], self.columns[order], self.rows[order], self.values[order])
+        found = Sparse((self.shape[1], self.shape[0]), self.columns[order], self.rows[order], self.values[order])
+        found.__dict__["T"] = self
+        return found
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, tuple) and len(index) == 2 and isinstance(index[0], slice) and index[0] == slice(None):
@@ -124,6 +126,11 @@ class Sparse(NDArrayOperatorsMixin):
         found = np.zeros(self.shape, dtype=dtype or self.dtype)
         found[self.rows, self.columns] = self.values
         return found
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(np.asarray(self), name)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         plain = method == "__call__" and not options
@@ -149,8 +156,8 @@ def sparse_of(matrix: Any) -> Sparse:
     if isinstance(matrix, Sparse):
         return matrix
     if matrix.ndim == 1:
-        places = np.arange(len(matrix))
-        return Sparse((len(matrix), len(matrix)), places, places, matrix)
+        places = np.flatnonzero(matrix)
+        return Sparse((len(matrix), len(matrix)), places, places, matrix[places])
     rows, columns = np.nonzero(matrix)
     return Sparse(matrix.shape, rows, columns, matrix[rows, columns])
 
@@ -163,6 +170,13 @@ def entrywise(weights: Any, change: Callable[[Any], Any]) -> Any:
 def entries_of(weights: Any) -> Any:
     """The numbers that are stored of weights, all that are not zero among them."""
     return weights.values if isinstance(weights, Sparse) else weights
+
+
+def parts_of(weights: Any) -> tuple[Any, ...]:
+    """The arrays of which weights consist: equal ones make equal weights."""
+    if isinstance(weights, Sparse):
+        return np.array(weights.shape), weights.rows, weights.columns, weights.values
+    return (weights,)
 
 
 def _runs(starts: Any, counts: Any) -> Any:

@@ -21,6 +21,7 @@ import numpy as np
 from headsmith.analysis.exchange import exchange
 from headsmith.circuits.assemble import Assembly, Choice, Extremum, assemble, with_own_output
 from headsmith.circuits.pieces import Pieces, lay_out
+from headsmith.core.arrays import same_weights
 from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, MissingHeadError, ThinMarginError
 from headsmith.core.intervals import Box
@@ -414,12 +415,12 @@ class _Writer:
                 return {**self.places, scale: self.scales[scale, splice.part]}
         return self.places
 
-    def _keep_named(self, _: str, values: Any) -> str:
-        return self._keep(values)
+    def _keep_named(self, _: str, values: Any, kind: Any = np.float64) -> str:
+        return self._keep(values, kind)
 
-    def _keep(self, values: Any) -> str:
+    def _keep(self, values: Any, kind: Any = np.float64) -> str:
         name = f"proof.{len(self.tensors)}"
-        self.tensors[name] = np.ascontiguousarray(values, dtype=np.float64)
+        self.tensors[name] = np.ascontiguousarray(values, dtype=kind)
         return name
 
 
@@ -444,7 +445,7 @@ def _same_weights(left: Affine, right: Affine) -> bool:
     return (
         len(left.terms) == len(right.terms)
         and np.array_equal(left.bias, right.bias)
-        and all(np.array_equal(a.weights, b.weights) for a, b in zip(left.terms, right.terms, strict=True))
+        and all(same_weights(a.weights, b.weights) for a, b in zip(left.terms, right.terms, strict=True))
     )
 
 

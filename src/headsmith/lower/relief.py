@@ -22,6 +22,7 @@ from headsmith.heads.swiglu import SiluBank
 from headsmith.kernel.arithmetic import Interval
 from headsmith.kernel.flow import Gain
 from headsmith.kernel.walk import Facts
+from headsmith.lower.linear import largest_of_rows
 from headsmith.transformer.ir import Bank, Transformer
 
 ENOUGH = 0.999
@@ -99,6 +100,6 @@ def heaviest_read(bank: Bank) -> Array:
     """For each head, the largest weight that it reads by; 1 for one that reads nothing."""
     heaviest = np.zeros(bank.readers)
     for link in bank.read:
-        size = np.abs(link.weights) if link.weights.ndim == 1 else np.abs(link.weights).max(axis=1)
+        size = np.abs(link.weights) if link.weights.ndim == 1 else largest_of_rows(abs(link.weights))
         heaviest[link.reads] = np.maximum(heaviest[link.reads], size)
     return np.where(heaviest > 0.0, heaviest, 1.0)

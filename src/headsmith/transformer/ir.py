@@ -58,6 +58,7 @@ from headsmith.heads.stream import (
 )
 from headsmith.heads.swiglu import NeuronBank, SiluBank, SwigluBank
 from headsmith.heads.table import TableBank
+from headsmith.kernel.sparse import entries_of
 from headsmith.transformer.bank_checks import (
     Surroundings,
     check_attend,
@@ -225,7 +226,7 @@ def reserved_registers(tokens: int, grid: int = 0) -> tuple[Register, ...]:
 def arrays(transformer: Transformer) -> Iterator[tuple[str, Array]]:
     """Every stored number of the model with the place where it stands."""
     for link in transformer.embedding:
-        yield f"embedding into {link.register}", link.weights
+        yield f"embedding into {link.register}", entries_of(link.weights)
     for name, value in transformer.initial.items():
         yield f"initial value of {name}", value
     for name, value in transformer.positional.items():
@@ -234,9 +235,9 @@ def arrays(transformer: Transformer) -> Iterator[tuple[str, Array]]:
         for bank in layer.banks:
             where = f"layer {number}, {bank.kind} bank"
             for link in bank.read:
-                yield f"{where}, read of {link.register}", link.weights
+                yield f"{where}, read of {link.register}", entries_of(link.weights)
             for link in bank.write:
-                yield f"{where}, write to {link.register}", link.weights
+                yield f"{where}, write to {link.register}", entries_of(link.weights)
             match bank:
                 case SinkBank():
                     yield f"{where}, query scale", bank.query_scale
@@ -264,7 +265,7 @@ def arrays(transformer: Transformer) -> Iterator[tuple[str, Array]]:
                 case _:
                     assert_never(bank)
     for link in transformer.readout:
-        yield f"read-out of {link.register}", link.weights
+        yield f"read-out of {link.register}", entries_of(link.weights)
     yield "read-out bias", transformer.readout_bias
 
 
