@@ -6,7 +6,9 @@ has.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -68,6 +70,12 @@ class Link:
     def sources(self) -> slice:
         """The heads (or inputs) that this link takes from, where it writes a register."""
         return slice(self.first, self.first + self.columns)
+
+    def grouped(self, group: Callable[[Any], Any]) -> Any:
+        """What a runtime makes of the weights, made once."""
+        if "_grouped" not in self.__dict__:
+            object.__setattr__(self, "_grouped", group(self.weights))
+        return self.__dict__["_grouped"]
 
     @property
     def nonzeros(self) -> int:

@@ -103,7 +103,7 @@ class Sparse(NDArrayOperatorsMixin):
     @cached_property
     def T(self) -> Sparse:  # noqa: N802
         """The transposed matrix."""
-        order = np.argsort(self.columns, kind="stable")
+        order = _order(self.columns)
         found = Sparse((self.shape[1], self.shape[0]), self.columns[order], self.rows[order], self.values[order])
         found.__dict__["T"] = self
         return found
@@ -184,6 +184,11 @@ def _runs(starts: Any, counts: Any) -> Any:
     return np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()))
 
 
+def _order(keys: Any) -> Any:
+    """The order in which keys (all below 2^31, as many at most) rise; of equal ones the first comes first."""
+    return np.sort(keys * len(keys) + np.arange(len(keys))) % max(len(keys), 1)
+
+
 def _product(left: Any, right: Any) -> Any:
     """left @ right, of which one is sparse, or both are."""
     if isinstance(left, Sparse) and isinstance(right, Sparse):
@@ -200,12 +205,12 @@ def _sums(matrix: Sparse, x: Any) -> Any:
         raise ValueError(f"a matrix {matrix.shape} does not multiply an array {x.shape}")
     kind = np.result_type(matrix.values, x)
     flat, found = x.reshape(len(x), -1), np.zeros((len(matrix), x.size // max(len(x), 1)), dtype=kind)
-    if kind == np.float64 and matrix.most * A_LAYER > matrix.size * flat.shape[1]:
+    if kind == np.float64 and (flat.shape[1] < 4 or matrix.most * A_LAYER > matrix.size * flat.shape[1]):
         for place in range(flat.shape[1]):
             terms = matrix.values * flat[matrix.columns, place]
             found[:, place] = np.bincount(matrix.rows, weights=terms, minlength=len(matrix))
         return found.reshape(len(matrix), *x.shape[1:])
-    steps = [(rows, matrix.columns[at], matrix.values[at, None]) for rows, at in matrix.layers()]
+    steps = [(rows, matrix.columns[at], matrix.values[at][:, None]) for rows, at in matrix.layers()]
     for first in range(0, flat.shape[1], BLOCK):
         part = np.ascontiguousarray(flat[:, first : first + BLOCK])
         total = np.zeros((len(matrix), part.shape[1]), dtype=kind)
@@ -241,12 +246,20 @@ def added(
     return _summed(shape, rows, columns, join([each.values for each in parts]))
 
 
+def renumbered(matrix: Sparse, places: Any, width: int) -> Sparse:
+    """The same entries in other columns of a matrix of this width: column k goes to places[k], or away where that is
+    -1."""
+    rest = matrix.kept(places[matrix.columns] >= 0)
+    return _summed((len(matrix), width), rest.rows, places[rest.columns], rest.values)
+
+
 def _summed(shape: tuple[int, int], rows: Any, columns: Any, values: Any) -> Sparse:
     """Entries in any order; those of the same place are added up."""
-    places, group = np.unique(rows * shape[1] + columns, return_inverse=True)
-    order = np.argsort(group, kind="stable")
-    if len(places) == len(rows):
-        values = values[order]
-    else:
-        values = Sparse((len(places), len(rows)), group[order], order, np.ones(len(rows))) @ values
-    return Sparse(shape, places // shape[1], places % shape[1], values)
+    order = _order(columns)
+    order = order[_order(rows[order])]
+    rows, columns = rows[order], columns[order]
+    new = (np.diff(rows, prepend=-1) != 0) | (np.diff(columns, prepend=-1) != 0)
+    if new.all():
+        return Sparse(shape, rows, columns, values[order])
+    sums = Sparse((int(new.sum()), len(order)), np.cumsum(new) - 1, order, np.ones(len(order)))
+    return Sparse(shape, rows[new], columns[new], sums @ values)

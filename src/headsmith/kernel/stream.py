@@ -39,7 +39,7 @@ from .errors import Refused
 from .graph import Graph, dense
 from .model import RESERVED, Bank, Link, Model
 from .softmax import Local
-from .sparse import Sparse, added, entries_of, entrywise, multiplied, sparse_of
+from .sparse import Sparse, added, entries_of, entrywise, multiplied, renumbered, sparse_of
 
 CONSTANT = -1  # the number of what is 1 at every token
 
@@ -118,9 +118,14 @@ def _product(weights: Weights, part: Part) -> Part:
         return entrywise(weights, interval)
     if weights.ndim == 1 and np.all(weights == 1.0):
         return part
-    if isinstance(part, Sparse) or (diagonal and isinstance(weights, Sparse)):
-        left = sparse_of(weights)
-        return multiplied(left.kept(left.values != 0.0), _scattered(part), joined)
+    if diagonal and isinstance(weights, Sparse):
+        left = weights.kept(part.magnitude.value[weights.columns] > 0.0)
+        return left.changed(lambda values: part[left.columns] * values)
+    if isinstance(part, Sparse) and weights.ndim == 1:
+        right = part.kept(weights[part.rows] != 0.0)
+        return right.changed(lambda values: values * weights[right.rows])
+    if isinstance(part, Sparse):
+        return multiplied(sparse_of(weights), part, joined)
     return part * weights if diagonal else weights @ part
 
 
@@ -306,10 +311,18 @@ def _written(
         size = circuit.nodes[number].size
         weights = link.weights
         if not np.array_equal(components[mine], np.arange(size)) or len(mine) < len(nodes):
-            places = Sparse((len(mine), size), np.arange(len(mine)), components[mine], np.ones(len(mine)))
-            weights = (link.weights if link.weights.ndim == 2 else sparse_of(link.weights))[:, mine] @ places
+            weights = _renumbered(link.weights, np.where(nodes == number, components, -1), size)
         form = plus(form, image(weights, basis(number, size)))
     return register.plus(form, link.weights, outputs[link.columns], fine)
+
+
+def _renumbered(weights: Weights, places: Any, width: int) -> Weights:
+    """Weights whose column k is column places[k] of a matrix of this width; -1 stands for nowhere."""
+    if weights.ndim == 1 or isinstance(weights, Sparse):
+        return renumbered(sparse_of(weights), places, width)
+    found = np.zeros((len(weights), width))
+    found[:, places[places >= 0]] = weights[:, places >= 0]
+    return found
 
 
 def read(stream: Stream, links: Sequence[Link], rows: Any) -> Form:

@@ -23,6 +23,8 @@ from headsmith.heads.gate import GateBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import GRID, Link, position_bits, position_code
 from headsmith.heads.table import TableBank
+from headsmith.kernel.sparse import Sparse
+from headsmith.run.sparse import blocks_of, sparse_product
 from headsmith.transformer.ir import Bank, Transformer
 
 Stream = dict[str, Any]
@@ -196,6 +198,9 @@ def read(links: tuple[Link, ...], stream: Stream, shape: tuple[int, int, int], d
 
 def linear(link: Link, values: Any) -> Any:
     """A link's weights times values (..., from)."""
+    if isinstance(link.weights, Sparse):
+        flat = values.reshape(-1, values.shape[-1])
+        return sparse_product(link.weights, link.grouped(blocks_of), flat).reshape(*values.shape[:-1], -1)
     weights = link.weights.astype(values.dtype, copy=False)
     if weights.ndim == 1:
         return values * weights

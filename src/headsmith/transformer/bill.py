@@ -24,6 +24,7 @@ from headsmith.heads.sink import KEY, SinkBank, feature_count
 from headsmith.heads.stream import POSITION, Link, position_bits
 from headsmith.heads.swiglu import SiluBank, SwigluBank
 from headsmith.heads.table import TableBank, silent_registers
+from headsmith.kernel.sparse import Sparse, added, entries_of, sparse_of
 from headsmith.transformer.ir import Bank, Heads, Transformer, arrays, layout, width
 
 FOLDED = ("gains", "offsets", "sink bank, query scale", "boltzmann bank, key scale", "silu bank, scale")
@@ -190,14 +191,12 @@ def _link_nonzeros(links: Sequence[Link], reading: bool) -> int:
             count += mine[0].nonzeros
             continue
         # Several links may meet in one entry: add them up first.
-        entries: dict[tuple[int, int], float] = {}
+        shape = max(link.first + link.rows for link in mine), max(link.first + link.columns for link in mine)
+        parts = []
         for link in mine:
-            weights = np.diag(link.weights) if link.weights.ndim == 1 else link.weights
-            for place in np.argwhere(weights):
-                row, column = int(place[0]), int(place[1])
-                key = (row + link.first, column) if reading else (row, column + link.first)
-                entries[key] = entries.get(key, 0.0) + float(weights[tuple(place)])
-        count += sum(value != 0.0 for value in entries.values())
+            found, (down, right) = sparse_of(link.weights), (link.first, 0) if reading else (0, link.first)
+            parts.append(Sparse(shape, found.rows + down, found.columns + right, found.values))
+        count += int(np.count_nonzero(added(shape, parts).values))
     return count
 
 
@@ -307,6 +306,6 @@ def _largest_scaled(bank: SinkBank | BoltzmannBank | SiluBank, scales: Array) ->
     for link in bank.read:
         scale = scales[link.reads]
         with np.errstate(over="ignore"):
-            found = _largest(np.asarray(link.weights * (scale if link.weights.ndim == 1 else scale[:, None])))
+            found = _largest(entries_of(link.weights * (scale if link.weights.ndim == 1 else scale[:, None])))
         largest = max(largest, found)
     return largest
