@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headsmith.kernel.sparse import Sparse, parts_of, sparse_of
+from headsmith.core.sparse import SparseArray, sparse_array
+from headsmith.kernel.sparse import Sparse, parts_of
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 Weights = Any
-"""A matrix (to, from), as an array or by its entries (kernel/sparse.py); or a vector, for a diagonal one."""
+"""A matrix (to, from), as an array or by its entries (core/sparse.py); or a vector, for a diagonal one."""
 
 LARGE, THIN = 1 << 14, 8
 """A matrix of so many entries, of which at most one in so many is not zero, is held by its entries."""
@@ -50,11 +51,11 @@ def frozen_weights(weights: Any) -> Weights:
         array = frozen(weights)
         if array.ndim != 2 or array.size < LARGE or np.count_nonzero(array) * THIN > array.size:
             return array
-        weights = sparse_of(array)
-    if _nobody_writes(weights.values):
+        weights = sparse_array(array)
+    if isinstance(weights, SparseArray) and _nobody_writes(weights.values):
         return weights
-    places = (np.ndarray(each.shape, np.int64, each.tobytes()) for each in (weights.rows, weights.columns))
-    return Sparse(weights.shape, *places, frozen(weights.values))
+    places = (np.ndarray(each.shape, np.int64, each.astype(np.int64).tobytes()) for each in parts_of(weights)[1:3])
+    return SparseArray(weights.shape, *places, frozen(weights.values))
 
 
 def same_weights(left: Weights, right: Weights) -> bool:

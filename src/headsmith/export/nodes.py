@@ -9,8 +9,8 @@ import numpy as np
 
 from headsmith.core.arrays import Weights, frozen
 from headsmith.core.errors import FileFormatError
+from headsmith.core.sparse import SparseArray
 from headsmith.core.program import Call, Linear, Over, Program, Times
-from headsmith.kernel.sparse import Sparse
 from headsmith.source.graph import (
     Affine,
     Attend,
@@ -82,7 +82,7 @@ def node_data(node: Node, place: Callable[[int], int], keep: Callable[..., str])
 def stored_weights(name: str, weights: Weights, keep: Callable[..., str]) -> Any:
     """The name of the tensor of a matrix, or of a vector; of a matrix by its entries its shape, and how far each entry
     is from the one before it, row by row."""
-    if not isinstance(weights, Sparse):
+    if not isinstance(weights, SparseArray):
         return keep(name, weights)
     places = weights.rows * weights.shape[1] + weights.columns
     gaps = np.diff(places, prepend=-1)
@@ -99,7 +99,7 @@ def read_weights(stored: Any, tensor: Callable[[str], Any]) -> Weights:
     places = np.cumsum(gaps, dtype=np.int64) - 1
     if (gaps < 1).any() or places.max(initial=-1) >= rows * columns:
         raise FileFormatError(f"the entries of a matrix of shape {(rows, columns)} are not in order, or outside of it")
-    return Sparse((int(rows), int(columns)), places // columns, places % columns, frozen(tensor(stored["values"])))
+    return SparseArray((int(rows), int(columns)), places // columns, places % columns, frozen(tensor(stored["values"])))
 
 
 def program_data(program: Program) -> dict[str, Any]:

@@ -104,20 +104,20 @@ class Upper:
         """|matrix| @ bounds; a vector stands for a diagonal matrix. What is not known need not matter: 0 times infinity
         is 0 here."""
         spend(matrix.size * max(self.value.size // max(len(self.value), 1), 1))
-        sizes, known = abs(matrix), np.isfinite(self.value)
+        sizes, known = entrywise(matrix, np.abs), np.isfinite(self.value)
         if not known.all():
             rest: Upper = sizes @ Upper(np.where(known, self.value, 0.0))
-            return rest + np.where(_applied(sizes != 0.0, ~known) > 0.0, np.inf, 0.0)
+            return rest + np.where(_applied(entrywise(sizes, np.sign), ~known) > 0.0, np.inf, 0.0)
         if matrix.ndim == 1:
             return Upper((Upper(self.value.T) * sizes).value.T)
         if not self.value.any():
             return Upper(np.zeros((len(matrix), *self.value.shape[1:])))
-        terms, total = _most_terms(matrix), Upper(sizes @ self.value)
+        terms, total = getattr(matrix, "most", matrix.shape[1]), Upper(sizes @ self.value)
         slack = FLOAT64.gamma(terms + 1) * total + terms * TINY
         zero = total.value == 0.0
         if zero.any():
             # A sum without any term is exactly zero; one of terms that underflowed is not.
-            zero &= _applied(sizes != 0.0, self.value != 0.0) == 0.0
+            zero &= _applied(entrywise(sizes, np.sign), self.value != 0.0) == 0.0
         return Upper(np.where(zero, 0.0, (total + slack + slack).value))
 
     __radd__, __rmul__ = __add__, __mul__
@@ -169,12 +169,8 @@ class Upper:
         return Upper(self.value.reshape(*shape))
 
 
-def _most_terms(matrix: Weights) -> int:
-    return int(matrix.shape[1]) if isinstance(matrix, np.ndarray) else int(matrix.most)
-
-
 def _applied(matrix: Any, values: Any) -> Array:
-    """matrix @ values of what is true or false, as numbers."""
+    """matrix @ values, of what is true or false, as numbers."""
     numbers = values.astype(np.float64)
     return np.asarray(matrix @ numbers if matrix.ndim == 2 else (numbers.T * matrix).T)
 
@@ -262,7 +258,7 @@ class Interval:
         if matrix.ndim == 1:
             return self * (matrix if self.low.ndim == 1 else matrix[:, None])
         spend(4.0 * matrix.size * max(self.low.size // max(len(self.low), 1), 1))
-        terms = int(np.count_nonzero(matrix, axis=1).max(initial=0)) if isinstance(matrix, np.ndarray) else matrix.most
+        terms = matrix.most if isinstance(matrix, Sparse) else int(np.count_nonzero(matrix, axis=1).max(initial=0))
         if terms <= FEW:
             return _one_by_one(sparse_of(matrix), self)
         middle = 0.5 * self.low + 0.5 * self.high
@@ -327,13 +323,12 @@ def rational(value: Fraction) -> Interval:
 
 
 def _one_by_one(matrix: Sparse, x: Interval) -> Interval:
-    ends = np.zeros((2, len(matrix), *x.low.shape[1:]))
+    total = Interval(*np.zeros((2, len(matrix), *x.low.shape[1:])))
     for rows, entries in matrix.layers():
         weights = matrix.values[entries].reshape(-1, *[1] * (x.low.ndim - 1))
-        total = Interval(*ends[:, :rows]) + x[matrix.columns[entries]] * weights
-        ends[0, :rows], ends[1, :rows] = total.low, total.high
-    ends[:, matrix.order] = ends.copy()
-    return Interval(*ends)
+        more = total[rows] + x[matrix.columns[entries]] * weights
+        total.low[rows], total.high[rows] = more.low, more.high
+    return total
 
 
 def _signed(matrix: Weights, x: Interval, found: Interval, slack: Array) -> Interval:
@@ -341,8 +336,9 @@ def _signed(matrix: Weights, x: Interval, found: Interval, slack: Array) -> Inte
     close = ((found.low < 0.0) & (found.low >= -8.0 * slack)) | ((found.high > 0.0) & (found.high <= 8.0 * slack))
     if not close.any():
         return found
-    falls = _applied(matrix > 0.0, x.low < 0.0) + _applied(matrix < 0.0, x.high > 0.0)
-    rises = _applied(matrix > 0.0, x.high > 0.0) + _applied(matrix < 0.0, x.low < 0.0)
+    up, down = entrywise(matrix, lambda each: each > 0.0), entrywise(matrix, lambda each: each < 0.0)
+    falls = _applied(up, x.low < 0.0) + _applied(down, x.high > 0.0)
+    rises = _applied(up, x.high > 0.0) + _applied(down, x.low < 0.0)
     low = np.where(falls == 0.0, np.maximum(found.low, 0.0), found.low)
     return Interval(low, np.where(rises == 0.0, np.minimum(found.high, 0.0), found.high))
 

@@ -30,7 +30,7 @@ from .arithmetic import Array, Interval, Upper, Weights, interval, joined, large
 from .fold import collect
 from .graph import Graph
 from .norms import Norms
-from .sparse import Sparse, multiplied, sparse_of
+from .sparse import Sparse, entrywise, multiplied, sparse_of
 
 Slope = Weights | Interval
 # An argument; the slopes: weights (a matrix, or a vector for a diagonal one), an interval for each component, or an
@@ -216,7 +216,7 @@ def _by_norm(
 
 def sizes_of(slope: Slope) -> Weights:
     """Bounds of the absolute values of slopes."""
-    return slope.magnitude.value if isinstance(slope, Interval) else abs(slope)
+    return slope.magnitude.value if isinstance(slope, Interval) else entrywise(slope, np.abs)
 
 
 def _pulled(slope: Slope, gain: Interval) -> Interval:

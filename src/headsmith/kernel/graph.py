@@ -32,7 +32,7 @@ from .arithmetic import Array, Weights
 from .errors import Refused
 from .functions import Program, named, read_program
 from .reading import Tensors, field, flag, items, mapping, numbers, real, text, weights, whole
-from .sparse import parts_of
+from .sparse import Sparse, parts_of
 
 MOVES = ("move", "exchange")
 MOST_NODES, MOST_DIAGONAL = 1 << 14, 1 << 13
@@ -207,4 +207,6 @@ def dense(weights: Weights) -> Array:
     """Weights as a matrix that is written out."""
     if weights.ndim == 1 and len(weights) > MOST_DIAGONAL:
         raise Refused(f"a diagonal matrix of {len(weights)} rows is too large to be written out")
-    return np.diag(weights) if weights.ndim == 1 else np.asarray(weights)
+    if isinstance(weights, Sparse):
+        return np.asarray(weights.written())
+    return np.diag(weights) if weights.ndim == 1 else weights

@@ -54,7 +54,7 @@ import numpy as np
 from .arithmetic import FLOAT64, PRECISIONS, Array, Interval, Precision, Weights, interval
 from .errors import Refused
 from .reading import Tensors, field, flag, indices, items, mapping, numbers, real, text, weights, whole
-from .sparse import Sparse, entries_of, entrywise
+from .sparse import entries_of, entrywise, of_rows
 
 DATA, REFERENCE, POSITION, GRID = "data", "reference", "position", "grid"
 RESERVED = (DATA, REFERENCE, POSITION, GRID)
@@ -336,9 +336,8 @@ def _heaviest(links: Iterable[Link], scale: Array | float = 1.0) -> list[float]:
     """For each register the sum of the largest weights of its links, times the scales of what they feed."""
     found: dict[str, Interval] = {}
     for link in links:
-        sizes = interval(entries_of(abs(link.weights)))
+        sizes = interval(np.abs(entries_of(link.weights)))
         if isinstance(scale, np.ndarray):
-            scales = scale[link.rows] if link.weights.ndim == 1 else scale[link.rows, None]
-            sizes = sizes * (scales[link.weights.rows, 0] if isinstance(link.weights, Sparse) else scales)
+            sizes = sizes * of_rows(link.weights, scale[link.rows])
         found[link.register] = interval(sizes.high.max(initial=0.0)) + found.get(link.register, interval(0.0))
     return [float(size.high) for size in found.values()]

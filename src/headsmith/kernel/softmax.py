@@ -35,7 +35,7 @@ from .arithmetic import EXP_ULPS, Array, Interval, Precision, Upper, bound, inte
 from .errors import Refused
 from .functions import enclosed
 from .model import Bank, Model
-from .sparse import entries_of
+from .sparse import entries_of, of_rows
 
 SPARE = 16  # so many roundings more than columns of position codes and keys are enough for any score
 
@@ -235,7 +235,7 @@ def scales_of(model: Model, bank: Bank, reads: Reads, first: str, second: str) -
     refuse_large(model, largest(reads.magnitude, reads.drift) * scales, "a query or key")
     for link in bank.read:
         weights = entries_of(link.weights)
-        sizes = entries_of(abs(link.weights) * scales[link.rows].reshape(-1, *[1] * (link.weights.ndim - 1)))
+        sizes = np.abs(weights) * of_rows(link.weights, scales[link.rows])
         fine = (sizes >= precision.normal) & (sizes <= precision.largest / 16.0)
         if not (fine | (weights == 0.0)).all():
             raise Refused(f"a weight times its head's scale is beyond {precision.name}")

@@ -1,12 +1,7 @@
 """Matrices by their entries that are not zero: what unrolled convolutions are, and most of what is large.
 
-A Sparse is the array that it stands for, as far as anybody can tell: numpy's operations return what they would for that
-array. What keeps zeros zero (products, absolute values, comparisons, some of the rows) keeps the places, and takes time
-and memory for the entries alone; sums of two have the places of both. Everything else writes the array out, up to a
-size. (One thing differs: `size` counts the entries that are stored.)
-
 Entries are in order: row by row, and in a row by columns, no place twice. `values` are numbers, or intervals where the
-matrix is one of intervals: then it has `changed`, rows, transposes, products and sums (`added`) alone.
+matrix is one of intervals. A sum has one product for each entry of its row, in any order, and no other.
 """
 
 from __future__ import annotations
@@ -16,18 +11,18 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from .errors import Refused, spend
 
 MOST_WRITTEN, MOST_PAIRS = 1 << 26, 1 << 20  # entries of an array that is written out; products that are held at once
-BLOCK, A_LAYER = 32, 1000  # columns that are summed at once; what a step of such a sum costs, in products
+Join = Callable[[list[Any]], Any]
 
 
-class Sparse(NDArrayOperatorsMixin):
+class Sparse:
     """A matrix of this shape with these entries, in order."""
 
     ndim = 2
+    __array_ufunc__ = None  # so that array @ Sparse comes here
 
     def __init__(self, shape: tuple[int, int], rows: Any, columns: Any, values: Any) -> None:
         self.shape, self.rows, self.columns, self.values = shape, rows, columns, values
@@ -39,11 +34,6 @@ class Sparse(NDArrayOperatorsMixin):
     def size(self) -> int:
         """How many entries are stored."""
         return len(self.rows)
-
-    @property
-    def dtype(self) -> Any:
-        """The type of the numbers."""
-        return self.values.dtype
 
     @cached_property
     def counts(self) -> Any:
@@ -61,105 +51,69 @@ class Sparse(NDArrayOperatorsMixin):
         return int(self.counts.max(initial=0))
 
     @cached_property
-    def order(self) -> Any:
-        """The rows, those with the most entries first."""
-        return np.argsort(-self.counts, kind="stable")
+    def T(self) -> Any:  # noqa: N802
+        """The transposed matrix."""
+        order = _order(self.columns)
+        shape = self.shape[1], self.shape[0]
+        return type(self)(shape, self.columns[order], self.rows[order], self.values[order])
 
-    def layers(self) -> Iterator[tuple[int, Any]]:
-        """The first entries of all rows, the second ones and so on: how many rows have one, and which it is, in the
-        order of `order`."""
-        starts, counts = self.starts[self.order], -self.counts[self.order]
-        for place in range(self.most):
-            rows = int(np.searchsorted(counts, -place))
-            yield rows, starts[:rows] + place
-
-    def changed(self, change: Callable[[Any], Any]) -> Sparse:
+    def changed(self, change: Callable[[Any], Any]) -> Any:
         """The same places, with other values."""
-        return Sparse(self.shape, self.rows, self.columns, change(self.values))
+        return type(self)(self.shape, self.rows, self.columns, change(self.values))
 
-    def kept(self, which: Any) -> Sparse:
+    def kept(self, which: Any) -> Any:
         """Some of the entries."""
-        return Sparse(self.shape, self.rows[which], self.columns[which], self.values[which])
+        return type(self)(self.shape, self.rows[which], self.columns[which], self.values[which])
 
-    def lifted(self, first: int, rows: int) -> Sparse:
-        """The same at rows first, first + 1, ... of a taller matrix."""
-        return Sparse((rows, self.shape[1]), self.rows + first, self.columns, self.values)
+    def __getitem__(self, index: Any) -> Any:
+        """Some of the rows, in any order."""
+        picked = np.arange(len(self))[index]
+        counts = self.counts[picked]
+        entries, rows = _runs(self.starts[picked], counts), np.repeat(np.arange(len(picked)), counts)
+        return type(self)((len(picked), self.shape[1]), rows, self.columns[entries], self.values[entries])
+
+    def __matmul__(self, x: Any) -> Any:
+        """The product with an array of one or two dimensions, or with what knows how to be multiplied."""
+        if not isinstance(x, np.ndarray):
+            return NotImplemented
+        flat, rows = x.reshape(len(x), -1), np.flatnonzero(self.counts)
+        found = np.zeros((len(self), flat.shape[1]), dtype=np.result_type(self.values, x))
+        for place in range(flat.shape[1] if len(rows) else 0):
+            found[rows, place] = np.add.reduceat(self.values * flat[self.columns, place], self.starts[rows])
+        return found.reshape(len(self), *x.shape[1:])
+
+    def __rmatmul__(self, x: Any) -> Any:
+        return (self.T @ x.reshape(-1, x.shape[-1]).T).T.reshape(*x.shape[:-1], self.shape[1])
+
+    def layers(self) -> Iterator[tuple[Any, Any]]:
+        """The first entries of all rows, then the second ones and so on: the rows that have one, and which it is."""
+        for place in range(self.most):
+            rows = np.flatnonzero(self.counts > place)
+            yield rows, self.starts[rows] + place
 
     def packed(self) -> tuple[Any, Any]:
         """The entries of each row and their columns, side by side, with zeros (of the first column) after them."""
-        places = np.arange(self.size) - np.repeat(self.starts, self.counts)
         values, columns = np.zeros((len(self), self.most)), np.zeros((len(self), self.most), dtype=np.int64)
-        values[self.rows, places], columns[self.rows, places] = self.values, self.columns
+        for place, (rows, entries) in enumerate(self.layers()):
+            values[rows, place], columns[rows, place] = self.values[entries], self.columns[entries]
         return values, columns
 
-    def astype(self, dtype: Any, copy: bool = True) -> Sparse:
-        """The same with numbers of another type."""
-        return self if self.dtype == dtype else self.changed(lambda values: values.astype(dtype, copy=copy))
-
-    def any(self, axis: Any = None, **options: Any) -> Any:
-        """Whether any entry differs from zero."""
-        return bool(self.values.any()) if axis is None else np.asarray(self).any(axis=axis, **options)
-
-    @cached_property
-    def T(self) -> Sparse:  # noqa: N802
-        """The transposed matrix."""
-        order = _order(self.columns)
-        found = Sparse((self.shape[1], self.shape[0]), self.columns[order], self.rows[order], self.values[order])
-        found.__dict__["T"] = self
-        return found
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, tuple) and len(index) == 2 and isinstance(index[0], slice) and index[0] == slice(None):
-            return self.T[index[1]].T
-        picked = np.arange(len(self))[index] if not isinstance(index, tuple) else None
-        if picked is None or picked.ndim != 1:
-            return np.asarray(self)[index]
-        counts = self.counts[picked]
-        entries = _runs(self.starts[picked], counts)
-        rows = np.repeat(np.arange(len(picked)), counts)
-        return Sparse((len(picked), self.shape[1]), rows, self.columns[entries], self.values[entries])
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+    def written(self) -> Any:
+        """The matrix as an array."""
         if self.shape[0] * self.shape[1] > MOST_WRITTEN:
             raise Refused(f"a matrix of shape {self.shape} is too large to be written out")
         spend(float(self.shape[0] * self.shape[1]))
-        found = np.zeros(self.shape, dtype=dtype or self.dtype)
+        found = np.zeros(self.shape)
         found[self.rows, self.columns] = self.values
         return found
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(np.asarray(self), name)
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        plain = method == "__call__" and not options
-        others = [each for each in inputs if each is not self]
-        if plain and ufunc is np.matmul:
-            return _product(*inputs)
-        if plain and len(others) == 1 and isinstance(others[0], Sparse) and ufunc in (np.add, np.subtract):
-            left, right = inputs
-            return added(self.shape, [left, right if ufunc is np.add else -right])
-        if plain and len(others) == 1 and ufunc in (np.multiply, np.divide) and inputs[0] is self:
-            factors = np.broadcast_to(np.asarray(others[0]), self.shape)
-            return self.changed(lambda values: ufunc(values, factors[self.rows, self.columns]))
-        if plain and len(others) == 1 and ufunc is np.multiply:
-            return self * others[0]
-        if plain and all(np.ndim(each) == 0 for each in others):
-            if not ufunc(*(0.0 if each is self else each for each in inputs)):
-                return self.changed(lambda values: ufunc(*(values if each is self else each for each in inputs)))
-        return getattr(ufunc, method)(*(np.asarray(x) if isinstance(x, Sparse) else x for x in inputs), **options)
 
 
 def sparse_of(matrix: Any) -> Sparse:
     """The entries of a matrix that are not zero; a vector stands for a diagonal one."""
     if isinstance(matrix, Sparse):
         return matrix
-    if matrix.ndim == 1:
-        places = np.flatnonzero(matrix)
-        return Sparse((len(matrix), len(matrix)), places, places, matrix[places])
-    rows, columns = np.nonzero(matrix)
-    return Sparse(matrix.shape, rows, columns, matrix[rows, columns])
+    rows, *rest = np.nonzero(matrix)
+    return Sparse((len(matrix), matrix.shape[-1]), rows, rest[0] if rest else rows, matrix[(rows, *rest)])
 
 
 def entrywise(weights: Any, change: Callable[[Any], Any]) -> Any:
@@ -179,81 +133,34 @@ def parts_of(weights: Any) -> tuple[Any, ...]:
     return (weights,)
 
 
-def _runs(starts: Any, counts: Any) -> Any:
-    """start, start + 1, ..., as many as count says, one run after the other."""
-    return np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()))
+def of_rows(weights: Any, factors: Any) -> Any:
+    """For each entry that is stored, the factor of its row."""
+    return factors[weights.rows] if isinstance(weights, Sparse) else factors.reshape(-1, *[1] * (weights.ndim - 1))
 
 
-def _order(keys: Any) -> Any:
-    """The order in which keys (all below 2^31, as many at most) rise; of equal ones the first comes first."""
-    return np.sort(keys * len(keys) + np.arange(len(keys))) % max(len(keys), 1)
-
-
-def _product(left: Any, right: Any) -> Any:
-    """left @ right, of which one is sparse, or both are."""
-    if isinstance(left, Sparse) and isinstance(right, Sparse):
-        return multiplied(left, right)
-    if isinstance(left, Sparse):
-        return _sums(left, np.asarray(right))
-    flat = np.asarray(left).reshape(-1, left.shape[-1])
-    return _sums(right.T, flat.T).T.reshape(*left.shape[:-1], right.shape[1])
-
-
-def _sums(matrix: Sparse, x: Any) -> Any:
-    """matrix @ x, for an array of one or two dimensions. Every sum has the products of its row's entries, each once."""
-    if x.shape[0] != matrix.shape[1]:
-        raise ValueError(f"a matrix {matrix.shape} does not multiply an array {x.shape}")
-    kind = np.result_type(matrix.values, x)
-    flat, found = x.reshape(len(x), -1), np.zeros((len(matrix), x.size // max(len(x), 1)), dtype=kind)
-    if kind == np.float64 and (flat.shape[1] < 4 or matrix.most * A_LAYER > matrix.size * flat.shape[1]):
-        for place in range(flat.shape[1]):
-            terms = matrix.values * flat[matrix.columns, place]
-            found[:, place] = np.bincount(matrix.rows, weights=terms, minlength=len(matrix))
-        return found.reshape(len(matrix), *x.shape[1:])
-    steps = [(rows, matrix.columns[at], matrix.values[at][:, None]) for rows, at in matrix.layers()]
-    for first in range(0, flat.shape[1], BLOCK):
-        part = np.ascontiguousarray(flat[:, first : first + BLOCK])
-        total = np.zeros((len(matrix), part.shape[1]), dtype=kind)
-        for rows, columns, values in steps:
-            total[:rows] += values * part[columns]
-        found[matrix.order, first : first + BLOCK] = total
-    return found.reshape(len(matrix), *x.shape[1:])
-
-
-def multiplied(left: Sparse, right: Sparse, join: Callable[[list[Any]], Any] = np.concatenate) -> Sparse:
+def multiplied(left: Sparse, right: Sparse, join: Join = np.concatenate) -> Sparse:
     """left @ right, of numbers or intervals, some rows at a time."""
-    pairs = right.counts[left.columns]
+    pairs, found = right.counts[left.columns], list[Sparse]()
     spend(100.0 * float(pairs.sum()))
-    rows, ends = len(left), np.cumsum(np.bincount(left.rows, weights=pairs, minlength=len(left)))
-    cuts = np.searchsorted(ends, np.arange(1.0, ends[-1] / MOST_PAIRS) * MOST_PAIRS) if rows else []
-    found = []
-    for first, last in zip([0, *cuts], [*cuts, rows], strict=True):
+    shape, ends = (len(left), right.shape[1]), np.cumsum(np.bincount(left.rows, weights=pairs, minlength=len(left)))
+    cuts = np.searchsorted(ends, np.arange(MOST_PAIRS, ends.max(initial=0.0), MOST_PAIRS))
+    for first, last in zip([0, *cuts], [*cuts, len(left)], strict=True):
         part = left[first:last]
         counts = right.counts[part.columns]
         mine, theirs = np.repeat(np.arange(part.size), counts), _runs(right.starts[part.columns], counts)
         values = right.values[theirs] * part.values[mine]
-        found.append(_summed((rows, right.shape[1]), part.rows[mine] + first, right.columns[theirs], values))
-    entries = ([getattr(each, name) for each in found] for name in ("rows", "columns", "values"))
-    own, theirs, values = entries
-    return Sparse((rows, right.shape[1]), np.concatenate(own), np.concatenate(theirs), join(values))
+        found.append(summed(shape, part.rows[mine] + first, right.columns[theirs], values))
+    rows, columns = (np.concatenate([getattr(each, name) for each in found]) for name in ("rows", "columns"))
+    return Sparse(shape, rows, columns, join([each.values for each in found]))
 
 
-def added(
-    shape: tuple[int, int], parts: Sequence[Sparse], join: Callable[[list[Any]], Any] = np.concatenate
-) -> Sparse:
-    """The sum of matrices of this shape, of numbers or intervals."""
+def added(parts: Sequence[Sparse], join: Join = np.concatenate) -> Sparse:
+    """The sum of matrices of one shape, of numbers or intervals."""
     rows, columns = (np.concatenate([getattr(each, name) for each in parts]) for name in ("rows", "columns"))
-    return _summed(shape, rows, columns, join([each.values for each in parts]))
+    return summed(parts[0].shape, rows, columns, join([each.values for each in parts]))
 
 
-def renumbered(matrix: Sparse, places: Any, width: int) -> Sparse:
-    """The same entries in other columns of a matrix of this width: column k goes to places[k], or away where that is
-    -1."""
-    rest = matrix.kept(places[matrix.columns] >= 0)
-    return _summed((len(matrix), width), rest.rows, places[rest.columns], rest.values)
-
-
-def _summed(shape: tuple[int, int], rows: Any, columns: Any, values: Any) -> Sparse:
+def summed(shape: tuple[int, int], rows: Any, columns: Any, values: Any) -> Sparse:
     """Entries in any order; those of the same place are added up."""
     order = _order(columns)
     order = order[_order(rows[order])]
@@ -263,3 +170,13 @@ def _summed(shape: tuple[int, int], rows: Any, columns: Any, values: Any) -> Spa
         return Sparse(shape, rows, columns, values[order])
     sums = Sparse((int(new.sum()), len(order)), np.cumsum(new) - 1, order, np.ones(len(order)))
     return Sparse(shape, rows[new], columns[new], sums @ values)
+
+
+def _order(keys: Any) -> Any:
+    """The order in which keys (below 2^31, and as many at most) rise; of equal ones the first comes first."""
+    return np.sort(keys * len(keys) + np.arange(len(keys))) % max(len(keys), 1)
+
+
+def _runs(starts: Any, counts: Any) -> Any:
+    """start, start + 1, ..., as many as count says, one run after the other."""
+    return np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()))

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import neg
+from operator import attrgetter, neg
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ from .errors import Refused
 from .graph import Graph, dense
 from .model import RESERVED, Bank, Link, Model
 from .softmax import Local
-from .sparse import Sparse, added, entries_of, entrywise, multiplied, renumbered, sparse_of
+from .sparse import Sparse, added, entries_of, entrywise, multiplied, parts_of, sparse_of, summed
 
 CONSTANT = -1  # the number of what is 1 at every token
 
@@ -145,7 +145,7 @@ def _scattered(part: Part) -> Sparse:
 
 def _written_out(part: Part) -> Interval:
     if isinstance(part, Sparse):
-        return Interval(*(np.asarray(part.changed(lambda _, end=end: end)) for end in (part.values.low, part.values.high)))
+        return Interval(*(part.changed(attrgetter(end)).written() for end in ("low", "high")))
     return part.mapped(dense)
 
 
@@ -158,7 +158,7 @@ def _alike(parts: list[Part]) -> list[Part]:
 
 def _sum(left: Part, right: Part) -> Part:
     first, second = _alike([left, right])
-    return added(first.shape, [first, second], joined) if isinstance(first, Sparse) else first + second
+    return added([first, second], joined) if isinstance(first, Sparse) else first + second
 
 
 def plus(left: Form, right: Form) -> Form:
@@ -193,7 +193,8 @@ def _tall(first: int, rows: int, array: Array) -> Array:
 def _placed(part: Part, first: int, rows: int) -> Part:
     """The same for a part; a diagonal one does not stay so."""
     if isinstance(part, Sparse) or part.low.ndim == 1:
-        return _scattered(part).lifted(first, rows)
+        found = _scattered(part)
+        return Sparse((rows, found.shape[1]), found.rows + first, found.columns, found.values)
     return part.mapped(partial(_tall, first, rows))
 
 
@@ -203,17 +204,12 @@ def difference(left: Form, right: Form, rows: int, magnitudes: Mapping[int, Uppe
     total = Upper(np.zeros(rows))
     for node in left.keys() | right.keys():
         parts = _alike([form[node] for form in (left, right) if node in form])
-        if len(parts) == 1 or not all(map(_is_point, parts)) or not _equal(*parts):
+        ends = [parts_of(entrywise(part, attrgetter("low"))) for part in parts]
+        if len(parts) == 1 or not all(map(_is_point, parts)) or not all(map(np.array_equal, *ends)):
             gap = _sum(parts[0], entrywise(parts[1], neg)) if len(parts) > 1 else parts[0]
             sizes = entrywise(gap, lambda values: values.magnitude.value)
             total = total + sizes @ magnitudes.get(node, Upper(np.full(sizes.shape[-1], np.inf)))
     return total
-
-
-def _equal(left: Part, right: Part) -> bool:
-    """Whether two parts that are points, and alike, are the same; zeros among the entries may hide that."""
-    places = [(part.rows, part.columns) if isinstance(part, Sparse) else () for part in (left, right)]
-    return all(map(np.array_equal, *places)) and np.array_equal(entries_of(left).low, entries_of(right).low)
 
 
 # The walk -----------------------------------------------------------------------------------------------------------
@@ -319,7 +315,9 @@ def _written(
 def _renumbered(weights: Weights, places: Any, width: int) -> Weights:
     """Weights whose column k is column places[k] of a matrix of this width; -1 stands for nowhere."""
     if weights.ndim == 1 or isinstance(weights, Sparse):
-        return renumbered(sparse_of(weights), places, width)
+        rest = sparse_of(weights)
+        rest = rest.kept(places[rest.columns] >= 0)
+        return summed((len(weights), width), rest.rows, places[rest.columns], rest.values)
     found = np.zeros((len(weights), width))
     found[:, places[places >= 0]] = weights[:, places >= 0]
     return found

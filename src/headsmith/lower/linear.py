@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from headsmith.core.arrays import LARGE, Array, Indices, Weights
-from headsmith.kernel.sparse import Sparse, sparse_of
+from headsmith.core.sparse import sparse_array
+from headsmith.kernel.sparse import Sparse
 
 
 def product(left: Weights, right: Weights) -> Weights:
@@ -24,7 +25,7 @@ def total(left: Weights, right: Weights) -> Weights:
 
 def diagonal(weights: Array) -> Weights:
     """The diagonal matrix; by its entries, unless it is small."""
-    return np.diag(weights) if len(weights) ** 2 < LARGE else sparse_of(weights)
+    return np.diag(weights) if len(weights) ** 2 < LARGE else sparse_array(weights)
 
 
 def applied(weights: Weights, vector: Array) -> Array:

@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
+from headsmith.core.sparse import blocks_of, sparse_product
 from headsmith.heads.gate import GateBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import GRID, Link, position_bits, position_code
 from headsmith.heads.table import TableBank
 from headsmith.kernel.sparse import Sparse
-from headsmith.run.sparse import blocks_of, sparse_product
 from headsmith.transformer.ir import Bank, Transformer
 
 Stream = dict[str, Any]

@@ -19,7 +19,7 @@ import numpy as np
 
 from headsmith.core.arrays import LARGE, THIN, Weights
 from headsmith.core.errors import TargetError
-from headsmith.kernel.sparse import Sparse, sparse_of
+from headsmith.core.sparse import SparseArray, sparse_array
 from headsmith.source.graph import Affine, Builder, arguments
 
 MOST_ENTRIES = 1 << 27
@@ -123,7 +123,7 @@ def _matrix(builder: Builder, node: int, height: int, rows: Any, columns: Any, v
     size = height * builder.size(node)
     if size >= LARGE and len(values) * THIN <= size:
         order = np.lexsort((columns, rows))
-        found = Sparse((height, builder.size(node)), rows[order], columns[order], values[order])
+        found = SparseArray((height, builder.size(node)), rows[order], columns[order], values[order])
         return node, found.kept(found.values != 0.0)
     if size > MOST_ENTRIES:
         raise TargetError(
@@ -160,7 +160,7 @@ def _through(builder: Builder, read: Read) -> list[Read]:
     node = builder.nodes[number]
     if not (isinstance(node, Affine) and len(arguments(node)) > 1 and not node.bias.any()):
         return [read]
-    picks = [sparse_of(term.weights) for term in node.terms]
+    picks = [sparse_array(term.weights) for term in node.terms]
     once = all(np.all(each.values == 1.0) and each.T.most <= 1 for each in picks)
     if not once or not np.all(sum(each.counts for each in picks) <= 1):
         return [read]
@@ -204,7 +204,7 @@ def _merged(terms: Sequence[Read]) -> list[Read]:
             found[node] = weights
         else:
             wide = max(found[node].ndim, weights.ndim)
-            first, second = (sparse_of(each) if each.ndim < wide else each for each in (found[node], weights))
+            first, second = (sparse_array(each) if each.ndim < wide else each for each in (found[node], weights))
             found[node] = first + second
     return [*found.items()]
 

@@ -196,7 +196,7 @@ def _link_nonzeros(links: Sequence[Link], reading: bool) -> int:
         for link in mine:
             found, (down, right) = sparse_of(link.weights), (link.first, 0) if reading else (0, link.first)
             parts.append(Sparse(shape, found.rows + down, found.columns + right, found.values))
-        count += int(np.count_nonzero(added(shape, parts).values))
+        count += int(np.count_nonzero(added(parts).values))
     return count
 
 
