@@ -15,6 +15,7 @@ import numpy as np
 from .errors import Refused, spend
 
 MOST_WRITTEN, MOST_PAIRS = 1 << 26, 1 << 20  # entries of an array that is written out; products that are held at once
+MANY = 32  # with so many columns, zeros cost less than places, if there are at most so many for each entry
 Join = Callable[[list[Any]], Any]
 
 
@@ -77,6 +78,8 @@ class Sparse:
         if not isinstance(x, np.ndarray):
             return NotImplemented
         flat, rows = x.reshape(len(x), -1), np.flatnonzero(self.counts)
+        if flat.shape[1] >= MANY and self.shape[0] * self.shape[1] <= min(MANY * self.size, MOST_WRITTEN >> 4):
+            return self.written() @ x  # zeros add nothing, and round nothing
         found = np.zeros((len(self), flat.shape[1]), dtype=np.result_type(self.values, x))
         for place in range(flat.shape[1] if len(rows) else 0):
             found[rows, place] = np.add.reduceat(self.values * flat[self.columns, place], self.starts[rows])
