@@ -9,6 +9,7 @@ out, up to a size. One thing differs: `size` counts the entries that are stored.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,20 @@ from headsmith.kernel.sparse import Sparse, added, multiplied, sparse_of
 Block = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Any]
 """Rows, the columns that they read, and the matrix between the two."""
 
-FEW = 4
-"""With fewer rows to a group, or fewer columns to multiply with, sums are taken entry by entry."""
+FEW, MANY = 4, 64
+"""With fewer rows to a group, or fewer columns to multiply with, sums are taken entry by entry; with many columns,
+groups are looked for."""
 
 
 class SparseArray(NDArrayOperatorsMixin, Sparse):
     """A matrix by its entries, which numpy takes for an array."""
+
+    @cached_property
+    def T(self) -> SparseArray:
+        """The transposed matrix."""
+        found = sparse_array(Sparse(self.shape, self.rows, self.columns, self.values).T)
+        found.__dict__["T"] = self
+        return found
 
     @property
     def dtype(self) -> Any:
@@ -42,10 +51,11 @@ class SparseArray(NDArrayOperatorsMixin, Sparse):
         return bool(self.values.any()) if axis is None else np.asarray(self).any(axis=axis, **options)
 
     def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, int | np.integer):
+            return Sparse.__getitem__(self, [index]).written()[0]
         if isinstance(index, tuple) and len(index) == 2 and isinstance(index[0], slice) and index[0] == slice(None):
-            return self.T[index[1]].T if np.ndim(index[1]) or isinstance(index[1], slice) else self.T[index[1]]
-        whole = isinstance(index, tuple | int | np.integer)
-        return np.asarray(self)[index] if whole else Sparse.__getitem__(self, index)
+            return self.T[index[1]].T
+        return np.asarray(self)[index] if isinstance(index, tuple) else Sparse.__getitem__(self, index)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return self.written().astype(dtype or self.dtype, copy=False)
@@ -75,7 +85,9 @@ class SparseArray(NDArrayOperatorsMixin, Sparse):
 def sparse_array(matrix: Any) -> SparseArray:
     """The entries of a matrix that are not zero; a vector stands for a diagonal one."""
     found = sparse_of(matrix)
-    return found if isinstance(found, SparseArray) else SparseArray(found.shape, found.rows, found.columns, found.values)
+    return (
+        found if isinstance(found, SparseArray) else SparseArray(found.shape, found.rows, found.columns, found.values)
+    )
 
 
 def _product(left: Any, right: Any) -> Any:
@@ -83,7 +95,10 @@ def _product(left: Any, right: Any) -> Any:
         return sparse_array(multiplied(left, right))
     if isinstance(left, Sparse):
         return Sparse.__matmul__(left, np.asarray(right))
-    return Sparse.__rmatmul__(right, np.asarray(left))
+    flat = np.asarray(left).reshape(-1, left.shape[-1])
+    blocks = blocks_of(right.T) if len(flat) >= MANY else []
+    found = sparse_product(right.T, blocks, flat) if blocks else Sparse.__matmul__(right.T, flat.T).T
+    return found.reshape(*left.shape[:-1], right.shape[1])
 
 
 # Products with many vectors -----------------------------------------------------------------------------------------
@@ -111,7 +126,8 @@ def blocks_of(weights: Sparse) -> list[Block]:
 def sparse_product(weights: Sparse, blocks: Sequence[Block], values: Any) -> Any:
     """values (batch, from) times the transposed weights, in the format of the values."""
     if len(values) < FEW or len(blocks) * FEW > len(weights):
-        return np.ascontiguousarray((weights.changed(lambda each: each.astype(values.dtype)) @ values.T).T)
+        narrow = Sparse.changed(weights, lambda each: each.astype(values.dtype))
+        return np.ascontiguousarray(Sparse.__matmul__(narrow, values.T).T)
     columns, found = np.ascontiguousarray(values.T), np.zeros((len(weights), len(values)), dtype=values.dtype)
     for rows, read, matrix in blocks:
         found[rows] = matrix.astype(values.dtype, copy=False) @ columns[read]

@@ -7,10 +7,10 @@ from typing import Any, assert_never
 
 import numpy as np
 
-from headsmith.core.arrays import Weights, frozen
+from headsmith.core.arrays import Array, Weights, frozen
 from headsmith.core.errors import FileFormatError
-from headsmith.core.sparse import SparseArray
 from headsmith.core.program import Call, Linear, Over, Program, Times
+from headsmith.core.sparse import SparseArray
 from headsmith.source.graph import (
     Affine,
     Attend,
@@ -80,15 +80,20 @@ def node_data(node: Node, place: Callable[[int], int], keep: Callable[..., str])
 
 
 def stored_weights(name: str, weights: Weights, keep: Callable[..., str]) -> Any:
-    """The name of the tensor of a matrix, or of a vector; of a matrix by its entries its shape, and how far each entry
-    is from the one before it, row by row."""
+    """The name of the tensor of a matrix, or of a vector; of a matrix by its entries its shape, the entries, and how
+    far each of them is from the one before it, row by row: in float32, where that is exact."""
     if not isinstance(weights, SparseArray):
         return keep(name, weights)
     places = weights.rows * weights.shape[1] + weights.columns
-    gaps = np.diff(places, prepend=-1)
-    kind = np.float32 if gaps.max(initial=0) < 1 << 24 else np.float64
-    tensors = {"gaps": keep(f"{name}.gaps", gaps, kind), "values": keep(f"{name}.values", weights.values)}
+    arrays = {"gaps": np.diff(places, prepend=-1).astype(np.float64), "values": weights.values}
+    tensors = {each: keep(f"{name}.{each}", array, _narrow(array)) for each, array in arrays.items()}
     return {"shape": list(weights.shape), **tensors}
+
+
+def _narrow(values: Array) -> Any:
+    """float32 where that holds all of the numbers exactly."""
+    with np.errstate(over="ignore"):
+        return np.float32 if np.array_equal(values.astype(np.float32), values) else np.float64
 
 
 def read_weights(stored: Any, tensor: Callable[[str], Any]) -> Weights:

@@ -52,7 +52,7 @@ class Sparse:
         return int(self.counts.max(initial=0))
 
     @cached_property
-    def T(self) -> Any:  # noqa: N802
+    def T(self) -> Any:
         """The transposed matrix."""
         order = _order(self.columns)
         shape = self.shape[1], self.shape[0]
@@ -145,6 +145,8 @@ def multiplied(left: Sparse, right: Sparse, join: Join = np.concatenate) -> Spar
     """left @ right, of numbers or intervals, some rows at a time."""
     pairs, found = right.counts[left.columns], list[Sparse]()
     spend(100.0 * float(pairs.sum()))
+    if pairs.sum() > MOST_WRITTEN:
+        raise Refused(f"the product of sparse matrices {left.shape} and {right.shape} is too large")
     shape, ends = (len(left), right.shape[1]), np.cumsum(np.bincount(left.rows, weights=pairs, minlength=len(left)))
     cuts = np.searchsorted(ends, np.arange(MOST_PAIRS, ends.max(initial=0.0), MOST_PAIRS))
     for first, last in zip([0, *cuts], [*cuts, len(left)], strict=True):

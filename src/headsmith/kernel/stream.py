@@ -74,7 +74,8 @@ class Register:
 
     def plus(self, form: Form, weights: Weights, outputs: Interval, fine: bool) -> Register:
         """With more terms: weights times outputs, which are added to the form already. M_s is taken to be the largest
-        of all unless `fine` (and rows are about as long as each other); of old and new terms together, to be no more than both."""
+        of all unless `fine` (and rows are about as long as each other); of old and new terms together, to be no more
+        than both."""
         count, most = _terms(weights), (weights @ outputs).magnitude
         sums = most * np.maximum(count - 1.0, 0.0)
         even = not isinstance(weights, Sparse) or len(weights) * weights.most <= 8 * weights.size

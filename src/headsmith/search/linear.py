@@ -72,7 +72,10 @@ def find_linear(circuit: Graph, box: Interval) -> Found:
 def _work(circuit: Graph, number: int, before: Sequence[int]) -> float:
     """About how many products of numbers linear bounds of a node take."""
     weights = [each for place in before for each in circuit.nodes[place].weights]
-    sizes = [float(min(each.size * A_SPARSE, math.prod(each.shape)) if isinstance(each, Sparse) else each.size) for each in weights]
+    sizes = [
+        float(min(each.size * A_SPARSE, math.prod(each.shape)) if isinstance(each, Sparse) else each.size)
+        for each in weights
+    ]
     return 2.0 * circuit.nodes[number].size * sum(sizes)
 
 
