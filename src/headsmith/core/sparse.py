@@ -76,9 +76,9 @@ class SparseArray(NDArrayOperatorsMixin, Sparse):
             if ufunc is np.multiply or (ufunc is np.divide and inputs[0] is self):
                 factors = np.broadcast_to(np.asarray(other), self.shape)
                 return self.changed(lambda values: ufunc(values, factors[self.rows, self.columns]))
-        if plain and all(np.ndim(each) == 0 for each in others):
-            if not ufunc(*(0.0 if each is self else each for each in inputs)):
-                return self.changed(lambda values: ufunc(*(values if each is self else each for each in inputs)))
+        zero = [0.0 if each is self else each for each in inputs]
+        if plain and all(np.ndim(each) == 0 for each in others) and not ufunc(*zero):
+            return self.changed(lambda values: ufunc(*(values if each is self else each for each in inputs)))
         return getattr(ufunc, method)(*(np.asarray(x) if isinstance(x, Sparse) else x for x in inputs), **options)
 
 

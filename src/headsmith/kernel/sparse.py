@@ -23,7 +23,7 @@ class Sparse:
     """A matrix of this shape with these entries, in order."""
 
     ndim = 2
-    __array_ufunc__ = None  # so that array @ Sparse comes here
+    __array_ufunc__: Any = None  # so that array @ Sparse comes here
 
     def __init__(self, shape: tuple[int, int], rows: Any, columns: Any, values: Any) -> None:
         self.shape, self.rows, self.columns, self.values = shape, rows, columns, values
