@@ -18,7 +18,7 @@ import headsmith as hs
 from headsmith.analysis.ranges import ranges
 from headsmith.analysis.sensitivity import Flow, slopes_on
 from headsmith.core.balls import gate_constant
-from headsmith.heads.sink import split_scale
+from headsmith.heads.scaling import split_scale
 from headsmith.lower.prove import certified, drafted
 from headsmith.transformer.bill import bill
 from headsmith.transformer.gains import gains_of_heads

@@ -21,7 +21,7 @@ from headsmith.lower.fit import Fit, fit_program
 from headsmith.search.cells import table_cells
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from programs import ONE_VARIABLE, TWO_VARIABLES
+from helpers.models.programs import ONE_VARIABLE, TWO_VARIABLES
 
 ERRORS = (1e-3, 1e-6, 1e-8)
 

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from networks import product_network, square_network
-from saved import read, write
+from helpers.attacks.saved import read, write
+from helpers.models.networks import product_network, square_network
 
 import headsmith as hs
 from headsmith.cli import commands

@@ -12,11 +12,11 @@ import sys
 
 import numpy as np
 import pytest
+from helpers.attacks.gates import candidate_points, errors_at, worst_error
+from helpers.models.networks import folding_circuit, random_circuit, random_network, shifted_network, trained
+from helpers.oracles.exact import exact, exact_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from networks import folding_circuit, random_circuit, random_network, shifted_network, trained
-from oracle import exact, exact_error
-from search import candidate_points, errors_at, worst_error
 
 import headsmith as hs
 

@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from networks import random_network, square_network
+from helpers.models.networks import random_network, square_network
 
 import headsmith as hs
 from headsmith.circuits.pieces import Pieces

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from proving import proven
+from helpers.attacks.proving import proven
 
 import headsmith as hs
 from headsmith.circuits.pieces import in_blocks, lay_out, tokens_for

@@ -8,7 +8,7 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
-from mathematics import EXACT
+from helpers.oracles.mathematics import EXACT
 
 import headsmith as hs
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.attacks.true_error import true_error
 from test_formulas import AWKWARD, NESTED, Domain, check, points_of, unit, worst
-from worst import true_error
 
 import headsmith as hs
 from headsmith.report.falsify import falsify

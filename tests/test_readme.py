@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from blocks import blocks_of, run_document
+from helpers.documents import blocks_of, run_document
 
 README = Path(__file__).parent.parent / "README.md"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from agreement import MODELS, check_agreement, inputs_of, masks, near_runs
+from helpers.theorems.runtimes import MODELS, check_agreement, inputs_of, masks, near_runs
 from transformers import AutoModel
 
 import headsmith as hs

@@ -32,7 +32,7 @@ from headsmith.heads.gate_fit import RISE, gate_product_fit
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank, shift_address
 from headsmith.heads.ramp import WIDTH, ramp_table
-from headsmith.heads.sink import split_scale
+from headsmith.heads.scaling import split_scale
 from headsmith.heads.stream import GRID, Link, Register
 from headsmith.heads.table import TableBank
 from headsmith.transformer.ir import Bank, Layer, Transformer, reserved_registers

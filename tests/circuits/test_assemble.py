@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracle import exact, exact_nodes
+from helpers.oracles.exact import exact, exact_nodes
 
 from headsmith.circuits.assemble import Assembly, Choice, assemble, fragment_of, is_circuit, with_own_output
 from headsmith.circuits.fragment import depth

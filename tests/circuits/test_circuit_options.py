@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from circuits.fragment_checks import check_form, check_rebuilt, check_theorem, deviations, places
+from helpers.theorems.fragments import check_form, check_rebuilt, check_theorem, deviations, places
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from circuits.fragment_checks import check_form, check_rebuilt, check_theorem
+from helpers.theorems.fragments import check_form, check_rebuilt, check_theorem
 
 from headsmith.circuits.composite import Decay, gaussian, logistic, softplus
 from headsmith.circuits.mirror import even, flipped, odd

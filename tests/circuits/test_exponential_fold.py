@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from circuits.fragment_checks import check_form, check_rebuilt, check_theorem
+from helpers.theorems.fragments import check_form, check_rebuilt, check_theorem
 
 from headsmith.circuits.circular import circular, circular_proposals
 from headsmith.circuits.exponential import exponential, exponential_proposals

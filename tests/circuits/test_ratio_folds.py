@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from circuits.fragment_checks import check_form, check_rebuilt, check_theorem
+from helpers.theorems.fragments import check_form, check_rebuilt, check_theorem
 
 from headsmith.circuits.logarithm import logarithm, logarithm_proposals
 from headsmith.circuits.power import power, power_proposals

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from circuits.fragment_checks import check_form, check_rebuilt, check_theorem
-from oracle import exact
+from helpers.oracles.exact import exact
+from helpers.theorems.fragments import check_form, check_rebuilt, check_theorem
 
 from headsmith.circuits.radix import cells_of, radices
 from headsmith.circuits.reciprocal import reciprocal, reciprocal_proposals

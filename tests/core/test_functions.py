@@ -2,10 +2,10 @@
 
 import math
 
-import mathematics
 import mpmath
 import numpy as np
 import pytest
+from helpers.oracles import mathematics
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.oracles.exact import exact_image, exact_range
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import exact_image, exact_range
 
 from headsmith.core.errors import DomainError
 from headsmith.core.intervals import Box, Interval, add, as_box, ball, centre_and_radius, linear_image, point

@@ -9,7 +9,7 @@ from math import inf
 import mpmath
 import numpy as np
 import pytest
-from programs import ONE_VARIABLE, TWO_VARIABLES, exact_value, linear, random_program
+from helpers.models.programs import ONE_VARIABLE, TWO_VARIABLES, exact_value, linear, random_program
 
 from headsmith.core.program import Call, Linear, Over, Program, Times, described, fault_of, program_values
 from headsmith.core.program_range import defined_on, program_range

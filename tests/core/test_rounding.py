@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.oracles.exact import exact_image
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import exact_image
 
 from headsmith.core.rounding import FLOAT64, PRECISIONS, lower, magnitude_product, upper
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from blocks import blocks_of, run_document
+from helpers.documents import blocks_of, run_document
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(path for path in DOCS.glob("*.md") if blocks_of(path))

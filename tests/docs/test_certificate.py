@@ -15,7 +15,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from networks import random_network
+from helpers.models.networks import random_network
 from safetensors import safe_open
 
 import headsmith as hs

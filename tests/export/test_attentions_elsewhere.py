@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import random_network
+from helpers.models.networks import random_network
 
 import headsmith as hs
 from headsmith.heads.attentions import ATTENTIONS, weights_of

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import saved
-from networks import random_network, shifted_network
+from helpers.attacks import saved
+from helpers.models.networks import random_network, shifted_network
 from safetensors.numpy import save_file
 
 import headsmith as hs

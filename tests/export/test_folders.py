@@ -14,8 +14,8 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from helpers.models.networks import random_network
 from matplotlib.figure import Figure
-from networks import random_network
 from safetensors.numpy import load_file, save_file
 
 import headsmith as hs

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from networks import random_network
+from helpers.models.networks import random_network
 
 import headsmith as hs
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,38 +12,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import random_network
+from helpers.models.stock import MODELS, points, sequence
 from safetensors.numpy import load_file, save_file
 
 import headsmith as hs
 from headsmith.cli import main
-from headsmith.export.stock import as_stock
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.reading import read
 from headsmith.kernel.stock import Stock, check_folder, refuse_others, stock
-from headsmith.run import gpt2, llama
+from headsmith.run import llama
 
 T = hs.tokens
-
-
-def sequence(program: Callable[[Any], Any], **options: Any) -> Any:
-    options = {"tokens": 5, "causal": True, "dtype": "float32", "error": 1e-2} | options
-    return hs.compile_sequence(program, domain=(-1, 1), **options)
-
-
-MODELS: dict[str, Callable[[], Any]] = {
-    "product": lambda: hs.compile("x*y", (-1, 1), 1e-3, dtype="float32"),
-    "table": lambda: hs.compile("exp(x)/2 + y, relu(x)", (-1, 1), 1e-2, dtype="float32"),
-    "ramp": lambda: hs.compile("relu(x)", (-1, 1), 5e-2, dtype="float32", recipe="ramp"),
-    "network": lambda: hs.compile(random_network([3, 6, 5, 2]), (-1, 1), 1e-1, dtype="float32"),
-    "tokens": lambda: hs.compile("x*abs(y)", (-1, 1), 1e-2, dtype="float32", tokens=3),
-    "mean and maximum": lambda: sequence(lambda x: T.cumulative_sum(x) + T.max(x)),
-    "shift": lambda: sequence(lambda x: x * T.shift(x, 1)),
-    "neurons": lambda: hs.compile("x*y - relu(y)*x", (-1, 1), 1e-3, dtype="float32", recipe="swiglu"),
-    "heads and neurons": lambda: hs.compile("y*x/(2 + y)", (-1, 1), 1e-2, dtype="float32", recipe="swiglu"),
-    "means of products": lambda: sequence(lambda x: T.mean(x * x) * x, recipe="swiglu"),
-    "attention": lambda: sequence(lambda x: T.attend(x[:, 0], x[:, 0], x[:, 0])),
-}
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -60,12 +38,6 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def copied(exported: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(exported, tmp_path / "product"))
-
-
-def points(model: Any, rng: np.random.Generator) -> Any:
-    tokens, inputs = model.transformer.tokens, model.box.size
-    shape = (512, inputs) if tokens == 1 else (100, tokens, inputs)
-    return rng.uniform(-1, 1, shape).astype(np.float32)
 
 
 def test_it_computes_what_the_model_computes(model: Any, rng: np.random.Generator) -> None:
@@ -162,208 +134,6 @@ def test_a_norm_with_a_smaller_constant_is_no_identity(rng: np.random.Generator)
     assert np.array_equal(llama.norm(x, np.full(16, root, np.float32), 1e-6), x)
     x[..., x[0, 0].argmax()] /= 16.0
     assert not np.array_equal(llama.norm(x, np.full(16, root / 16.0, np.float32), 1e-6), x)
-
-
-# GPT-2 --------------------------------------------------------------------------------------------------------------
-
-GPT2 = {
-    "product": lambda: hs.compile("x*y", (-1, 1), 2e-4, dtype="float32"),
-    "network": lambda: hs.compile(random_network([2, 3, 1]), (-1, 1), 1e-1, dtype="float32"),
-    "table": lambda: hs.compile("exp(x)", (-1, 1), 1e-2, dtype="float32"),
-    "cleared": lambda: hs.compile(random_network([2, *[8] * 5, 1], weight=0.7), (-1, 1), 1e-1, dtype="float32"),
-    "means": lambda: sequence(lambda x: T.mean(x) - T.shift(x, 1), error=1e-3),
-    "maximum": lambda: sequence(T.max),
-    "products": lambda: sequence(lambda x: x * T.shift(x, 1)),
-    "attention": lambda: sequence(lambda x: T.attend(x[:, 0], x[:, 0], x[:, 0])),
-}
-
-
-@pytest.fixture(scope="module", params=GPT2)
-def other(request: pytest.FixtureRequest) -> Any:
-    return GPT2[request.param]()
-
-
-def test_a_gpt2_stays_within_its_certificate(other: Any, rng: np.random.Generator) -> None:
-    found, x = other.to_stock("gpt2"), points(other, rng)
-    assert np.abs(found(x) - other(x.astype(np.float64))).max() <= found.certificate.parts["rounding"]
-    assert other.certificate.error < found.certificate.error
-    assert any("LayerNorm computes the mean" in each for each in found.certificate.assumes)
-    for name in ("c_attn", "c_proj"):
-        assert np.abs(found.tensors[f"transformer.h.0.attn.{name}.weight"]).max() < 1e4
-
-
-def test_the_worst_norms_stay_within_the_certificate(
-    other: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Means and inverse roots are as wrong as the certificate assumes at most, and every rounding is the largest one,
-    with signs at random for each token, the same for all, or those of something that tokens hold."""
-    found, u = other.to_stock("gpt2"), 2.0**-24
-
-    def worst(x: Any, weight: Any, bias: Any, epsilon: float) -> Any:
-        x = x.astype(np.float64)
-
-        def signs(*shape: int) -> Any:
-            if rng.integers(3) == 0:
-                column = int(rng.integers(x.shape[-1]))
-                return np.broadcast_to(np.where(x[..., column : column + 1] > 0.0, 1.0, -1.0), shape)
-            return rng.choice([-1.0, 1.0], shape if rng.integers(2) else [1] * len(shape))
-
-        mean = x.mean(axis=-1, keepdims=True) + signs(*x.shape[:-1], 1) * 5 * u * np.abs(x).sum(-1, keepdims=True)
-        inverse = (1.0 + signs(*x.shape[:-1], 1) * 8 * u) / np.sqrt(x.var(axis=-1, keepdims=True) + epsilon)
-        return ((x - mean) * inverse * weight * (1.0 + 4 * u * signs(*x.shape))).astype(np.float32)
-
-    monkeypatch.setattr(gpt2, "norm", worst)
-    x = points(other, rng)
-    exact = other(x.astype(np.float64))
-    worst_error = max(float(np.abs(found(x) - exact).max()) for _ in range(20))
-    assert 1e-7 < worst_error <= found.certificate.parts["rounding"]
-
-
-def test_every_part_of_a_gpt2_is_compared(tmp_path: Path, rng: np.random.Generator) -> None:
-    folder = GPT2["table"]().export(tmp_path / "exp", "gpt2")
-    certificate, path = hs.verify(folder), folder / "model.safetensors"
-    assert f"{certificate.error:.3g}" in (folder / "README.md").read_text()
-    header, tensors = read(folder / "proof.safetensors")
-    proven, held = stock(header, tensors, "gpt2"), load_file(path)
-    config = json.loads((folder / "config.json").read_text())
-    refuse_others(proven, config, held)
-    for name, values in held.items():
-        for _ in range(20):
-            changed, place = values.copy(), tuple(int(rng.integers(size)) for size in values.shape)
-            changed[place] = np.nextafter(changed[place], np.float32(np.inf))
-            with pytest.raises(Refused, match=r"model.safetensors: .* is .*, and .* in the proven model"):
-                refuse_others(proven, config, held | {name: changed})
-    for name in config:
-        with pytest.raises(Refused, match=r"config.json"):
-            refuse_others(proven, config | {name: "other"}, held)
-    norms = {name: value * np.float32(0.25) for name, value in held.items() if "ln_" in name}
-    save_file({**held, **norms}, path, metadata={"format": "pt"})
-    with pytest.raises(hs.CertificateError, match="normed away"):
-        hs.verify(folder)
-
-
-def test_what_a_gpt2_cannot_hold() -> None:
-    with pytest.raises(hs.TargetError, match="a GPT-2 has no SwiGLU blocks"):
-        MODELS["neurons"]().to_stock("gpt2")
-    with pytest.raises(hs.TargetError, match="causal mask, and the model looks at later tokens"):
-        sequence(T.mean, causal=False).to_stock("gpt2")
-
-
-def test_a_gpt2_is_asked_in_words(rng: np.random.Generator) -> None:
-    found = hs.compile("x*y", (-1, 1), 2e-2, dtype="float32").to_stock("gpt2", vocabulary=16)
-    assert found.config["architectures"] == ["GPT2ForSequenceClassification"]
-    for x, y in rng.choice(np.arange(-8, 9) / 8, (50, 2)):
-        answer = found(f"x={x:g} y={y:g}".replace("=-0 ", "=0 "))
-        assert abs(float(answer[0]) - x * y) <= found.certificate.error
-        assert np.array_equal(answer, found([x, y]))
-    words = found.tensors["transformer.wte.weight"][list(found.words.values())]
-    assert np.abs(words[:, :-4].sum(axis=1)).max() <= 1e-6  # registers and balance; what is left is probe, c and -c
-
-
-# Prompts ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A product that is asked in words; zero is not in its domain."""
-    model = hs.compile("x*y", {"x": (-1, 1), "y": (0.5, 2)}, 1e-2, dtype="float32")
-    return Path(model.export(tmp_path_factory.mktemp("asked") / "product", "llama", vocabulary=16))
-
-
-def test_every_prompt_is_within_the_certificate(asked: Path) -> None:
-    certificate, proof = hs.verify(asked), hs.load(asked / "proof.safetensors")
-    found = as_stock(proof.contents(), "llama", 16)
-    assert len(found.words) == 17 + 13  # steps of 1/8, ends included
-    for one in (word for word in found.words if word.startswith("x")):
-        for other in (word for word in found.words if word.startswith("y")):
-            x, y = (float(word[2:]) for word in (one, other))
-            assert abs(float(found(f"{one} {other}")[0]) - x * y) <= certificate.error
-            assert np.array_equal(found(f"{one} {other}"), found([x, y]))
-    for prompt in ("x=0.5", "y=1 x=0.5", "x=0.5 y=0.51", "x=0.5 y=4", ""):
-        with pytest.raises(hs.DomainError, match="is not"):
-            found(prompt)
-    vocabulary = json.loads((asked / "tokenizer.json").read_text())["model"]["vocab"]
-    assert vocabulary["x=-0.125"] == found.words["x=-0.125"]
-    assert "tokenizer(" in (asked / "README.md").read_text()
-
-
-def test_words_that_lie_are_refused(asked: Path, tmp_path: Path) -> None:
-    """The kernel reads the number in a word, and the row that stands for it."""
-    folder = Path(shutil.copytree(asked, tmp_path / "product"))
-    path = folder / "tokenizer.json"
-    whole = json.loads(path.read_text())
-
-    def refused(change: Callable[[dict[str, int]], Any], message: str) -> None:
-        vocabulary = dict(whole["model"]["vocab"])
-        change(vocabulary)
-        path.write_text(json.dumps(whole | {"model": whole["model"] | {"vocab": vocabulary}}))
-        with pytest.raises(Refused, match=message):
-            check_folder(folder)
-
-    def renamed(old: str, new: str) -> Callable[[dict[str, int]], None]:
-        return lambda vocabulary: vocabulary.update({new: vocabulary.pop(old)})
-
-    def swapped(vocabulary: dict[str, int]) -> None:
-        vocabulary["x=0.5"], vocabulary["x=0.25"] = vocabulary["x=0.25"], vocabulary["x=0.5"]
-
-    refused(swapped, "embed_tokens")
-    refused(renamed("x=0.5", "x=0.51"), "no float32")
-    refused(renamed("x=0.5", "y=0.5625"), "embed_tokens")
-    refused(renamed("x=0.5", "x=-7"), "not in the domain")
-    refused(renamed("x=0.5", "z=0.5"), "not a name")
-    refused(renamed("x=0.5", "a half"), "not a name")
-    refused(lambda vocabulary: vocabulary.pop("x=0.5"), "one after the other")
-    refused(lambda vocabulary: vocabulary.update({"x=0.5": vocabulary["x=0.25"]}), "one after the other")
-    refused(lambda vocabulary: vocabulary.update({"x=0.5": 1.5}), "whole number")
-    refused(lambda vocabulary: vocabulary.update({"x=0.3": 1}), "one after the other")  # a data token without inputs
-    path.unlink()
-    with pytest.raises(Refused, match=r"config.json is not the one"):
-        check_folder(folder)
-
-
-def test_what_has_no_prompts(tmp_path: Path) -> None:
-    product = MODELS["product"]()
-    with pytest.raises(hs.TargetError, match="a vocabulary of numbers is for stock models"):
-        product.export(tmp_path / "a", "torch", vocabulary=16)
-    with pytest.raises(hs.TargetError, match="1 to 65536"):
-        product.to_stock("llama", vocabulary=1 << 17)
-    with pytest.raises(hs.TargetError, match="this is a model of sequences"):
-        MODELS["shift"]().to_stock("llama", vocabulary=16)
-    single = hs.compile("relu(x)", (-1, 1), 1e-2, dtype="float32").to_stock("llama", vocabulary=4)
-    assert list(single.words) == ["x=-1", "x=-0.5", "x=0", "x=0.5", "x=1"]
-    assert abs(float(single("x=0.5")[0]) - 0.5) <= single.certificate.error
-
-
-# Language models ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("to", ["llama", "gpt2"])
-def test_a_language_model_has_the_outputs_as_its_first_logits(to: str, tmp_path: Path) -> None:
-    model = GPT2["product"]()
-    folder, other = model.export(tmp_path / "model", to, language_model=True), model.to_stock(to)
-    found = model.to_stock(to, language_model=True)
-    assert hs.verify(folder).error == other.certificate.error
-    assert np.array_equal(found([[0.5, -0.25]]), other([[0.5, -0.25]]))
-    held = load_file(folder / "model.safetensors")
-    assert np.array_equal(held["lm_head.weight"][:1], other.tensors["score.weight"])
-    assert not held["lm_head.weight"][1:].any()
-    assert json.loads((folder / "tokenizer_config.json").read_text())["bos_token"] == "<reference 0>"
-    held["lm_head.weight"][1, 0] = 1.0
-    save_file(held, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(hs.CertificateError, match=r"lm_head.weight\[1, 0\] is 1.0, and 0.0 in the proven model"):
-        hs.verify(folder)
-
-
-def test_what_is_no_language_model(exported: Path, tmp_path: Path) -> None:
-    header, tensors = read(exported / "proof.safetensors")
-    held, proven = load_file(exported / "model.safetensors"), stock(header, tensors, language=True)
-    with pytest.raises(Refused, match=r"config.json is not the one of the proven model \(architectures\)"):
-        refuse_others(proven, json.loads((exported / "config.json").read_text()), held)
-    with pytest.raises(hs.TargetError, match="language models are stock models"):
-        MODELS["product"]().export(tmp_path / "model", "torch", language_model=True)
-    wide = hs.compile("x*y, x*y+x, x*y+1, x*y+2, x*y+y, x*y+3, 2*x*y, x*y-x", (-1, 1), 1e-2, dtype="float32")
-    with pytest.raises(hs.TargetError, match="has fewer than 6 outputs, and not 8"):
-        wide.to_stock("llama", language_model=True)
 
 
 # Folders ------------------------------------------------------------------------------------------------------------

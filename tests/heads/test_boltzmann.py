@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import bank_models as models
 import mpmath
 import numpy as np
 import pytest
+from helpers.theorems import banks as models
 from hypothesis import given
 from hypothesis import strategies as st
 

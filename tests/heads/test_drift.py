@@ -12,15 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import bank_models as models
 import numpy as np
 import pytest
-from dense_reference import Rounded, stream_dense
+from helpers.oracles.textbook import Rounded, stream_dense
+from helpers.theorems import banks as models
 
 from headsmith.core.rounding import EXP_ULPS, PRECISIONS
 from headsmith.export.stored import transformer_data
 from headsmith.heads import attend, boltzmann, gate, mean, move, sink, table
-from headsmith.heads.sink import split_scale
+from headsmith.heads.scaling import split_scale
 from headsmith.heads.stream import Link
 from headsmith.kernel.arithmetic import Interval, Upper
 from headsmith.kernel.heads import local_errors

@@ -8,16 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import bank_models as models
 import numpy as np
 import pytest
+from helpers.theorems import banks as models
 
 from headsmith import single
 from headsmith.core.errors import CertificateError, DomainError
-from headsmith.heads.gate import (
-    GateBank,
-    score_sizes,
-)
+from headsmith.heads.gate import GateBank
 from headsmith.heads.gate_fit import _fitted, gate_product_fit
 from headsmith.heads.stream import DATA, Link
 from headsmith.run.numpy_runner import run
@@ -112,17 +109,6 @@ class TestProduct:
         found = _fitted(4, 0.2, 0.1)
         assert found is not None
         assert found[1] <= 4e-8
-
-
-# ---- the lemmas -----------------------------------------------------------------------------------------------------
-
-
-def test_score_sizes(rng) -> None:
-    mine, sizes = bank(), np.array([0.7, 1.3])
-    bound = score_sizes(mine, sizes)
-    for x in np.linspace(-1, 1, 21):
-        scores = np.abs(mine.slope * (x * sizes)[:, None] + mine.offset)
-        assert np.all(scores.max(axis=1) <= bound)
 
 
 # ---- runner, textbook, bill, file -----------------------------------------------------------------------------------

@@ -5,9 +5,9 @@ Theorem: |out - mean| <= leak + rounding, whatever the reference tokens hold; wi
 
 from __future__ import annotations
 
-import bank_models as models
 import numpy as np
 import pytest
+from helpers.theorems import banks as models
 
 from headsmith import single
 from headsmith.core.errors import CertificateError

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import bank_models as models
 import numpy as np
 import pytest
-import saved
+from helpers.attacks import saved
+from helpers.theorems import banks as models
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import bank_models as models
 import mpmath
 import numpy as np
 import pytest
-import saved
+from helpers.attacks import saved
+from helpers.theorems import banks as models
 
 from headsmith import single
 from headsmith.core.errors import CertificateError, DomainError, HeadsmithError

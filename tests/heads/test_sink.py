@@ -12,11 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headsmith.core.rounding import PRECISIONS
-from headsmith.heads.sink import (
-    feature_count,
-    leak_weight,
-    split_scale,
-)
+from headsmith.heads.scaling import split_scale
+from headsmith.heads.sink import feature_names, leak_weight
 from headsmith.heads.stream import position_bits, position_code
 
 DIGITS = 60
@@ -62,7 +59,7 @@ class TestPositionCode:
         assert leak_weight(5.0, 1, np.array([0.3, 1e9])).tolist() == [0.0, 0.0]
 
     def test_the_widths_of_queries(self) -> None:
-        assert [feature_count(tokens) for tokens in (1, 2, 3, 4, 5, 16)] == [2, 4, 5, 5, 6, 7]
+        assert [len(feature_names(tokens)) for tokens in (1, 2, 3, 4, 5, 16)] == [2, 4, 5, 5, 6, 7]
 
 
 class TestLeakLemma:

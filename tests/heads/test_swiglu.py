@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import bank_models as models
 import numpy as np
 import pytest
+from helpers.theorems import banks as models
 
 from headsmith.core.errors import CertificateError
 from headsmith.heads.stream import DATA, Link

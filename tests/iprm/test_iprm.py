@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scenes import COLOURS, brute_answer, random_scene, random_set
+from helpers.models.scenes import COLOURS, brute_answer, random_scene, random_set
 
 import headsmith as hs
 

@@ -5,7 +5,7 @@ import random
 import mpmath
 import numpy as np
 import pytest
-from networks import square_network
+from helpers.models.networks import square_network
 
 import headsmith as hs
 from headsmith.kernel import approximates

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernel.carried import MODELS, carried, contents_of, model_of, network
+from helpers.models.carried import MODELS, carried, contents_of, model_of, network
 
 import headsmith as hs
 import headsmith.kernel

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import saved
-from forged import Forged
-from networks import random_network
+from helpers.attacks import saved
+from helpers.attacks.forged import Forged
+from helpers.models.networks import random_network
 
 import headsmith as hs
 from headsmith.kernel.errors import Refused

@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 from flint import arb, ctx
-from mathematics import EXACT
+from helpers.oracles.mathematics import EXACT
 
 from headsmith.kernel.arithmetic import Interval
 from headsmith.kernel.errors import Refused

@@ -9,7 +9,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from kernel.carried import carried, network
+from helpers.models.carried import carried, network
 
 import headsmith as hs
 from headsmith.kernel.arithmetic import Interval

@@ -11,8 +11,8 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from networks import random_network
-from saved import read as read_parts
+from helpers.attacks.saved import read as read_parts
+from helpers.models.networks import random_network
 from test_heads import model, reads, sink
 from test_heads_in_few_bits import TOY, rounded
 

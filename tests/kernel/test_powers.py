@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernel.carried import contents_of
+from helpers.models.carried import contents_of
 from kernel.test_step_rule import changed, facts
 
 from headsmith.kernel.arithmetic import Interval

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forged import Forged
-from kernel.carried import carried
+from helpers.attacks.forged import Forged
+from helpers.models.carried import carried
 
 import headsmith as hs
 from headsmith.kernel.arithmetic import Interval

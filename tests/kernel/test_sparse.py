@@ -190,7 +190,8 @@ def test_a_convolution_stays_sparse_from_the_network_to_the_file(dtype: Any, err
         assert np.abs(run - network(inputs)).max() <= model.certificate.error
     loaded.save(tmp_path / "again.safetensors")
     (first, arrays), (second, others) = saved.read(path), saved.read(tmp_path / "again.safetensors")
-    assert first == second and all(np.array_equal(arrays[name], others[name]) for name in {*arrays, *others})
+    assert first == second
+    assert all(np.array_equal(arrays[name], others[name]) for name in {*arrays, *others})
 
 
 def test_a_changed_entry_or_place_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel.carried import contents_of
+from helpers.models.carried import contents_of
 
 from headsmith.kernel.arithmetic import Interval, Upper
 from headsmith.kernel.check import box_of, facts_of, proved

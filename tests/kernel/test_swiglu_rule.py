@@ -15,8 +15,8 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from saved import leaves, put
-from saved import read as read_parts
+from helpers.attacks.saved import leaves, put
+from helpers.attacks.saved import read as read_parts
 from test_heads import bank, model, reads
 from test_heads_in_few_bits import TOY, plus, rounded
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import product_network
-from saved import read, write
+from helpers.attacks.saved import read, write
+from helpers.models.networks import product_network
 
 import headsmith as hs
 from headsmith.kernel.approximates import check_approximation

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.models.networks import random_circuit, random_network, shifted_network
+from helpers.oracles.exact import crossing_gates, exact, exact_error, exact_ranges
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from networks import random_circuit, random_network, shifted_network
-from oracle import crossing_gates, exact, exact_error, exact_ranges
 
 import headsmith as hs
 from headsmith.source.graph import Builder, Graph

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import random_network, shifted_network
+from helpers.models.networks import random_network, shifted_network
 
 import headsmith as hs
 from headsmith.lower.reuse import Lifetime, allotted

@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import random_network
+from helpers.models.networks import random_network
 
 import headsmith as hs
+from headsmith.heads.scaling import in_parts
 from headsmith.kernel.arithmetic import FLOAT32, Upper
 from headsmith.kernel.model import Link
 from headsmith.kernel.stream import Register, constant, read_bounds
 from headsmith.lower import meet
-from headsmith.lower.split import in_parts, with_sums_in_parts
+from headsmith.lower.split import with_sums_in_parts
 from headsmith.report.rounding_oracle import worst_run
 from headsmith.run.numpy_runner import run
 

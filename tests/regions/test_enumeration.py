@@ -10,7 +10,7 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from rational import clipped_patterns, volumes
+from helpers.oracles.polygons import clipped_patterns, volumes
 
 from headsmith.core.intervals import as_box
 from headsmith.regions.bounds import through_origin, zaslavsky

@@ -7,9 +7,9 @@ from math import comb
 
 import numpy as np
 import pytest
+from helpers.oracles.polygons import clipped_patterns, volumes
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rational import clipped_patterns, volumes
 
 from headsmith.regions.complex import FIRST, SECOND, box_complex, members
 from headsmith.regions.enumeration import regions

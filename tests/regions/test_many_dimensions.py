@@ -10,7 +10,7 @@ from math import comb, factorial
 
 import numpy as np
 import pytest
-from rational import exactly, has_interior, programmed_patterns
+from helpers.oracles.polygons import exactly, has_interior, programmed_patterns
 from test_enumeration import KINDS, relu_network, sampled_patterns
 
 from headsmith.regions.bounds import through_origin, zaslavsky

@@ -10,7 +10,7 @@ import pytest
 import headsmith as hs
 from headsmith.core.errors import HeadsmithError
 from headsmith.core.figures import found as found_text
-from headsmith.inside.meanings import Meanings, held_by
+from headsmith.inside.meanings import Meanings
 from headsmith.report import plots
 from headsmith.report.attention import head_paths, head_patterns
 from headsmith.report.plots import plot
@@ -125,7 +125,7 @@ def test_heads_are_named_after_what_they_compute() -> None:
     shared = hs.compile(["sin(x)", "cos(x)"], {"x": (-1.0, 1.0)}, 1e-4)
     assert Meanings(shared).heads == [["table: sin(x), cos(x)"]]
     (bank,) = shared.transformer.layers[0].banks
-    (held,) = held_by(bank, shared.transformer.sink_tokens)
+    (held,) = bank.held_texts(shared.transformer.sink_tokens)
     assert len(held) == shared.transformer.grid_tokens
     assert all(text.count(",") == 1 for text in held.values())
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dense_reference import Floating, Rounded, run_dense
-from networks import random_network, shifted_network
-from oracle import extended
+from helpers.models.networks import random_network, shifted_network
+from helpers.oracles.exact import extended
+from helpers.oracles.textbook import Floating, Rounded, run_dense
 
 import headsmith as hs
 from headsmith.core.rounding import EXP_ULPS

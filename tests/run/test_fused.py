@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dense_reference import Rounded
-from networks import random_network
-from oracle import extended
+from helpers.models.networks import random_network
+from helpers.oracles.exact import extended
+from helpers.oracles.textbook import Rounded
 
 import headsmith as hs
 from headsmith.core.rounding import EXP_ULPS

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from networks import random_network
+from helpers.models.networks import random_network
 
 import headsmith as hs
 from headsmith.run import numpy_runner

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from agreement import MODELS, check_agreement, inputs_of, masks, near_runs
+from helpers.theorems.runtimes import MODELS, check_agreement, inputs_of, masks, near_runs
 
 LONG = ("ridge", "newton", "lasso", "logistic", "neighbours", "tables")
 """Models whose smallest error in float32 takes seconds to find; `make outside` has them, too."""

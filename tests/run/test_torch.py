@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from networks import random_network
+from helpers.models.networks import random_network
 
 import headsmith as hs
 

@@ -14,7 +14,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-import saved
+from helpers.attacks import saved
 
 import headsmith as hs
 from headsmith.cli import main

@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.oracles.exact import exact
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import exact
 
 from headsmith.compile import compile
 from headsmith.core.errors import TargetError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.models.networks import random_circuit
+from helpers.oracles.exact import exact_nodes
 from hypothesis import given
 from hypothesis import strategies as st
-from networks import random_circuit
-from oracle import exact_nodes
 
 from headsmith.core.errors import TargetError
 from headsmith.source.evaluation import evaluate, node_values

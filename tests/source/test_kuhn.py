@@ -8,9 +8,9 @@ from itertools import product
 
 import numpy as np
 import pytest
+from helpers.oracles.exact import exact
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import exact
 
 from headsmith.analysis.smoothness import (
     Hessian,

@@ -7,9 +7,9 @@ from itertools import product
 
 import numpy as np
 import pytest
+from helpers.oracles.exact import exact
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import exact
 
 from headsmith.compile import compile
 from headsmith.core.errors import DomainError, TargetError

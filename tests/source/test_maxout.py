@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.models.networks import random_network
+from helpers.oracles.exact import exact
 from hypothesis import given
 from hypothesis import strategies as st
-from networks import random_network
-from oracle import exact
 
 from headsmith.compile import compile
 from headsmith.core.errors import TargetError

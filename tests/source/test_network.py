@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from networks import random_network
-from oracle import exact
+from helpers.models.networks import random_network
+from helpers.oracles.exact import exact
 
 import headsmith as hs
 from headsmith.source.graph import Affine, Input, Relu

@@ -149,7 +149,7 @@ def test_softplus_as_torch_writes_it(tmp_path: Path) -> None:
 
 def test_a_trained_network_that_torch_wrote(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from trained import FIRST_UNSEEN, Convolutional, check_predictions, digits, train
+    from helpers.models.trained import FIRST_UNSEEN, Convolutional, check_predictions, digits, train
 
     torch.manual_seed(0)
     module = train(Convolutional(4, 4), steps=40)

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 nn = torch.nn
 F = nn.functional
 
-from trained import FIRST_UNSEEN, Convolutional, Residual, check_predictions, digits, train  # noqa: E402
+from helpers.models.trained import FIRST_UNSEEN, Convolutional, Residual, check_predictions, digits, train  # noqa: E402
 
 
 class Written(nn.Module):

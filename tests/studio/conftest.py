@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from browser import Browser, started
-from studio_models import Gallery
+from helpers.models.gallery import Gallery
+from helpers.pages.browser import Browser, started
 
 
 @pytest.fixture(scope="session")

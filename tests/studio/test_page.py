@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser import Browser
 from click.testing import CliRunner
-from studio_models import MODELS
+from helpers.models.gallery import MODELS
+from helpers.pages.browser import Browser
 
 import headsmith as hs
 from headsmith.cli import commands

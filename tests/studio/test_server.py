@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studio_server import Studio, memory, running
+from helpers.pages.studio import Studio, memory, running
 
 import headsmith as hs
 from headsmith.studio.gallery import GALLERY

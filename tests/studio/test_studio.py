@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser import Browser
+from helpers.pages.browser import Browser
+from helpers.pages.studio import Studio, running
 from safetensors.numpy import save_file
-from studio_server import Studio, running
 
 HEAVY = "exp(x*y*z) + sin(x*y)*sqrt(2 + z*x)"
 

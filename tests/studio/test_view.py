@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studio_models import MODELS
+from helpers.models.gallery import MODELS
 
 import headsmith as hs
 from headsmith.core.functions import FUNCTIONS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from networks import random_network, shifted_network
+from helpers.models.networks import random_network, shifted_network
 
 import headsmith as hs
 from headsmith.transformer.dense import DenseTransformer, dense

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from networks import random_network
+from helpers.models.networks import random_network
 
 import headsmith as hs
 from headsmith.core.errors import CertificateError

@@ -50,6 +50,14 @@ class SparseArray(NDArrayOperatorsMixin, Sparse):
         """Whether any entry differs from zero."""
         return bool(self.values.any()) if axis is None else np.asarray(self).any(axis=axis, **options)
 
+    def max(self, axis: Any = None, **options: Any) -> Any:
+        """The largest entries of rows."""
+        if axis != 1 or options or not self.shape[1]:
+            return np.asarray(self).max(axis=axis, **options)
+        found = np.where(self.counts < self.shape[1], 0.0, -np.inf)
+        np.maximum.at(found, self.rows, self.values)
+        return found
+
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, int | np.integer):
             return Sparse.__getitem__(self, [index]).written()[0]

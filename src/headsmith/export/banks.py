@@ -12,40 +12,9 @@ import numpy as np
 
 from headsmith.core.errors import FileFormatError
 from headsmith.export.nodes import read_weights, stored_weights
-from headsmith.heads.attend import AttendBank
-from headsmith.heads.boltzmann import BoltzmannBank
-from headsmith.heads.gate import GateBank
-from headsmith.heads.mean import MeanBank
-from headsmith.heads.move import MoveBank
-from headsmith.heads.product import ProductBank
-from headsmith.heads.sink import SinkBank
-from headsmith.heads.stream import GRID, Link
-from headsmith.heads.swiglu import SiluBank, SwigluBank
-from headsmith.heads.table import TableBank
+from headsmith.heads.kinds import KINDS
+from headsmith.heads.stream import Link
 from headsmith.transformer.ir import Bank
-
-BANKS: dict[str, type[Bank]] = {
-    bank.kind: bank
-    for bank in (
-        *(SinkBank, TableBank, GateBank, MeanBank, BoltzmannBank),
-        *(MoveBank, AttendBank, ProductBank, SwigluBank, SiluBank),
-    )
-}
-BANK_NUMBERS = {
-    "sink": ("reference_gain", "position_gain"),
-    "table": ("gain", "keep_gain"),
-    "gate": ("position_gain", "keep_gain"),
-    "mean": ("gain", "keep_gain"),
-    "boltzmann": ("gain", "keep_gain"),
-    "move": ("gain", "keep_gain"),
-    "attend": ("gain", "keep_gain"),
-    "product": (),
-    "swiglu": (),
-    "silu": (),
-}
-BANK_COUNTS = {"attend": ("width",)}
-BANK_REGISTERS: dict[str, dict[str, str | None]] = {"table": {"grid": GRID}, "move": {"address": None}}
-"""Fields that name a register, and which one they name in files that do not say (None: they must say)."""
 
 
 def stored_links(stem: str, items: Sequence[Link], keep: Callable[..., str]) -> list[dict[str, Any]]:
@@ -76,30 +45,31 @@ def stored_bank(stem: str, item: Bank, keep: Callable[..., str]) -> dict[str, An
     }
     for name in item.arrays:
         stored[name] = keep(f"{stem}.{name}", getattr(item, name))
-    for name in (*BANK_NUMBERS[item.kind], *BANK_COUNTS.get(item.kind, ())):
+    for name in (*item.numbers, *item.counts):
         stored[name] = getattr(item, name)
-    for name, default in BANK_REGISTERS.get(item.kind, {}).items():
+    for name, default in item.registers.items():
         if getattr(item, name) != default:
             stored[name] = getattr(item, name)
-    if isinstance(item, MeanBank | MoveBank) and item.split > 1:
-        stored["split"] = item.split
+    if getattr(item, "split", 1) > 1:
+        stored["split"] = item.heads
     return stored
 
 
 def read_bank(item: dict[str, Any], tensor: Callable[[str], Any]) -> Bank:
     """The bank that `stored_bank` stored, or FileFormatError."""
     kind = item["kind"]
-    if kind not in BANKS:
+    if kind not in KINDS:
         raise FileFormatError(f"unknown bank kind {kind!r}")
-    found: dict[str, Any] = {name: tensor(item[name]) for name in ("node", "component", *BANKS[kind].arrays)}
+    bank = KINDS[kind]
+    found: dict[str, Any] = {name: tensor(item[name]) for name in ("node", "component", *bank.arrays)}
     found |= {name: read_links(item[name], tensor) for name in ("read", "write")}
-    found |= {name: float(item[name]) for name in BANK_NUMBERS[kind]}
-    found |= {name: int(item[name]) for name in BANK_COUNTS.get(kind, ())}
+    found |= {name: float(item[name]) for name in bank.numbers}
+    found |= {name: int(item[name]) for name in bank.counts}
     found |= {"split": int(item["split"])} if "split" in item else {}
     if kind == "move" and type(item["address"]) is int:
-        return MoveBank(**found, address=item["address"])
-    found |= {name: _name(item, name, default) for name, default in BANK_REGISTERS.get(kind, {}).items()}
-    return BANKS[kind](**found)
+        return bank(**found | {"address": item["address"]})
+    found |= {name: _name(item, name, default) for name, default in bank.registers.items()}
+    return bank(**found)
 
 
 def _name(item: Mapping[str, Any], name: str, default: str | None) -> str:

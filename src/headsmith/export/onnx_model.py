@@ -16,9 +16,10 @@ from headsmith.export.onnx_builder import Builder
 from headsmith.export.onnx_weights import positive, weights_of
 from headsmith.export.plain import Plain
 from headsmith.heads.attend import AttendBank
+from headsmith.heads.move import TARGETS
 from headsmith.heads.stream import Link
 from headsmith.heads.table import TableBank
-from headsmith.run.closed_forms import TARGETS, constants, first_rows
+from headsmith.run.closed_forms import first_rows
 from headsmith.transformer.ir import Bank, Transformer
 
 
@@ -97,7 +98,7 @@ def _outputs(
     graph: Builder, stem: str, transformer: Transformer, bank: Bank, reads: str, tokens: str, causal: bool
 ) -> str:
     """What the heads of a bank return: (batch, token, outputs)."""
-    held = constants(transformer, bank)
+    held = bank.constants(transformer)
     own = {
         name: graph.places(f"{stem}.{name}", value) if name == TARGETS else graph.number(f"{stem}.{name}", value)
         for name, value in held.items()

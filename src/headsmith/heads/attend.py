@@ -24,10 +24,30 @@ The features of query and key, and the values:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
-from headsmith.heads.bank import HeadBank
+import numpy as np
+
+from headsmith.core.arrays import Array
+from headsmith.core.errors import CertificateError
+from headsmith.core.figures import count
+from headsmith.heads.bank import (
+    KEY,
+    Columns,
+    HeadBank,
+    Matrices,
+    Words,
+    check_vector,
+    keep,
+    keep_folded,
+    keep_name,
+    keep_nonzeros,
+)
+from headsmith.heads.running import Attention, shares
+from headsmith.heads.scaling import Scaling
+from headsmith.heads.stream import DATA, GRID, REFERENCE
+from headsmith.heads.surroundings import Surroundings
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +56,10 @@ class AttendBank(HeadBank):
     one for each output: component `component[k]` of node `node[k]`."""
 
     kind: ClassVar[str] = "attend"
+    called: ClassVar[str] = "attend"
+    numbers: ClassVar[tuple[str, ...]] = ("gain", "keep_gain")
+    counts: ClassVar[tuple[str, ...]] = ("width",)
+    mixes: ClassVar[bool] = True
 
     width: int
     gain: float
@@ -51,7 +75,69 @@ class AttendBank(HeadBank):
         """The rows of the query, of the key and of the values."""
         return slice(0, self.width), slice(self.width, 2 * self.width), slice(2 * self.width, self.readers)
 
+    def needs_sink(self, model: Surroundings, later: bool) -> bool:
+        return model.grid_tokens > 0
 
-def feature_count(bank: AttendBank, sink: int, grid: int) -> int:
-    """The width of queries and keys."""
-    return bank.width + int(sink + grid > 0) + sink
+    def check(self, model: Surroundings, where: str) -> None:
+        """Queries and keys of one number or more, all of which are read."""
+        check_vector(self, where)
+        last = max((link.first + link.rows for link in self.read), default=0)
+        if self.width < 1 or last != self.readers:
+            raise CertificateError(
+                f"{where}: queries and keys of {self.width} numbers, and {self.outputs} values, do not fit {last} reads"
+            )
+
+    def evaluated(self, attention: Attention) -> Any:
+        return self._outputs(attention, attention.references)
+
+    def closed(self, attention: Attention) -> Any:
+        """The softmax mean over the data tokens."""
+        return self._outputs(attention, 0)
+
+    def _outputs(self, attention: Attention, references: int) -> Any:
+        reads = attention.reads(self)
+        query, key, value = (reads[..., part] for part in self.parts)
+        places, outputs = np.arange(attention.tokens), np.empty_like(value)
+        for queries in attention.query_chunks(attention.batch * attention.tokens):
+            # weights[sequence, query token, key token]
+            scores = query[:, queries] @ key.swapaxes(1, 2)
+            if attention.causal:
+                scores[:, places[None, :] > places[queries, None]] = -np.inf
+            weights, total = shares(attention, scores[..., None], -self.gain, references)
+            outputs[:, queries] = weights[..., 0] @ value / total[..., 0]
+        return outputs
+
+    def features(self, model: Surroundings) -> tuple[str, ...]:
+        silent = ("silent",) if model.reference_tokens else ()
+        return (*(f"feature {each}" for each in range(self.width)), *silent, *keep_name(model))
+
+    def dense(self, model: Surroundings, columns: Columns, read: Array, write: Array) -> Matrices:
+        W_Q, W_K = self.no_features(model, read)
+        query, key, value = self.parts
+        W_Q[0, :, : self.width] = read[query].T
+        W_K[0, :, : self.width] = read[key].T
+        if model.reference_tokens:
+            W_Q[:, columns[DATA], self.width] = KEY
+            for name in (REFERENCE, GRID) if model.grid_tokens else (REFERENCE,):
+                W_K[:, columns[name], self.width] = -self.gain / KEY
+        keep(model, columns, self.keep_gain, W_Q, W_K)
+        return Matrices(W_Q, W_K, read[value].T[None], write[None])
+
+    def law(self, model: Surroundings) -> tuple[str, str]:
+        silent = " + 1" if model.reference_tokens else ""
+        return f"w{silent}{' + 1' * model.sink_tokens}", f"attention of width w = {self.width}"
+
+    def nonzeros(self, model: Surroundings, read: int) -> int:
+        return read + (1 + model.reference_tokens if model.reference_tokens else 0) + keep_nonzeros(model)
+
+    def folded(self, model: Surroundings) -> list[float]:
+        silent = [KEY, abs(self.gain) / KEY] if model.reference_tokens else []
+        return [*silent, *keep_folded(model, self.keep_gain)]
+
+    def scaled(self, scaling: Scaling) -> Self:
+        # Some data token scores at least minus the largest score.
+        depth = scaling.sizes[int(self.node[0])]
+        return replace(self, gain=scaling.lifted(scaling.reach + depth), keep_gain=scaling.reference)
+
+    def told(self, head: int, model: Surroundings, words: Words) -> list[str]:
+        return [f"softmax attention with queries, keys and values of its own ({count(self.width, 'feature')})"]

@@ -1,14 +1,67 @@
-"""What all kinds of banks have in common: heads of one layer and one kind, what they stand for, read and write."""
+"""What every kind of head says of itself, in one place: the protocol of a bank.
+
+A bank is all heads of one kind in one layer. Its file has the lemma and says how the heads are
+
+    checked     needs_sink, shapes, check           what must hold before anybody runs it
+    run         evaluated, closed, constants        as attention, through the closed form, and for other runtimes
+    written     features, dense                     W_Q, W_K, W_V and W_O, and what their columns are for
+    counted     law, nonzeros, folded               d_head in symbols, and the bill
+    planned     scaled, softmax_constant            the scales and gains, once the whole model is known
+    told        called, told, held_texts            in words
+    stored      arrays, numbers, counts, registers  the fields as a file has them
+
+`heads/kinds.py` lists the kinds. Whoever has a bank asks it; nobody else needs to know which kinds there are. The lemma
+is proven once more where nothing of this is trusted, in kernel/heads.py.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
 from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
-from headsmith.heads.stream import Link
+from headsmith.core.errors import CertificateError
+from headsmith.heads.running import Attention
+from headsmith.heads.scaling import Scaling
+from headsmith.heads.stream import GRID, REFERENCE, Link
+from headsmith.heads.surroundings import Surroundings
+from headsmith.kernel.sparse import entries_of
+
+KEY = 8.0
+"""Keys of constants: it only shares gains between query and key, so that neither has large weights. A power of two, it
+rounds nothing."""
+
+Columns = Mapping[str, slice]
+"""Which columns of the stream each register has."""
+
+
+class Matrices(NamedTuple):
+    """W_Q and W_K are (heads, d_model, d_head), W_V is (heads, d_model, d_value), W_O (heads, d_value, d_model)."""
+
+    W_Q: Array
+    W_K: Array
+    W_V: Array
+    W_O: Array
+
+
+class Words(Protocol):
+    """What a bank is told with."""
+
+    def read(self, row: int) -> str:
+        """What is read by one of the linear forms."""
+
+    def output(self, place: int) -> str:
+        """What one of the outputs stands for."""
+
+    def pieces(self, place: int) -> Sequence[str] | None:
+        """The affine pieces whose maximum an output is, where the data tokens hold them."""
+
+    @property
+    def grid(self) -> str:
+        """The names of the grid's tokens."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,8 +70,24 @@ class HeadBank:
     bank is one head that reads one linear form for each output."""
 
     kind: ClassVar[str]
+    called: ClassVar[str]
+    """What one of its heads is called in a list; the kind, or a word that says what it computes."""
     arrays: ClassVar[tuple[str, ...]] = ()
     """The fields that hold arrays of numbers."""
+    folded_arrays: ClassVar[tuple[str, ...]] = ()
+    """Those of which matrices hold no entry as it is, but sums and products with others."""
+    numbers: ClassVar[tuple[str, ...]] = ()
+    """The fields that hold one number: gains."""
+    counts: ClassVar[tuple[str, ...]] = ()
+    """The fields that hold a whole number."""
+    registers: ClassVar[Mapping[str, str | None]] = {}
+    """The fields that name a register, and which one they name in files that do not say (None: they must say)."""
+    mixes: ClassVar[bool] = False
+    """Whether data tokens read values from data tokens."""
+    approximates: ClassVar[bool] = False
+    """Whether the heads only approximate what they stand for, however sharp the attention is."""
+    heavy: ClassVar[bool] = False
+    """Whether what the heads write is multiplied by large weights."""
 
     node: Indices
     component: Indices
@@ -59,6 +128,94 @@ class HeadBank:
         """How many linear forms the bank reads."""
         return self.outputs
 
+    # Checked --------------------------------------------------------------------------------------------------------
+
+    def needs_sink(self, model: Surroundings, later: bool) -> bool:
+        """Whether softmax heads of this kind need the sink; `later` than in the first layer."""
+        return False
+
+    def shapes(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """The shapes of arrays, and what they should be."""
+        return [(values.shape, (self.outputs,)) for values in (self.node, self.component)]
+
+    def check(self, model: Surroundings, where: str) -> None:
+        """Raise CertificateError unless the bank fits its model."""
+
+    def refuse_run(self, model: Surroundings, tokens: int, causal: bool) -> None:
+        """Raise DomainError if the bank cannot run on a sequence of so many tokens, or under that mask."""
+
+    # Run ------------------------------------------------------------------------------------------------------------
+
+    def evaluated(self, attention: Attention) -> Any:
+        """What the heads return, (batch, token, outputs), from scores and their powers of e."""
+        raise NotImplementedError(f"{self.kind} banks have no runner")
+
+    def closed(self, attention: Attention) -> Any:
+        """The same through the closed form, without the tokens that hold nothing."""
+        return self.evaluated(attention)
+
+    def constants(self, model: Surroundings) -> dict[str, Any]:
+        """The numbers of the closed form, in float64, for other runtimes (run/torch_fused.py, export/onnx_model.py)."""
+        return {}
+
+    # Written out ----------------------------------------------------------------------------------------------------
+
+    def features(self, model: Surroundings) -> tuple[str, ...]:
+        """What the columns of queries and keys are for, in order."""
+        return ()
+
+    def dense(self, model: Surroundings, columns: Columns, read: Array, write: Array) -> Matrices:
+        """All matrices of the heads; `read` and `write` have a row of d_model numbers for each form and output."""
+        raise NotImplementedError(f"{self.kind} banks have no queries and keys")
+
+    def no_features(self, model: Surroundings, read: Array) -> tuple[Array, Array]:
+        """W_Q and W_K, still zero."""
+        shape = (self.heads, read.shape[1], len(self.features(model)))
+        return np.zeros(shape), np.zeros(shape)
+
+    # Counted --------------------------------------------------------------------------------------------------------
+
+    def law(self, model: Surroundings) -> tuple[str, str]:
+        """d_head in symbols, and what one head stands for. Where other heads need a sink or a grid, it takes a
+        column."""
+        return "0", self.called
+
+    def nonzeros(self, model: Surroundings, read: int) -> int:
+        """Non-zero entries of W_Q, W_K and W_V; the linear forms that are read have so many."""
+        return read
+
+    def write_nonzeros(self, write: int) -> int:
+        """Non-zero entries of W_O, or of W_down; what is written has so many."""
+        return write
+
+    def folded(self, model: Surroundings) -> list[float]:
+        """The largest of the weights that are sums and products of stored numbers."""
+        return []
+
+    # Planned --------------------------------------------------------------------------------------------------------
+
+    def scaled(self, scaling: Scaling) -> Self:
+        """The same bank with the scales and gains that its model needs."""
+        return self
+
+    def softmax_constant(self, model: Surroundings) -> float:
+        """How far a head of scale one can be from its sharp limit; zero for kinds whose scale is not chosen."""
+        return 0.0
+
+    def value_sizes(self) -> Any:
+        """How large the values are that a head averages, for each output, as far as they are known: (outputs, 1)."""
+        return 1.0
+
+    # Told -----------------------------------------------------------------------------------------------------------
+
+    def told(self, head: int, model: Surroundings, words: Words) -> list[str]:
+        """What one head does, in a few lines; of neurons, what those of one output do."""
+        return []
+
+    def held_texts(self, sinks: int) -> list[dict[int, str]]:
+        """What reference tokens hold for each head, as text by token number; the grid begins after the sinks."""
+        return [{}] * self.heads
+
 
 @dataclass(frozen=True, eq=False)
 class ScaledBank(HeadBank):
@@ -77,3 +234,63 @@ class ScaledBank(HeadBank):
     def outputs(self) -> int:
         """How many numbers the bank returns: one for each head."""
         return self.heads
+
+    @property
+    def scale(self) -> Array:
+        """b of each head."""
+        return self.query_scale * self.key_scale
+
+    def constants(self, model: Surroundings) -> dict[str, Any]:
+        return {"scale": self.scale}
+
+
+def check_vector(bank: HeadBank, where: str) -> None:
+    """At least one output, in a row, and as many for each head."""
+    if bank.node.ndim != 1 or bank.outputs == 0 or bank.heads < 1 or bank.outputs % bank.heads:
+        raise CertificateError(f"{where}: outputs of shape {bank.node.shape} for {bank.heads} heads")
+
+
+def split_rows(bank: HeadBank, rows: Array) -> Array:
+    """A row for each output, as the heads have them: (heads, outputs of each, d_model)."""
+    return rows.reshape(bank.heads, -1, rows.shape[1])
+
+
+def keep(model: Surroundings, columns: Columns, gain: float, W_Q: Array, W_K: Array) -> None:
+    """The last feature: reference tokens keep to the sink, where there is one."""
+    if model.sink_tokens:
+        W_Q[:, columns[REFERENCE], -1] = gain / KEY
+        W_K[:, columns[REFERENCE], -1] = KEY
+        if model.grid_tokens:
+            W_Q[:, columns[GRID], -1] = gain / KEY
+
+
+def keep_name(model: Surroundings) -> tuple[str, ...]:
+    """The name of that feature."""
+    return ("keep",) if model.sink_tokens else ()
+
+
+def keep_nonzeros(model: Surroundings) -> int:
+    """Its weights: the queries of the sink and of the grid, the key of the sink."""
+    return 2 + model.grid_tokens if model.sink_tokens else 0
+
+
+def keep_folded(model: Surroundings, gain: float) -> list[float]:
+    """The largest of these weights."""
+    return [KEY, abs(gain / KEY)] * model.sink_tokens
+
+
+def largest(values: Any) -> float:
+    """The largest absolute value; zero, if there is none."""
+    return float(np.max(np.abs(values), initial=0.0))
+
+
+def largest_scaled(links: Sequence[Link], scales: Array) -> float:
+    """The largest entry of a read times the heads' scales."""
+    found = 0.0
+    for link in links:
+        scale = scales[link.reads]
+        with np.errstate(over="ignore"):
+            found = max(
+                found, largest(entries_of(link.weights * (scale if link.weights.ndim == 1 else scale[:, None])))
+            )
+    return found

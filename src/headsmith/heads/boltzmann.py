@@ -31,15 +31,32 @@ The features of query and key, and the value:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.balls import boltzmann_constant
+from headsmith.core.errors import CertificateError
+from headsmith.core.figures import number, shortened
 from headsmith.core.rounding import upper
-from headsmith.heads.bank import ScaledBank
+from headsmith.heads.bank import (
+    KEY,
+    Columns,
+    Matrices,
+    ScaledBank,
+    Words,
+    keep,
+    keep_folded,
+    keep_name,
+    keep_nonzeros,
+    largest_scaled,
+)
+from headsmith.heads.running import Attention, shares
+from headsmith.heads.scaling import Scaling, heaviest_read, split_scale
+from headsmith.heads.stream import DATA
+from headsmith.heads.surroundings import Surroundings
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,14 +65,94 @@ class BoltzmannBank(ScaledBank):
     query_scale[h] * key_scale[h] > 0, the minimum where it is negative."""
 
     kind: ClassVar[str] = "boltzmann"
+    called: ClassVar[str] = "max"
+    folded_arrays: ClassVar[tuple[str, ...]] = ("key_scale",)
+    numbers: ClassVar[tuple[str, ...]] = ("gain", "keep_gain")
+    mixes: ClassVar[bool] = True
 
     gain: float
     keep_gain: float
 
+    def needs_sink(self, model: Surroundings, later: bool) -> bool:
+        return model.grid_tokens > 0
 
-def feature_count(sink: int) -> int:
-    """The width of queries and keys."""
-    return 2 + sink
+    def check(self, model: Surroundings, where: str) -> None:
+        """One scale for each head, none of them zero."""
+        for values in (self.query_scale, self.key_scale):
+            if values.shape != self.query_scale.shape or values.ndim != 1:
+                raise CertificateError(f"{where}: scales of shapes {self.query_scale.shape} and {self.key_scale.shape}")
+            if not np.all(values != 0.0):
+                raise CertificateError(
+                    f"{where}: a head with scale zero returns a mean, not an extreme; use a mean head"
+                )
+
+    def evaluated(self, attention: Attention) -> Any:
+        return self._outputs(attention, attention.references)
+
+    def closed(self, attention: Attention) -> Any:
+        """The softmax mean over the data tokens."""
+        return self._outputs(attention, 0)
+
+    def _outputs(self, attention: Attention, references: int) -> Any:
+        """All queries have the same scores, unless a mask tells them apart."""
+        values, dtype = attention.reads(self), attention.dtype
+        # The scores of any data token's query: (batch, key token, head).
+        scores = values * self.key_scale.astype(dtype) * self.query_scale.astype(dtype) + dtype.type(self.gain)
+        if not attention.causal:
+            weights, total = shares(attention, scores, 0.0, references)
+            mean = (weights * values).sum(axis=1, keepdims=True) / total
+            return np.broadcast_to(mean, values.shape)
+        places, outputs = np.arange(attention.tokens), np.empty_like(values)
+        for queries in attention.query_chunks(values.size):
+            hidden = places[None, :] > places[queries, None]
+            # weights[sequence, query token, key token, head]
+            weights = np.where(hidden[None, :, :, None], dtype.type(-np.inf), scores[:, None])
+            weights, total = shares(attention, weights, 0.0, references)
+            weights *= values[:, None]
+            outputs[:, queries] = weights.sum(axis=2) / total[:, :, 0]
+        return outputs
+
+    def features(self, model: Surroundings) -> tuple[str, ...]:
+        return ("slope", "gain", *keep_name(model))
+
+    def dense(self, model: Surroundings, columns: Columns, read: Array, write: Array) -> Matrices:
+        (W_Q, W_K), data = self.no_features(model, read), columns[DATA]
+        W_Q[:, data, 0] = self.query_scale[:, None]
+        W_K[:, :, 0] = read * self.key_scale[:, None]
+        W_Q[:, data, 1] = self.gain / KEY
+        W_K[:, data, 1] = KEY
+        keep(model, columns, self.keep_gain, W_Q, W_K)
+        return Matrices(W_Q, W_K, read[:, :, None], write[:, None, :])
+
+    def law(self, model: Surroundings) -> tuple[str, str]:
+        return f"2{' + 1' * model.sink_tokens}", "maximum over tokens"
+
+    def nonzeros(self, model: Surroundings, read: int) -> int:
+        return 2 * read + self.heads * (1 + (self.gain != 0.0) + 1 + keep_nonzeros(model))
+
+    def folded(self, model: Surroundings) -> list[float]:
+        steep = largest_scaled(self.read, self.key_scale)
+        return [KEY, abs(self.gain) / KEY, steep, *keep_folded(model, self.keep_gain)]
+
+    def scaled(self, scaling: Scaling) -> Self:
+        query, key = split_scale(scaling.common / heaviest_read(self), scaling.model.precision)
+        # Reference tokens score zero: the gain must lift the largest data token above them, wherever it is.
+        depth = max((float(b * scaling.sizes[n]) for b, n in zip(query * key, self.node.tolist(), strict=True)))
+        gain = scaling.lifted(scaling.reach + depth)
+        return replace(self, query_scale=query, key_scale=key, gain=gain, keep_gain=scaling.reference)
+
+    def softmax_constant(self, model: Surroundings) -> float:
+        return boltzmann_constant(model.tokens)
+
+    def told(self, head: int, model: Surroundings, words: Words) -> list[str]:
+        scale = float(self.scale[head])
+        which, score = "largest" if scale > 0.0 else "smallest", f"scores {number(scale)} v"
+        lines = [f"reads v = {words.read(head)}; looks at the data token with the {which} v ({score}), returns its v"]
+        pieces = words.pieces(head)
+        if pieces:
+            told = (f"t{token} holds {shortened(text, 40)}" for token, text in enumerate(pieces))
+            lines.append(f"pieces: {', '.join(told)}")
+        return lines
 
 
 def boltzmann_error(scale: Any, tokens: int, disturbance: Any = 0.0) -> Array:

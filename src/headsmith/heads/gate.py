@@ -46,15 +46,28 @@ The features of query and key, and the value:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from headsmith.core.arrays import Array
-from headsmith.core.rounding import upper
-from headsmith.heads.bank import HeadBank
-from headsmith.heads.stream import position_bits
+from headsmith.core.errors import CertificateError
+from headsmith.heads.bank import (
+    KEY,
+    Columns,
+    HeadBank,
+    Matrices,
+    Words,
+    keep,
+    keep_folded,
+    keep_nonzeros,
+    largest,
+)
+from headsmith.heads.running import Attention, blocks
+from headsmith.heads.scaling import Scaling
+from headsmith.heads.stream import DATA, GRID, POSITION, position_bits
+from headsmith.heads.surroundings import Surroundings
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +76,12 @@ class GateBank(HeadBank):
     (heads, grid tokens)."""
 
     kind: ClassVar[str] = "gate"
+    called: ClassVar[str] = "product"
     arrays: ClassVar[tuple[str, ...]] = ("slope", "offset")
+    folded_arrays: ClassVar[tuple[str, ...]] = ("offset",)
+    numbers: ClassVar[tuple[str, ...]] = ("position_gain", "keep_gain")
+    approximates: ClassVar[bool] = True
+    heavy: ClassVar[bool] = True
 
     slope: Array
     offset: Array
@@ -84,12 +102,86 @@ class GateBank(HeadBank):
         """How many numbers the bank returns: one for each head."""
         return self.heads
 
+    def needs_sink(self, model: Surroundings, later: bool) -> bool:
+        return True
 
-def feature_count(tokens: int) -> int:
-    """The width of queries and keys."""
-    return 3 + position_bits(tokens)
+    def check(self, model: Surroundings, where: str) -> None:
+        """One slope and one offset for each head and reference token of the grid."""
+        tokens, shape = model.sizes.get(GRID, 0), self.offset.shape
+        if self.offset.ndim != 2 or self.slope.shape != shape or shape[1] != tokens or tokens < 1:
+            raise CertificateError(
+                f"{where}: slopes {self.slope.shape} and offsets {shape} do not fit {tokens} reference tokens"
+            )
 
+    def evaluated(self, attention: Attention) -> Any:
+        reads, dtype = attention.reads(self), attention.dtype
+        slopes, values = reads[..., 0::2], np.ascontiguousarray(reads[..., 1::2])
+        mixed, total = attention.crowded(self.position_gain, values)
+        slope, offset = self.slope.astype(dtype), self.offset.astype(dtype)
+        outputs = np.empty_like(values)
+        for rows, heads in blocks(attention, self.heads, self.slope.shape[1]):
+            # scores[row, head, grid token]
+            scores = slopes.reshape(-1, self.heads)[rows, heads, None] * slope[heads]
+            scores += offset[heads]
+            top = np.maximum(scores.max(axis=2), 0.0)
+            scores -= top[..., None]
+            silent = attention.powers(scores).sum(axis=2)
+            own = attention.power(0.0, top)
+            silent += attention.power(-self.keep_gain, top)
+            silent += own * np.broadcast_to(total, (attention.batch, attention.tokens, 1)).reshape(-1, 1)[rows]
+            outputs.reshape(-1, self.heads)[rows, heads] = own / silent * mixed.reshape(-1, self.heads)[rows, heads]
+        return outputs
 
-def score_sizes(bank: GateBank, sizes: Array) -> Array:
-    """For each head a bound of |slope| |x| + |offset|, the largest over the grid; `sizes` bounds |x|, (heads,)."""
-    return np.asarray(upper((np.abs(bank.slope) * sizes[:, None] + np.abs(bank.offset)).max(axis=1), 2))
+    def closed(self, attention: Attention) -> Any:
+        """y / (1 + sum_k e^(slope_k x + offset_k))."""
+        reads, dtype = attention.reads(self), attention.dtype
+        slope, offset = self.slope.astype(dtype), self.offset.astype(dtype)
+        slopes, values = reads[..., 0::2], reads[..., 1::2]
+        total = np.ones_like(values)
+        with np.errstate(over="ignore"):
+            for token in range(slope.shape[1]):
+                total += np.exp(slopes * slope[:, token] + offset[:, token])
+        return values / total
+
+    def constants(self, model: Surroundings) -> dict[str, Any]:
+        zero = np.zeros((self.heads, 1))
+        return {"slope": np.hstack([zero, self.slope]), "offset": np.hstack([zero, self.offset])}
+
+    def features(self, model: Surroundings) -> tuple[str, ...]:
+        return ("slope", "offset", *(f"bit {bit}" for bit in range(position_bits(model.tokens))), "sink")
+
+    def dense(self, model: Surroundings, columns: Columns, read: Array, write: Array) -> Matrices:
+        (W_Q, W_K), bits = self.no_features(model, read), position_bits(model.tokens)
+        data, grid = columns[DATA], columns[GRID]
+        W_Q[:, :, 0] = read[0::2]
+        W_K[:, grid, 0] = self.slope
+        W_Q[:, data, 1] = KEY
+        W_K[:, grid, 1] = self.offset / KEY
+        W_K[:, data, 1] = -self.position_gain * bits / 2.0 / KEY
+        for bit in range(bits):
+            W_Q[:, columns[POSITION].start + bit, 2 + bit] = self.position_gain / 2.0 / KEY
+            W_K[:, columns[POSITION].start + bit, 2 + bit] = KEY
+        W_Q[:, data, -1] = -self.keep_gain / KEY
+        keep(model, columns, self.keep_gain, W_Q, W_K)
+        return Matrices(W_Q, W_K, read[1::2, :, None], write[:, None, :])
+
+    def law(self, model: Surroundings) -> tuple[str, str]:
+        return "3 + ceil(log2 n)" if model.tokens > 1 else "3", "product"
+
+    def nonzeros(self, model: Surroundings, read: int) -> int:
+        bits, keys = position_bits(model.tokens), np.count_nonzero(self.slope) + np.count_nonzero(self.offset)
+        return read + int(keys) + self.heads * (1 + (bits > 0) + 2 * bits + keep_nonzeros(model) + 1)
+
+    def folded(self, model: Surroundings) -> list[float]:
+        code = abs(self.position_gain) * position_bits(model.tokens) / 2.0 / KEY
+        return [KEY, largest(self.offset) / KEY, code, *keep_folded(model, self.keep_gain)]
+
+    def scaled(self, scaling: Scaling) -> Self:
+        return replace(self, position_gain=scaling.position, keep_gain=scaling.reference)
+
+    def told(self, head: int, model: Surroundings, words: Words) -> list[str]:
+        pair = f"reads s = {words.read(2 * head)} and v = {words.read(2 * head + 1)}"
+        return [
+            f"{pair}; looks at itself with a weight that is affine in s, else at {words.grid}",
+            f"so it returns v times that weight: {words.output(head)}",
+        ]

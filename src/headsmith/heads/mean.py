@@ -21,10 +21,29 @@ The features of query and key, and the value:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
-from headsmith.heads.bank import HeadBank
+import numpy as np
+
+from headsmith.core.arrays import Array
+from headsmith.heads.bank import (
+    KEY,
+    Columns,
+    HeadBank,
+    Matrices,
+    Words,
+    check_vector,
+    keep,
+    keep_folded,
+    keep_name,
+    keep_nonzeros,
+    split_rows,
+)
+from headsmith.heads.running import Attention
+from headsmith.heads.scaling import Scaling
+from headsmith.heads.stream import DATA
+from headsmith.heads.surroundings import Surroundings
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +52,9 @@ class MeanBank(HeadBank):
     that many heads of the same scores return the same number of outputs each."""
 
     kind: ClassVar[str] = "mean"
+    called: ClassVar[str] = "mean"
+    numbers: ClassVar[tuple[str, ...]] = ("gain", "keep_gain")
+    mixes: ClassVar[bool] = True
 
     gain: float
     keep_gain: float
@@ -42,7 +64,55 @@ class MeanBank(HeadBank):
     def heads(self) -> int:
         return self.split
 
+    def needs_sink(self, model: Surroundings, later: bool) -> bool:
+        return model.grid_tokens > 0
 
-def feature_count(sink: int) -> int:
-    """The width of queries and keys."""
-    return 1 + sink
+    def check(self, model: Surroundings, where: str) -> None:
+        check_vector(self, where)
+
+    def evaluated(self, attention: Attention) -> Any:
+        return self._outputs(attention, True)
+
+    def closed(self, attention: Attention) -> Any:
+        """A sum, divided by how many there are."""
+        return self._outputs(attention, False)
+
+    def _outputs(self, attention: Attention, leak: bool) -> Any:
+        values, dtype = attention.reads(self), attention.dtype
+        # exp(-gain) for each reference token beside ones for the data tokens in sight.
+        leaked = leak and not attention.hard
+        silent = attention.references * np.exp(dtype.type(-self.gain)) if leaked else dtype.type(0.0)
+        shares = 1.0 / (attention.seen() + dtype.type(silent))
+        if attention.causal:
+            return np.cumsum(values, axis=1) * shares[:, None]
+        mean = (values * shares[0]).sum(axis=1, keepdims=True)
+        return np.broadcast_to(mean, values.shape)
+
+    def constants(self, model: Surroundings) -> dict[str, Any]:
+        return {"share": 1.0 / np.arange(1.0, model.tokens + 1.0)[:, None]}
+
+    def features(self, model: Surroundings) -> tuple[str, ...]:
+        return ("gain", *keep_name(model))
+
+    def dense(self, model: Surroundings, columns: Columns, read: Array, write: Array) -> Matrices:
+        (W_Q, W_K), data = self.no_features(model, read), columns[DATA]
+        W_Q[:, data, 0] = self.gain / KEY
+        W_K[:, data, 0] = KEY
+        keep(model, columns, self.keep_gain, W_Q, W_K)
+        return Matrices(W_Q, W_K, split_rows(self, read).transpose(0, 2, 1), split_rows(self, write))
+
+    def law(self, model: Surroundings) -> tuple[str, str]:
+        return f"1{' + 1' * model.sink_tokens}", "mean over tokens"
+
+    def nonzeros(self, model: Surroundings, read: int) -> int:
+        return read + self.heads * ((self.gain != 0.0) + 1 + keep_nonzeros(model))
+
+    def folded(self, model: Surroundings) -> list[float]:
+        return [KEY, abs(self.gain) / KEY, *keep_folded(model, self.keep_gain)]
+
+    def scaled(self, scaling: Scaling) -> Self:
+        return replace(self, gain=scaling.lifted(scaling.alone(int(self.node[0]))), keep_gain=scaling.reference)
+
+    def told(self, head: int, model: Surroundings, words: Words) -> list[str]:
+        values = ", ".join(words.read(row) for row in range(min(self.outputs, 3)))
+        return [f"looks at all data tokens alike, so it returns the mean of {values}"]

@@ -31,19 +31,38 @@ Where all tokens fetch from the same one, whose code is c, the address needs no 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
-from headsmith.core.errors import DomainError
-from headsmith.heads.bank import HeadBank
-from headsmith.heads.stream import position_bits, position_code
+from headsmith.core.errors import CertificateError, DomainError
+from headsmith.core.figures import shortened
+from headsmith.heads.bank import (
+    KEY,
+    Columns,
+    HeadBank,
+    Matrices,
+    Words,
+    check_vector,
+    keep,
+    keep_folded,
+    keep_nonzeros,
+    split_rows,
+)
+from headsmith.heads.running import Attention
+from headsmith.heads.scaling import Scaling
+from headsmith.heads.stream import DATA, POSITION, position_bits, position_code
+from headsmith.heads.surroundings import Surroundings
 
 NOTHING = -1
 """Stands for a token's index where nothing is fetched."""
+
+TARGETS = "targets"
+"""The constant that holds places of tokens, not numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +74,10 @@ class MoveBank(HeadBank):
     """
 
     kind: ClassVar[str] = "move"
+    called: ClassVar[str] = "move"
+    numbers: ClassVar[tuple[str, ...]] = ("gain", "keep_gain")
+    registers: ClassVar[Mapping[str, str | None]] = {"address": None}
+    mixes: ClassVar[bool] = True
 
     address: str | int
     gain: float
@@ -65,10 +88,118 @@ class MoveBank(HeadBank):
     def heads(self) -> int:
         return self.split
 
+    def needs_sink(self, model: Surroundings, later: bool) -> bool:
+        """Not a move in the first layer to all tokens alike: the grid's tokens hold zero there."""
+        if isinstance(self.address, int):
+            return model.grid_tokens > 0 and later
+        # The last column of an address says: nothing.
+        return model.grid_tokens > 0 or bool(model.positional[self.address][:, -1].any())
 
-def feature_count(bank: MoveBank, tokens: int, sink: int) -> int:
-    """The width of queries and keys."""
-    return (1 if isinstance(bank.address, int) else position_bits(tokens)) + sink
+    def check(self, model: Surroundings, where: str) -> None:
+        """The address is a positional register whose rows are position codes, or say: nothing."""
+        check_vector(self, where)
+        if model.tokens < 2:
+            raise CertificateError(f"{where}: a single data token has nobody to fetch from")
+        if isinstance(self.address, int):
+            if not 0 <= self.address < model.tokens:
+                raise CertificateError(f"{where}: token {self.address} is not one of {model.tokens} tokens")
+            return
+        address = model.positional.get(self.address)
+        if address is None or address.shape != (model.tokens, position_bits(model.tokens) + 1):
+            raise CertificateError(
+                f"{where}: the address {self.address} must be a positional register of {position_bits(model.tokens)} "
+                "+ 1 columns"
+            )
+        wrong = np.flatnonzero(targets(address, model.tokens) < -1)
+        if len(wrong):
+            raise CertificateError(f"{where}: row {int(wrong[0])} of {self.address} is the address of no token")
+
+    def refuse_run(self, model: Surroundings, tokens: int, causal: bool) -> None:
+        refuse_missing(address_rows(self, model.positional, model.tokens), model.tokens, tokens, causal)
+
+    def evaluated(self, attention: Attention) -> Any:
+        """The weights are the same for every sequence."""
+        values, dtype, tokens = attention.reads(self), attention.dtype, attention.tokens
+        bits = position_bits(attention.transformer.tokens)
+        position = position_code(attention.transformer.tokens, tokens).astype(dtype)
+        rows = address_rows(self, attention.transformer.positional, attention.transformer.tokens)
+        address = rows[:tokens].astype(dtype)
+        places, outputs = np.arange(tokens), np.empty_like(values)
+        for queries in attention.query_chunks(tokens):
+            scores = (address[queries, :bits] * dtype.type(self.gain)) @ position.T
+            if attention.causal:
+                scores[places[None, :] > places[queries, None]] = -np.inf
+            sink = address[queries, bits:] * dtype.type(self.gain * bits)
+            top = scores.max(axis=1, keepdims=True)
+            if attention.references:
+                top = np.maximum(top, np.maximum(sink, 0.0) if attention.transformer.grid_tokens else sink)
+            weights = attention.powers(scores - top)
+            total = weights.sum(axis=1, keepdims=True)
+            if attention.transformer.sink_tokens:
+                total += attention.powers(sink - top)
+            if attention.transformer.grid_tokens:
+                total += attention.power(0.0, top) * dtype.type(attention.transformer.grid_tokens)
+            weights /= total
+            np.matmul(weights, values, out=outputs[:, queries])
+        return outputs
+
+    def closed(self, attention: Attention) -> Any:
+        """The value at the address itself."""
+        values = attention.reads(self)
+        address = address_rows(self, attention.transformer.positional, attention.transformer.tokens)[: attention.tokens]
+        wanted = targets(address, attention.transformer.tokens)
+        moved = values[:, wanted]
+        moved[:, wanted == NOTHING] = 0.0
+        return moved
+
+    def constants(self, model: Surroundings) -> dict[str, Any]:
+        wanted = targets(address_rows(self, model.positional, model.tokens), model.tokens)
+        return {TARGETS: np.maximum(wanted, 0), "there": (wanted != NOTHING).astype(np.float64)[:, None]}
+
+    def features(self, model: Surroundings) -> tuple[str, ...]:
+        bits = tuple(f"bit {bit}" for bit in range(position_bits(model.tokens)))
+        return (*(("all bits",) if isinstance(self.address, int) else bits), *(("sink",) if model.sink_tokens else ()))
+
+    def dense(self, model: Surroundings, columns: Columns, read: Array, write: Array) -> Matrices:
+        (W_Q, W_K), bits = self.no_features(model, read), position_bits(model.tokens)
+        if isinstance(self.address, int):
+            W_Q[:, columns[DATA], 0] = self.gain / KEY
+            W_K[:, columns[POSITION], 0] = KEY * position_code(model.tokens)[self.address]
+        else:
+            address, position = columns[self.address].start, columns[POSITION].start
+            for bit in range(bits):
+                W_Q[:, address + bit, bit] = self.gain / KEY
+                W_K[:, position + bit, bit] = KEY
+            if model.sink_tokens:
+                W_Q[:, address + bits, -1] = self.gain * bits / KEY
+        keep(model, columns, self.keep_gain, W_Q, W_K)
+        return Matrices(W_Q, W_K, split_rows(self, read).transpose(0, 2, 1), split_rows(self, write))
+
+    def law(self, model: Surroundings) -> tuple[str, str]:
+        bits = "1" if isinstance(self.address, int) else "ceil(log2 n)"
+        return bits + " + 1" * model.sink_tokens, "move between tokens"
+
+    def nonzeros(self, model: Surroundings, read: int) -> int:
+        bits = position_bits(model.tokens)
+        pairs = 1 + bits if isinstance(self.address, int) else 2 * bits + model.sink_tokens
+        return read + self.heads * (pairs + keep_nonzeros(model))
+
+    def folded(self, model: Surroundings) -> list[float]:
+        steps = max(1, position_bits(model.tokens) * model.sink_tokens)
+        return [KEY, abs(self.gain) * steps / KEY, *keep_folded(model, self.keep_gain)]
+
+    def scaled(self, scaling: Scaling) -> Self:
+        # Other data tokens are 2 gain below, and reference tokens gain * bits.
+        bits, far = position_bits(scaling.model.tokens), scaling.alone(int(self.node[0]))
+        gain = 2.0 * math.ceil(max(max(scaling.position, far) / 2.0, (far + 4.0) / max(bits, 1)) / 2.0)
+        return replace(self, gain=gain, keep_gain=scaling.reference)
+
+    def told(self, head: int, model: Surroundings, words: Words) -> list[str]:
+        values = ", ".join(words.read(row) for row in range(min(self.outputs, 3)))
+        if isinstance(self.address, int):
+            return [f"all tokens look at token {self.address}, so it returns {values} of that token"]
+        address = shortened(self.address, 40)
+        return [f"looks at the token that the register {address!r} names, so it returns {values} of that token"]
 
 
 def address_rows(bank: MoveBank, positional: Mapping[str, Array], tokens: int) -> Array:
@@ -122,6 +253,3 @@ def refuse_missing(address: Array, tokens: int, present: int, causal: bool) -> N
         first = int(absent[0])
         why = "which a causal mask hides" if wanted[first] < present else f"but the sequence has {present} tokens"
         raise DomainError(f"token {first} fetches from token {int(wanted[first])}, {why}")
-
-
-# Lemmas -------------------------------------------------------------------------------------------------------------

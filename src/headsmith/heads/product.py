@@ -9,9 +9,13 @@ rounding. Nothing else is in sight, and there is no reference token.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from headsmith.heads.bank import HeadBank
+from headsmith.core.arrays import Array
+from headsmith.heads.bank import Columns, HeadBank, Matrices, Words
+from headsmith.heads.running import Attention
+from headsmith.heads.stream import DATA
+from headsmith.heads.surroundings import Surroundings
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,6 +23,7 @@ class ProductBank(HeadBank):
     """All product heads of one layer. Rows 2 h and 2 h + 1 of `read` are x and y of head h."""
 
     kind: ClassVar[str] = "product"
+    called: ClassVar[str] = "product"
 
     @property
     def heads(self) -> int:
@@ -29,3 +34,25 @@ class ProductBank(HeadBank):
     def readers(self) -> int:
         """How many linear forms the bank reads: two for each head."""
         return 2 * self.outputs
+
+    def evaluated(self, attention: Attention) -> Any:
+        reads = attention.reads(self)
+        return reads[..., 0::2] * reads[..., 1::2]
+
+    def features(self, model: Surroundings) -> tuple[str, ...]:
+        return ("slope",)
+
+    def dense(self, model: Surroundings, columns: Columns, read: Array, write: Array) -> Matrices:
+        W_Q, W_K = self.no_features(model, read)
+        W_Q[:, :, 0], W_K[:, columns[DATA], 0] = read[0::2], 1.0
+        return Matrices(W_Q, W_K, read[1::2, :, None], write[:, None, :])
+
+    def law(self, model: Surroundings) -> tuple[str, str]:
+        return "1", "product"
+
+    def nonzeros(self, model: Surroundings, read: int) -> int:
+        return read + self.heads
+
+    def told(self, head: int, model: Surroundings, words: Words) -> list[str]:
+        pair = f"reads s = {words.read(2 * head)} and v = {words.read(2 * head + 1)}"
+        return [f"{pair}; scores s on itself, returns s times v"]

@@ -27,28 +27,28 @@ The features of query and key, one row each (d_head of them), and the value:
     grid        KEY * data                            -reference_gain / KEY * (sum of grid)
     value       read . x
 
-KEY = 8 only shares the gains between query and key, so that neither has large weights; a power of two, it rounds
-nothing. The sink attends to itself (and the grid's tokens to the sink: the query of `reference` then also holds the sum
+The sink attends to itself (and the grid's tokens to the sink: the query of `reference` then also holds the sum
 of grid), reference_gain above the data tokens, so it stays (almost) zero under full attention too.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from headsmith.core.arrays import Array, frozen
-from headsmith.core.rounding import FLOAT64, Precision, held
-from headsmith.heads.attentions import WITHOUT_SINK
-from headsmith.heads.bank import ScaledBank
-from headsmith.heads.stream import position_bits
-
-KEY = 8.0
-
-FLUSHED = 2.0**-60
-"""How much a query that underflows may move a score: key_scale times the smallest normal number is at most that."""
+from headsmith.core.arrays import Array
+from headsmith.core.balls import gate_constant
+from headsmith.core.figures import number
+from headsmith.heads.attentions import EXACT, GATES, WITHOUT_SINK
+from headsmith.heads.bank import KEY, Columns, Matrices, ScaledBank, Words, largest_scaled
+from headsmith.heads.other_gates import other_gates
+from headsmith.heads.running import Attention
+from headsmith.heads.scaling import Scaling, heaviest_read, in_parts, rounded_up, split_scale
+from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, position_bits
+from headsmith.heads.surroundings import Surroundings
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,17 +56,139 @@ class SinkBank(ScaledBank):
     """All sink heads of one layer. Head h computes gate `component[h]` of the source graph's relu node `node[h]`."""
 
     kind: ClassVar[str] = "sink"
+    called: ClassVar[str] = "gate"
+    folded_arrays: ClassVar[tuple[str, ...]] = ("query_scale",)
+    numbers: ClassVar[tuple[str, ...]] = ("reference_gain", "position_gain")
 
     reference_gain: float
     position_gain: float
 
+    def needs_sink(self, model: Surroundings, later: bool) -> bool:
+        return True
 
-def feature_count(tokens: int, grid: int = 0, attention: str = "softmax") -> int:
-    """The width of queries and keys: slope, reference; for several tokens position bits and offset; for a grid one. A
-    gate without a sink has the slope alone (heads/attentions.py)."""
+    def shapes(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+        scales = [(values.shape, (self.heads,)) for values in (self.query_scale, self.key_scale)]
+        return [*scales, *super().shapes()]
+
+    def evaluated(self, attention: Attention) -> Any:
+        if attention.transformer.attention != "softmax":
+            return other_gates(attention, self)
+        values, dtype = attention.reads(self), attention.dtype
+        scores = values * self.query_scale.astype(dtype)
+        scores *= self.key_scale.astype(dtype)
+        top = np.maximum(scores, 0.0)
+        scores -= top
+        own = attention.powers(scores)
+        silent = attention.power(0.0, top)
+        grid = attention.transformer.grid_tokens
+        if grid and not attention.hard:
+            silent += attention.power(-self.reference_gain, top) * dtype.type(grid)
+        mixed, total = attention.crowded(self.position_gain, values)
+        silent += own * total if attention.tokens > 1 else own
+        own /= silent
+        own *= mixed
+        return own
+
+    def closed(self, attention: Attention) -> Any:
+        """z / (1 + e^(-b z))."""
+        if attention.transformer.attention != "softmax":
+            return other_gates(attention, self)
+        values, dtype = attention.reads(self), attention.dtype
+        with np.errstate(over="ignore"):
+            powers = values * (-self.query_scale * self.key_scale).astype(dtype)
+            np.exp(powers, out=powers)
+        powers += 1.0
+        return np.divide(values, powers, out=powers)
+
+    def features(self, model: Surroundings) -> tuple[str, ...]:
+        return feature_names(model.tokens, model.grid_tokens, model.attention)
+
+    def dense(self, model: Surroundings, columns: Columns, read: Array, write: Array) -> Matrices:
+        W_Q, W_K = self.no_features(model, read)
+        self._write_features(model, columns, read, W_Q, W_K)
+        value = np.zeros_like(read) if model.attention == "relu" else read
+        if model.attention == "relu":
+            value[:, columns[DATA]] = 1.0
+        return Matrices(W_Q, W_K, value[:, :, None], write[:, None, :])
+
+    def _write_features(self, model: Surroundings, columns: Columns, read: Array, W_Q: Array, W_K: Array) -> None:
+        bits, data, reference = position_bits(model.tokens), columns[DATA], columns[REFERENCE]
+        W_Q[:, :, 0] = read * self.query_scale[:, None]
+        if model.attention == "elu+1":
+            W_Q[:, :, 1] = -W_Q[:, :, 0]
+            W_K[:, reference, 0] = W_K[:, data, 1] = -self.reference_gain
+            return
+        W_K[:, data, 0] = self.key_scale[:, None]
+        if model.attention in WITHOUT_SINK:
+            return
+        W_Q[:, reference, 1] = self.reference_gain / KEY
+        W_K[:, reference, 1] = KEY
+        if model.tokens > 1:
+            first = columns[POSITION].start
+            for bit in range(bits):
+                W_Q[:, first + bit, 2 + bit] = self.position_gain / 2.0 / KEY
+                W_K[:, first + bit, 2 + bit] = KEY
+            W_Q[:, data, 2 + bits] = KEY
+            W_K[:, data, 2 + bits] = -self.position_gain * bits / 2.0 / KEY
+        if model.grid_tokens:
+            W_Q[:, columns[GRID], 1] = self.reference_gain / KEY
+            W_Q[:, data, -1] = KEY
+            W_K[:, columns[GRID], -1] = -self.reference_gain / KEY
+
+    def law(self, model: Surroundings) -> tuple[str, str]:
+        if model.attention in WITHOUT_SINK:
+            return "1", "gate"
+        return ("3 + ceil(log2 n)" if model.tokens > 1 else "2") + (" + 1" if model.grid_tokens else ""), "gate"
+
+    def nonzeros(self, model: Surroundings, read: int) -> int:
+        # Besides the read (in W_Q and in W_V): the key's slope, the pairs of reference, position, offset, grid.
+        bits, grid = position_bits(model.tokens), model.grid_tokens
+        if model.attention in WITHOUT_SINK:
+            # The value of a gate of relu attention is one.
+            return (read + 2 * self.heads) if model.attention == "relu" else 2 * read + self.heads
+        if model.attention == "elu+1":
+            return 3 * read + 2 * self.heads
+        pairs = 3 + (2 * bits + 2 if model.tokens > 1 else 0) + (2 * grid + 1 if grid else 0)
+        return 2 * read + self.heads * pairs
+
+    def folded(self, model: Surroundings) -> list[float]:
+        steep = largest_scaled(self.read, self.query_scale)
+        if model.attention in (*WITHOUT_SINK, "elu+1"):
+            return [self.reference_gain * model.sink_tokens, steep]
+        bits = position_bits(model.tokens)
+        return [KEY, self.reference_gain / KEY, self.position_gain * bits / 2.0 / KEY, steep]
+
+    def scaled(self, scaling: Scaling) -> Self:
+        precision, ones = scaling.model.precision, np.ones(self.heads)
+        if scaling.model.attention in EXACT:
+            return replace(self, query_scale=ones, key_scale=ones, position_gain=0.0, reference_gain=1.0)
+        if scaling.model.attention == "elu+1":
+            steep = rounded_up(scaling.common / heaviest_read(self), precision)
+            far = max(scaling.reach + 8.0, -math.log(precision.unit_roundoff))
+            kept = replace(self, position_gain=0.0, reference_gain=float(math.ceil(far)))
+            return replace(kept, query_scale=steep, key_scale=ones)
+        # Sums of registers times powers of two round least (kernel/stream.py).
+        scale = 2.0 ** math.ceil(math.log2(scaling.of_gates)) if in_parts(self) else scaling.of_gates
+        query, key = split_scale(scale / heaviest_read(self), precision)
+        kept = replace(self, position_gain=scaling.position, reference_gain=scaling.reference)
+        return replace(kept, query_scale=query, key_scale=key)
+
+    def softmax_constant(self, model: Surroundings) -> float:
+        return GATES.get(model.attention, gate_constant())
+
+    def told(self, head: int, model: Surroundings, words: Words) -> list[str]:
+        read = f"reads z = {words.read(head)}; {_looks(model.attention, float(self.scale[head]))}"
+        return [read] if head else [read, "so it returns z where z > 0 and zero where z < 0"]
+
+
+def feature_names(tokens: int, grid: int = 0, attention: str = "softmax") -> tuple[str, ...]:
+    """What the columns of queries and keys are for: slope, reference; for several tokens position bits and offset; for
+    a grid one. A gate without a sink has the slope alone (heads/attentions.py)."""
     if attention in WITHOUT_SINK:
-        return 1
-    return (2 if tokens == 1 else 3 + position_bits(tokens)) + (grid > 0)
+        return ("slope",)
+    bits = tuple(f"bit {bit}" for bit in range(position_bits(tokens)))
+    code = (*bits, "offset") if bits else ()
+    return ("slope", "slope of the sink" if attention == "elu+1" else "reference", *code, *(("grid",) if grid else ()))
 
 
 def leak_weight(position_gain: float, tokens: int, disturbance: Array) -> Array:
@@ -84,19 +206,18 @@ def leak_weight(position_gain: float, tokens: int, disturbance: Array) -> Array:
         return np.asarray(bits * np.exp(bits * single) * np.exp(2.0 * disturbance - position_gain) * (1.0 + 1e-9))
 
 
-def split_scale(scale: Array, precision: Precision) -> tuple[Array, Array]:
-    """(query_scale, key_scale) with product at least `scale`, both near its square root; the key's is a power of
-    two."""
-    exponent = np.rint(np.log2(scale) / 2.0)
-    key = np.exp2(exponent)
-    return rounded_up(np.asarray(scale / key), precision), frozen(key)
-
-
-def rounded_up(scale: Array, precision: Precision) -> Array:
-    """The next number of the format."""
-    if precision is not FLOAT64:
-        nearest = held(scale, precision.name).astype(np.float64)
-        # One step of the format, from numbers that are too small.
-        step = np.ldexp(2.0 * precision.unit_roundoff, np.frexp(nearest)[1] - 1)
-        scale = np.where(nearest < scale, nearest + step, nearest)
-    return frozen(scale)
+def _looks(attention: str, scale: float) -> str:
+    """How a gate of scale b looks at itself."""
+    score = f"{number(scale)} z"
+    match attention:
+        case "relu":
+            return "looks at itself with weight max(z, 0), where it finds 1"
+        case "sigmoid":
+            return f"looks at itself with weight 1/(1 + exp(-{score}))"
+        case "hardmax":
+            return "looks at itself if z > 0, else at r0"
+        case "sparsemax":
+            return f"looks at itself with weight (1 + {score})/2, clipped to [0, 1], else at r0"
+        case "elu+1":
+            return f"looks at itself with weight f/(f + g), f = elu({score}) + 1, g = elu(-{score}) + 1, else at r0"
+    return f"looks at itself with weight 1/(1 + exp(-{score})), else at r0"

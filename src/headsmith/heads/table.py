@@ -34,15 +34,31 @@ are the reference tokens, not the data tokens: they have the key -gain.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from headsmith.core.arrays import Array
-from headsmith.core.rounding import upper
-from headsmith.heads.bank import HeadBank
+from headsmith.core.errors import CertificateError, DomainError
+from headsmith.core.figures import shortened
+from headsmith.heads.bank import (
+    Columns,
+    HeadBank,
+    Matrices,
+    Words,
+    keep,
+    keep_folded,
+    keep_name,
+    keep_nonzeros,
+    largest,
+)
+from headsmith.heads.running import Attention, blocks
+from headsmith.heads.scaling import Scaling
 from headsmith.heads.stream import DATA, GRID, REFERENCE
+from headsmith.heads.surroundings import Surroundings
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +72,12 @@ class TableBank(HeadBank):
     """
 
     kind: ClassVar[str] = "table"
+    called: ClassVar[str] = "table"
     arrays: ClassVar[tuple[str, ...]] = ("slope", "offset", "values")
+    folded_arrays: ClassVar[tuple[str, ...]] = ("offset",)
+    numbers: ClassVar[tuple[str, ...]] = ("gain", "keep_gain")
+    registers: ClassVar[Mapping[str, str | None]] = {"grid": GRID}
+    approximates: ClassVar[bool] = True
 
     slope: Array
     offset: Array
@@ -87,6 +108,143 @@ class TableBank(HeadBank):
         """How many numbers the bank returns."""
         return self.heads * self.columns
 
+    def check(self, model: Surroundings, where: str) -> None:
+        """One row of the table for each token of the grid, an argument or more, a column or more."""
+        dimensions = (self.slope.ndim, self.offset.ndim, self.values.ndim)
+        if dimensions != (3, 2, 3) or not self.slope.shape[2] or self.values.shape[2] < 1:
+            raise CertificateError(f"{where}: the table has slopes {self.slope.shape}, values {self.values.shape}")
+        tokens, kind = model.sizes.get(self.grid, 0), "reference"
+        if self.grid != GRID:
+            kind = "data"
+            rows = model.positional.get(self.grid)
+            if rows is None or not np.array_equal(rows, np.eye(model.tokens)):
+                raise CertificateError(
+                    f"{where}: the grid {self.grid} is no positional register that tells tokens apart"
+                )
+        expected = (len(self.offset), tokens)
+        if tokens < 1 or any(array.shape[:2] != expected for array in (self.slope, self.offset, self.values)):
+            raise CertificateError(f"{where}: the table does not fit {tokens} {kind} tokens")
+
+    def refuse_run(self, model: Surroundings, tokens: int, causal: bool) -> None:
+        if self.grid != GRID and (causal or tokens != model.tokens):
+            raise DomainError(
+                f"all {model.tokens} data tokens are its grid; give a full sequence, not {tokens} tokens, and no "
+                "causal mask"
+            )
+
+    def evaluated(self, attention: Attention) -> Any:
+        return self._outputs(attention, True)
+
+    def closed(self, attention: Attention) -> Any:
+        """As if tokens that hold no value were not there."""
+        return self._outputs(attention, False)
+
+    def _outputs(self, attention: Attention, leak: bool) -> Any:
+        dtype = attention.dtype
+        slope, offset, values = (each.astype(dtype) for each in (self.slope, self.offset, self.values))
+        silent = attention.seen() + dtype.type(attention.transformer.sink_tokens)
+        if self.grid != GRID:
+            # The data tokens are the grid: each scores what it stands for.
+            place = attention.transformer.positional[self.grid].astype(dtype)
+            slope, offset, values = place @ slope, offset @ place.T, place @ values
+            silent = np.full(attention.tokens, attention.references, dtype=dtype)
+        silent = np.broadcast_to(silent, (attention.batch, attention.tokens)).reshape(-1)
+        reads = attention.reads(self).reshape(-1, self.heads, self.arguments).transpose(1, 0, 2)
+        outputs = np.empty((attention.batch * attention.tokens, self.heads, self.columns), dtype=dtype)
+        for rows, heads in blocks(attention, self.heads, offset.shape[1]):
+            # scores[head, row, grid token]
+            scores = reads[heads, rows] @ slope[heads].transpose(0, 2, 1)
+            scores += offset[heads, None]
+            top = scores.max(axis=2)
+            if leak:
+                top = np.maximum(top, dtype.type(-self.gain))
+            scores -= top[..., None]
+            total = attention.powers(scores).sum(axis=2)
+            if leak:
+                total += attention.power(-self.gain, top) * silent[rows]
+            outputs[rows, heads] = ((scores @ values[heads]) / total[..., None]).transpose(1, 0, 2)
+        return outputs.reshape(attention.batch, attention.tokens, self.outputs)
+
+    def constants(self, model: Surroundings) -> dict[str, Any]:
+        slope, offset, values = self.slope, self.offset, self.values
+        if self.grid != GRID:
+            # The data tokens are the grid: each scores what it stands for.
+            place = model.positional[self.grid]
+            slope, offset, values = place @ slope, offset @ place.T, place @ values
+        return {"slope": slope.transpose(2, 0, 1), "offset": offset, "values": values}
+
+    def features(self, model: Surroundings) -> tuple[str, ...]:
+        return (*(f"slope {each}" for each in range(self.arguments)), "offset", *keep_name(model))
+
+    def dense(self, model: Surroundings, columns: Columns, read: Array, write: Array) -> Matrices:
+        W_Q, W_K = self.no_features(model, read)
+        W_V = np.zeros((self.heads, read.shape[1], self.columns))
+        if model.grid_form == "rows":
+            W_V[0, columns[GRID].stop - self.columns : columns[GRID].stop] = np.eye(self.columns)
+        else:
+            W_V[:, columns[self.grid], :] = self.values
+        for argument in range(self.arguments):
+            W_Q[:, :, argument] = read[argument :: self.arguments]
+            if model.grid_form != "rows":
+                W_K[:, columns[self.grid], argument] = self.slope[:, :, argument]
+        W_Q[:, columns[DATA], self.arguments] = 1.0
+        for name in silent_registers(self, model.grid_tokens):
+            W_K[:, columns[name], self.arguments] = -self.gain
+        if model.grid_form == "rows":
+            start = columns[GRID].start
+            W_K[0, start : start + self.arguments + 1, : self.arguments + 1] = np.eye(self.arguments + 1)
+        else:
+            W_K[:, columns[self.grid], self.arguments] = self.offset
+        keep(model, columns, self.keep_gain, W_Q, W_K)
+        return Matrices(W_Q, W_K, W_V, write.reshape(self.heads, self.columns, write.shape[1]))
+
+    def law(self, model: Surroundings) -> tuple[str, str]:
+        several = "s"[: self.arguments - 1]
+        return f"k + 1{' + 1' * model.sink_tokens}", f"function of k = {self.arguments} linear form{several}"
+
+    def nonzeros(self, model: Surroundings, read: int) -> int:
+        if model.grid_form == "softmax":
+            # W is the read times the slopes; then b and V.
+            rows = np.count_nonzero(self.slope[0], axis=0)
+            links = [(link, np.count_nonzero(np.atleast_2d(link.weights.T).T, axis=1)) for link in self.read]
+            products = sum(int(rows[link.reads] @ each) for link, each in links)
+            return products + int(np.count_nonzero(self.offset)) + int(np.count_nonzero(self.values))
+        if model.grid_form == "rows":
+            # Keys and values are columns of the grid's register.
+            return read + self.arguments + 1 + self.columns + 1 + (self.gain != 0.0)
+        sizes = [model.sizes[name] for name in silent_registers(self, model.grid_tokens)]
+        silent = 1 + keep_nonzeros(model) + (self.gain != 0.0) * sum(sizes)
+        return read + self.stored_nonzeros + self.heads * silent
+
+    @property
+    def stored_nonzeros(self) -> int:
+        """Non-zero numbers of the table itself."""
+        return sum(int(np.count_nonzero(array)) for array in (self.slope, self.offset, self.values))
+
+    def folded(self, model: Surroundings) -> list[float]:
+        return [largest(self.offset), abs(self.gain), *keep_folded(model, self.keep_gain)]
+
+    def scaled(self, scaling: Scaling) -> Self:
+        # Offsets that centre the scores leave the largest of them near zero, or above.
+        lowest = float(np.max(-self.offset.max(axis=1), initial=0.0))
+        gain = 2.0 * math.ceil((scaling.reach + lowest + 6.0) / 2.0)
+        return replace(self, gain=gain, keep_gain=scaling.reference)
+
+    def value_sizes(self) -> Any:
+        return np.abs(self.values).max(axis=1).reshape(-1, 1)
+
+    def told(self, head: int, model: Surroundings, words: Words) -> list[str]:
+        forms = [words.read(head * self.arguments + each) for each in range(self.arguments)]
+        held = enumerate(map(_shown, self.values[head]), start=model.sink_tokens)
+        values = ", ".join(f"r{token}: {text}" for token, text in held)
+        return [
+            f"reads {' and '.join(forms)}; scores of {words.grid} are linear in that",
+            f"so it returns a softmax mean of what they hold: {shortened(values, 90)}",
+        ]
+
+    def held_texts(self, sinks: int) -> list[dict[int, str]]:
+        return [dict(enumerate(map(_shown, head), start=sinks)) for head in self.values]
+
 
 def silent_registers(bank: TableBank, grid_tokens: int) -> tuple[str, ...]:
     """The registers that are one on exactly the tokens that hold no value: all but the grid's."""
@@ -95,7 +253,6 @@ def silent_registers(bank: TableBank, grid_tokens: int) -> tuple[str, ...]:
     return (REFERENCE, GRID) if grid_tokens else (REFERENCE,)
 
 
-def score_sizes(bank: TableBank, sizes: Array) -> Array:
-    """For each head and reference token a bound of sum |slope| |s| + |offset|; `sizes` is (heads, arguments)."""
-    linear = np.einsum("hka,ha->hk", np.abs(bank.slope), sizes)
-    return np.asarray(upper(linear + np.abs(bank.offset), bank.arguments + 4))
+def _shown(row: Array) -> str:
+    """What one token holds: its first values."""
+    return ", ".join(f"{value:.3g}" for value in row[:3]) + (", ..." if len(row) > 3 else "")

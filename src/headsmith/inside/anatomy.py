@@ -21,17 +21,8 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError
 from headsmith.core.figures import bound, count, number
-from headsmith.heads.attend import AttendBank
-from headsmith.heads.boltzmann import BoltzmannBank
-from headsmith.heads.gate import GateBank
-from headsmith.heads.mean import MeanBank
-from headsmith.heads.move import MoveBank
-from headsmith.heads.product import ProductBank
-from headsmith.heads.sink import SinkBank, feature_count
-from headsmith.heads.stream import position_bits
-from headsmith.heads.swiglu import SiluBank, SwigluBank
 from headsmith.heads.table import TableBank
-from headsmith.inside.explain import UNITS, bank_sentences, neuron_sentences
+from headsmith.inside.explain import bank_sentences, neuron_sentences
 from headsmith.inside.meanings import Meanings, Model, without_kind
 from headsmith.inside.shares import Share
 from headsmith.transformer.dense import DenseLayer, dense_layer
@@ -223,7 +214,7 @@ class Anatomy:
             told, texts = list(neuron_sentences(meanings, bank)), meanings.neurons(bank)
             for output in range(bank.outputs):
                 yield Unit(
-                    name=f"layer {number + 1} / {UNITS[bank.kind]} {output}",
+                    name=f"layer {number + 1} / {bank.called} {output}",
                     kind=bank.kind,
                     computes=texts[output],
                     sentence=told[output],
@@ -238,7 +229,7 @@ class Anatomy:
         counts: dict[str, int] = {}
         for bank in layer.banks:
             told = [tuple(each) for each in bank_sentences(meanings, bank, bank.heads)]
-            features, matrices = feature_names(transformer, bank), _Matrices(transformer, bank)
+            features, matrices = bank.features(transformer), _Matrices(transformer, bank)
             for head in range(bank.heads):
                 place = counts[bank.kind] = counts.get(bank.kind, -1) + 1
                 yield Head(
@@ -280,35 +271,6 @@ class _Matrices:
     def of(self, head: int) -> tuple[Array, Array, Array, Array]:
         layer = self.layer
         return layer.W_Q[head], layer.W_K[head], layer.W_V[head], layer.W_O[head]
-
-
-def feature_names(transformer: Transformer, bank: Bank) -> tuple[str, ...]:
-    """What the columns of queries and keys are for, in order."""
-    bits = tuple(f"bit {bit}" for bit in range(position_bits(transformer.tokens)))
-    keep = ("keep",) if transformer.sink_tokens else ()
-    match bank:
-        case ProductBank():
-            return ("slope",)
-        case SwigluBank() | SiluBank():
-            return ()
-        case SinkBank() if transformer.attention != "softmax":
-            return ("slope", "slope of the sink", "reference")[: feature_count(1, 0, transformer.attention)]
-        case SinkBank():
-            code = (*bits, "offset") if bits else ()
-            return ("slope", "reference", *code, *(("grid",) if transformer.grid_tokens else ()))
-        case TableBank():
-            return (*(f"slope {each}" for each in range(bank.arguments)), "offset", *keep)
-        case GateBank():
-            return ("slope", "offset", *bits, "sink")
-        case MeanBank():
-            return ("gain", *keep)
-        case BoltzmannBank():
-            return ("slope", "gain", *keep)
-        case MoveBank():
-            return (*bits, *(("sink",) if transformer.sink_tokens else ()))
-        case AttendBank():
-            silent = ("silent",) if transformer.reference_tokens else ()
-            return (*(f"feature {each}" for each in range(bank.width)), *silent, *keep)
 
 
 def _touched(links: Sequence[Any], each: int, head: int, reading: bool) -> tuple[str, ...]:

@@ -5,8 +5,8 @@ Every weight that is named is read from the model itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import assert_never
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,17 +14,8 @@ from headsmith.circuits.pieces import Pieces
 from headsmith.core.certificate import MEANING, PARTS, Certificate
 from headsmith.core.figures import bound, count, number, shortened
 from headsmith.core.intervals import Box
-from headsmith.heads.attend import AttendBank
-from headsmith.heads.boltzmann import BoltzmannBank
-from headsmith.heads.gate import GateBank
-from headsmith.heads.mean import MeanBank
-from headsmith.heads.move import MoveBank
-from headsmith.heads.product import ProductBank
-from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import RESERVED
-from headsmith.heads.swiglu import SiluBank, SwigluBank
-from headsmith.heads.table import TableBank
-from headsmith.inside.meanings import Meanings, Model, held_by, read_text, without_kind
+from headsmith.inside.meanings import Meanings, Model, read_text, without_kind
 from headsmith.source.describe import outputs_text
 from headsmith.source.graph import Graph, Relu
 from headsmith.source.node_programs import masks
@@ -38,9 +29,6 @@ HEADS = 12
 
 FIRST, LAST = 6, 2
 """How many layers of a deep model are told."""
-
-UNITS = {"swiglu": "product", "silu": "gate"}
-"""What outputs of neurons are called."""
 
 INTERVALS = 6
 """How many inputs are told with their intervals."""
@@ -176,115 +164,47 @@ def _layer(meanings: Meanings, place: int, heads: int) -> str:
 def _neurons(meanings: Meanings, bank: Bank, most: int) -> list[str]:
     texts, lines = meanings.neurons(bank), []
     for place, (text, sentence) in enumerate(zip(texts[:most], neuron_sentences(meanings, bank), strict=False)):
-        lines += [f"  {UNITS[bank.kind]} {place}: {text}", f"    {sentence}"]
+        lines += [f"  {bank.called} {place}: {text}", f"    {sentence}"]
     if bank.outputs > most:
-        lines.append(f"  and {count(bank.outputs - most, f'more {UNITS[bank.kind]}')}")
+        lines.append(f"  and {count(bank.outputs - most, f'more {bank.called}')}")
     return lines
+
+
+@dataclass(frozen=True, eq=False)
+class _Words:
+    """What one bank is told with (heads/bank.py)."""
+
+    meanings: Meanings
+    bank: Bank
+
+    def read(self, row: int) -> str:
+        return shortened(read_text(self.bank.read, row, self.meanings.model.transformer.sizes), 70)
+
+    def output(self, place: int) -> str:
+        return self.meanings.output(self.bank, place)
+
+    def pieces(self, place: int) -> Sequence[str] | None:
+        return self.meanings.pieces.get((int(self.bank.node[place]), int(self.bank.component[place])))
+
+    @property
+    def grid(self) -> str:
+        return _grid(self.meanings.model.transformer)
 
 
 def neuron_sentences(meanings: Meanings, bank: Bank) -> Iterator[str]:
     """What the neurons of each output of a bank do."""
-
-    def read(row: int) -> str:
-        return shortened(read_text(bank.read, row, meanings.model.transformer.sizes), 70)
-
     for output in range(bank.outputs):
-        if isinstance(bank, SiluBank):
-            score = number(float(bank.scale[output]))
-            returned = f"silu({score} z)/{score}, which is z/(1 + exp(-{score} z))"
-            yield f"reads z = {read(output)}; a neuron returns {returned}"
-        else:
-            pair = f"reads s = {read(2 * output)} and v = {read(2 * output + 1)}"
-            yield f"{pair}; two neurons return silu(s) v and -silu(-s) v, which add up to s v"
+        yield from bank.told(output, meanings.model.transformer, _Words(meanings, bank))
 
 
 def bank_sentences(meanings: Meanings, bank: Bank, heads: int) -> Iterator[list[str]]:
     """What each of the first `heads` heads of a bank does, in a few lines."""
-    transformer = meanings.model.transformer
-
-    def read(row: int) -> str:
-        return shortened(read_text(bank.read, row, transformer.sizes), 70)
-
-    grid = _grid(transformer)
     if bank.cleared:
         names = shortened(", ".join(bank.cleared), 70)
         yield [f"looks at its own token alone and takes away what {names} hold: nobody reads that any more"]
         return
-    match bank:
-        case SinkBank():
-            for head in range(min(bank.heads, heads)):
-                scale = float(bank.query_scale[head] * bank.key_scale[head])
-                told = f"reads z = {read(head)}; {_looks(transformer.attention, scale)}"
-                yield [told] if head else [told, "so it returns z where z > 0 and zero where z < 0"]
-        case ProductBank():
-            for head in range(min(bank.heads, heads)):
-                yield [
-                    f"reads s = {read(2 * head)} and v = {read(2 * head + 1)}; scores s on itself, returns s times v"
-                ]
-        case TableBank():
-            held = held_by(bank, transformer.sink_tokens)
-            for head in range(min(bank.heads, heads)):
-                forms = [read(head * bank.arguments + each) for each in range(bank.arguments)]
-                values = ", ".join(f"r{token}: {text}" for token, text in held[head].items())
-                yield [
-                    f"reads {' and '.join(forms)}; scores of {grid} are linear in that",
-                    f"so it returns a softmax mean of what they hold: {shortened(values, 90)}",
-                ]
-        case GateBank():
-            outputs = meanings.outputs(bank)
-            for head in range(min(bank.heads, heads)):
-                yield [
-                    f"reads s = {read(2 * head)} and v = {read(2 * head + 1)}; looks at itself with a weight that is "
-                    f"affine in s, else at {grid}",
-                    f"so it returns v times that weight: {outputs[head]}",
-                ]
-        case MeanBank():
-            values = ", ".join(read(row) for row in range(min(bank.outputs, 3)))
-            yield [f"looks at all data tokens alike, so it returns the mean of {values}"]
-        case BoltzmannBank():
-            for head in range(min(bank.heads, heads)):
-                yield _boltzmann(meanings, bank, head, read(head))
-        case MoveBank():
-            values = ", ".join(read(row) for row in range(min(bank.outputs, 3)))
-            if isinstance(bank.address, int):
-                yield [f"all tokens look at token {bank.address}, so it returns {values} of that token"]
-                return
-            address = shortened(bank.address, NAME)
-            yield [f"looks at the token that the register {address!r} names, so it returns {values} of that token"]
-        case AttendBank():
-            yield [f"softmax attention with queries, keys and values of its own ({count(bank.width, 'feature')})"]
-        case SwigluBank() | SiluBank():
-            return
-        case _:
-            assert_never(bank)
-
-
-def _looks(attention: str, scale: float) -> str:
-    """How a gate of scale b looks at itself."""
-    score = f"{number(scale)} z"
-    match attention:
-        case "relu":
-            return "looks at itself with weight max(z, 0), where it finds 1"
-        case "sigmoid":
-            return f"looks at itself with weight 1/(1 + exp(-{score}))"
-        case "hardmax":
-            return "looks at itself if z > 0, else at r0"
-        case "sparsemax":
-            return f"looks at itself with weight (1 + {score})/2, clipped to [0, 1], else at r0"
-        case "elu+1":
-            return f"looks at itself with weight f/(f + g), f = elu({score}) + 1, g = elu(-{score}) + 1, else at r0"
-    return f"looks at itself with weight 1/(1 + exp(-{score})), else at r0"
-
-
-def _boltzmann(meanings: Meanings, bank: BoltzmannBank, head: int, read: str) -> list[str]:
-    scale = float(bank.query_scale[head] * bank.key_scale[head])
-    pieces = meanings.pieces.get((int(bank.node[head]), int(bank.component[head])))
-    which = "largest" if scale > 0.0 else "smallest"
-    lines = [f"reads v = {read}; looks at the data token with the {which} v (scores {number(scale)} v), returns its v"]
-    if pieces:
-        told = (f"t{token} holds {shortened(text, 40)}" for token, text in enumerate(pieces))
-        lines.append(f"pieces: {', '.join(told)}")
-    return lines
+    for head in range(min(bank.heads, heads)):
+        yield bank.told(head, meanings.model.transformer, _Words(meanings, bank))
 
 
 def _grid(transformer: Transformer) -> str:

@@ -22,7 +22,6 @@ from headsmith.core.intervals import Box
 from headsmith.heads.gate import GateBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import RESERVED, Link
-from headsmith.heads.table import TableBank
 from headsmith.rewrite.fuse import Fusion, fuse, fused_nodes
 from headsmith.source.describe import Reading, describe, number
 from headsmith.source.graph import Affine, Expression, Graph, Input, Node, Pool
@@ -105,7 +104,7 @@ class Meanings:
 
     def outputs(self, bank: Bank) -> list[str]:
         """What each output of a bank is, exactly: of a product's head, what it returns before the read-out's part."""
-        return [self._output(bank, int(n), int(c)) for n, c in zip(bank.node, bank.component, strict=True)]
+        return [self.output(bank, place) for place in range(bank.outputs)]
 
     def neurons(self, bank: Bank) -> list[str]:
         """What each output of a bank of neurons computes: a product, or a gate."""
@@ -178,19 +177,20 @@ class Meanings:
         if bank.neurons:
             return []
         each = len(places) // bank.heads
-        kind = {"gate": "product", "boltzmann": "max"}.get(bank.kind, bank.kind)
         names = []
         for head in range(bank.heads):
             texts = [self._text(*place) for place in places[head * each : (head + 1) * each]]
             told = shortened(", ".join(text for text in dict.fromkeys(texts) if text), LENGTH)
-            names.append(f"{kind}: {told}" if told else kind)
+            names.append(f"{bank.called}: {told}" if told else bank.called)
         return names
 
     def _gate(self, node: int, component: int) -> str:
         text, owner = shortened(self._text(node, component) or "relu", LENGTH), self._owners.get(node)
         return text if owner is None or owner == text else f"{text} (part of {shortened(owner, LENGTH // 2)})"
 
-    def _output(self, bank: Bank, node: int, component: int) -> str:
+    def output(self, bank: Bank, place: int) -> str:
+        """The same of one output."""
+        node, component = int(bank.node[place]), int(bank.component[place])
         text = self._text(node, component)
         if isinstance(bank, GateBank) and text:
             expression = self._reading.graph.nodes[node]
@@ -205,19 +205,6 @@ class Meanings:
 def without_kind(text: str) -> str:
     """What a head computes, without the word for its kind."""
     return text.partition(": ")[2] or text
-
-
-def held_by(bank: Bank, sinks: int) -> list[dict[int, str]]:
-    """What reference tokens hold for each head, as text by token number."""
-    if not isinstance(bank, TableBank):
-        return [{}] * bank.heads
-    return [
-        {
-            sinks + token: f"{', '.join(f'{value:.3g}' for value in values[:3])}{', ...' if len(values) > 3 else ''}"
-            for token, values in enumerate(head)
-        }
-        for head in bank.values
-    ]
 
 
 def read_text(links: Sequence[Link], row: int, sizes: Mapping[str, int]) -> str:

@@ -256,7 +256,7 @@ class Interval:
         what the sums round; and a sum of products that are not negative is not negative either.
         """
         if matrix.ndim == 1:
-            return self * (matrix if self.low.ndim == 1 else matrix[:, None])
+            return self.__mul__(matrix if self.low.ndim == 1 else matrix[:, None])
         spend(4.0 * matrix.size * max(self.low.size // max(len(self.low), 1), 1))
         terms = matrix.most if isinstance(matrix, Sparse) else int(np.count_nonzero(matrix, axis=1).max(initial=0))
         if terms <= FEW:

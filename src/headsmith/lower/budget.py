@@ -2,13 +2,13 @@
 allows.
 
 A gate with scale b errs by at most w/b, w = W(1/e), always downwards (a maximum over n tokens: w = W((n-1)/e)), and
-moves output o by c_oh times that. The
-softmax part of
-output o is   max( sum_h w c_oh^+ / b_h ,  sum_h w c_oh^- / b_h ).   Among all scales that meet the budget, the largest
-              weight b_h |W_V| is
-smallest when b_h |W_V|_max is the same for all heads: a gate's share of the budget is then proportional to its
-sensitivity. (The equal split gives every gate the same share, and so the most sensitive gate a scale that is larger by
-up to the number of gates.)
+moves output o by c_oh times that. The softmax part of output o is
+
+    max( sum_h w c_oh^+ / b_h ,  sum_h w c_oh^- / b_h ).
+
+Among all scales that meet the budget, the largest weight b_h |W_V| is smallest when b_h |W_V|_max is the same for all
+heads: a gate's share of the budget is then proportional to its sensitivity. (The equal split gives every gate the same
+share, and so the most sensitive gate a scale that is larger by up to the number of gates.)
 """
 
 from __future__ import annotations
@@ -21,25 +21,13 @@ import numpy as np
 
 from headsmith.analysis.gains import Gain
 from headsmith.core.arrays import Array
-from headsmith.core.balls import boltzmann_constant, gate_constant
 from headsmith.core.errors import CertificateError
-from headsmith.heads.attend import AttendBank
-from headsmith.heads.attentions import EXACT, GATES
-from headsmith.heads.boltzmann import BoltzmannBank
-from headsmith.heads.gate import GateBank
-from headsmith.heads.mean import MeanBank
-from headsmith.heads.move import MoveBank
-from headsmith.heads.product import ProductBank
-from headsmith.heads.sink import SinkBank, rounded_up, split_scale
+from headsmith.heads.scaling import SMALLEST_SCALE, Scaling, heaviest_read
 from headsmith.heads.stream import position_bits
-from headsmith.heads.swiglu import SiluBank, SwigluBank
-from headsmith.heads.table import TableBank
-from headsmith.lower.relief import NONE, Relief, heaviest_read
-from headsmith.lower.split import in_parts
+from headsmith.lower.relief import NONE, Relief
 from headsmith.transformer.gains import gains_of_heads
-from headsmith.transformer.ir import Bank, Layer, Transformer
+from headsmith.transformer.ir import Layer, Transformer
 
-SMALLEST_SCALE = 2.0**-20
 TINY = 1e-280
 
 
@@ -54,7 +42,6 @@ def with_softmax_budget(
     """The same model with score scales such that the softmax part is at most `budget`, and gains that keep the leak
     near `leak`. `sizes` bounds what is read where maxima are taken over tokens, and the scores of attention, by circuit
     node; `relief` says by how much scales of gates may be smaller than `gains` say."""
-    sizes = sizes or {}
     if not transformer.layers or transformer.attention == "linear":
         return transformer
     heads = [[gains_of_heads(bank, gains, transformer.outputs) for bank in layer.banks] for layer in transformer.layers]
@@ -65,65 +52,10 @@ def with_softmax_budget(
     reach = math.log(max(2.0 * transformer.tokens * total / max(leak, TINY), 2.0))
     position, reference = _gains(transformer, reach)
 
-    def alone(bank: Bank) -> float:
-        # What clears a register must leave no more of it than rounding does.
-        rounding = -math.log(transformer.precision.unit_roundoff) + 4.0
-        return reach if bank.node[0] >= 0 else max(reach, rounding)
-
-    def scaled(bank: Bank, layer: int) -> Bank:
-        match bank:
-            case SinkBank() if transformer.attention in EXACT:
-                ones = np.ones(bank.heads)
-                return replace(bank, query_scale=ones, key_scale=ones, position_gain=0.0, reference_gain=1.0)
-            case SinkBank() if transformer.attention == "elu+1":
-                steep = rounded_up(common / heaviest_read(bank), transformer.precision)
-                far = max(reach + 8.0, -math.log(transformer.precision.unit_roundoff))
-                ones = np.ones(bank.heads)
-                kept = replace(bank, position_gain=0.0, reference_gain=float(math.ceil(far)))
-                return replace(kept, query_scale=steep, key_scale=ones)
-            case SinkBank():
-                scale = max(common * relief.of(layer), SMALLEST_SCALE)
-                # Sums of registers times powers of two round least (kernel/stream.py).
-                scale = 2.0 ** math.ceil(math.log2(scale)) if in_parts(bank) else scale
-                query, key = split_scale(scale / heaviest_read(bank), transformer.precision)
-                return replace(bank, query_scale=query, key_scale=key, position_gain=position, reference_gain=reference)
-            case SiluBank():
-                scale = max(common * relief.of(layer), SMALLEST_SCALE)
-                steep = np.exp2(np.ceil(np.log2(np.maximum(scale / heaviest_read(bank), 1.0))))
-                return replace(bank, scale=steep)
-            case TableBank():
-                # Offsets that centre the scores leave the largest of them near zero, or above.
-                lowest = float(np.max(-bank.offset.max(axis=1), initial=0.0))
-                return replace(bank, gain=2.0 * math.ceil((reach + lowest + 6.0) / 2.0), keep_gain=reference)
-            case BoltzmannBank():
-                query, key = split_scale(common / heaviest_read(bank), transformer.precision)
-                # Reference tokens score zero: the gain must lift the largest data token above them, wherever it is.
-                depth = max((float(b * sizes[n]) for b, n in zip(query * key, bank.node.tolist(), strict=True)))
-                gain = 2.0 * math.ceil((reach + depth + 4.0) / 2.0) if transformer.reference_tokens else 0.0
-                return replace(bank, query_scale=query, key_scale=key, gain=gain, keep_gain=reference)
-            case GateBank():
-                return replace(bank, position_gain=position, keep_gain=reference)
-            case ProductBank() | SwigluBank():
-                return bank
-            case MeanBank():
-                gain = 2.0 * math.ceil((alone(bank) + 4.0) / 2.0) if transformer.reference_tokens else 0.0
-                return replace(bank, gain=gain, keep_gain=reference)
-            case MoveBank():
-                # Other data tokens are 2 gain below, and reference tokens gain * bits.
-                bits = position_bits(transformer.tokens)
-                far = alone(bank)
-                gain = 2.0 * math.ceil(max(max(position, far) / 2.0, (far + 4.0) / max(bits, 1)) / 2.0)
-                return replace(bank, gain=gain, keep_gain=reference)
-            case AttendBank():
-                # Some data token scores at least minus the largest score.
-                depth = sizes[int(bank.node[0])]
-                gain = 2.0 * math.ceil((reach + depth + 4.0) / 2.0) if transformer.reference_tokens else 0.0
-                return replace(bank, gain=gain, keep_gain=reference)
-        raise CertificateError(f"{bank.kind} banks have no scales to choose")
-
-    layers = (
-        Layer(tuple(scaled(bank, number) for bank in layer.banks)) for number, layer in enumerate(transformer.layers)
-    )
+    layers = []
+    for number, layer in enumerate(transformer.layers):
+        scaling = Scaling(transformer, common, relief.of(number), reach, position, reference, sizes or {})
+        layers.append(Layer(tuple(bank.scaled(scaling) for bank in layer.banks)))
     return replace(transformer, layers=tuple(layers))
 
 
@@ -143,8 +75,8 @@ def _gains(transformer: Transformer, reach: float) -> tuple[float, float]:
     bits = position_bits(transformer.tokens)
     position = 2.0 * math.ceil((reach + math.log(max(bits, 1)) + 2.0) / 2.0) if bits else 0.0
     # What leaks into the sink token may grow by the weights of each further layer; those of gates are large.
-    gates = sum(any(isinstance(bank, GateBank) for bank in layer.banks) for layer in transformer.layers)
-    return position, 2.0 * math.ceil((reach + 8.0 + 4.0 * (len(transformer.layers) + gates)) / 2.0)
+    heavy = sum(any(bank.heavy for bank in layer.banks) for layer in transformer.layers)
+    return position, 2.0 * math.ceil((reach + 8.0 + 4.0 * (len(transformer.layers) + heavy)) / 2.0)
 
 
 def _demand(transformer: Transformer, heads: list[list[Gain]]) -> float:
@@ -153,11 +85,9 @@ def _demand(transformer: Transformer, heads: list[list[Gain]]) -> float:
     above: Array = np.zeros(1)
     for layer, gains in zip(transformer.layers, heads, strict=True):
         for bank, gain in zip(layer.banks, gains, strict=True):
-            if not isinstance(bank, SinkBank | SiluBank | BoltzmannBank):
+            constant = bank.softmax_constant(transformer)
+            if constant == 0.0:
                 continue
-            constant = boltzmann_constant(transformer.tokens)
-            if isinstance(bank, SinkBank | SiluBank):
-                constant = GATES.get(transformer.attention, gate_constant())
             heavy = constant * heaviest_read(bank)
             below = below + gain.rising.T @ heavy
             above = above + gain.falling.T @ heavy
@@ -169,6 +99,5 @@ def _reach(transformer: Transformer, heads: list[list[Gain]]) -> float:
     total = 0.0
     for layer, gains in zip(transformer.layers, heads, strict=True):
         for bank, gain in zip(layer.banks, gains, strict=True):
-            size = np.abs(bank.values).max(axis=1).reshape(-1, 1) if isinstance(bank, TableBank) else 1.0
-            total += float((size * gain.magnitude).sum(axis=0).max())
+            total += float((bank.value_sizes() * gain.magnitude).sum(axis=0).max())
     return total

@@ -6,7 +6,6 @@ import numpy as np
 
 from headsmith.core.arrays import LARGE, Array, Indices, Weights
 from headsmith.core.sparse import sparse_array
-from headsmith.kernel.sparse import Sparse
 
 
 def product(left: Weights, right: Weights) -> Weights:
@@ -45,12 +44,3 @@ def select_columns(weights: Weights, columns: Indices) -> Weights:
     if weights.ndim == 2:
         return weights if len(columns) == weights.shape[1] else weights[:, columns]
     return weights if len(columns) == len(weights) else diagonal(weights)[:, columns]
-
-
-def largest_of_rows(weights: Weights) -> Array:
-    """The largest entry of each row of a matrix that has none below zero."""
-    if not isinstance(weights, Sparse):
-        return np.asarray(weights.max(axis=1))
-    found = np.zeros(len(weights))
-    np.maximum.at(found, weights.rows, weights.values)
-    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -13,13 +14,12 @@ from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Interval
 from headsmith.core.rounding import Dtype, held
 from headsmith.heads.attentions import AttentionKind
-from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import Link, Register
 from headsmith.heads.swiglu import SiluBank
-from headsmith.heads.table import TableBank
+from headsmith.lower.linear import diagonal
 from headsmith.lower.links import constant, links, writes
 from headsmith.lower.mixing_banks import address_registers, gather, mixing_banks
 from headsmith.lower.reduce import Reduced, reduce
@@ -29,7 +29,6 @@ from headsmith.lower.split import with_sums_in_parts
 from headsmith.lower.table_banks import table_banks
 from headsmith.lower.tables import Multiplied, Tables
 from headsmith.source.graph import Graph, Positional, Relu
-from headsmith.transformer.dense import matrix
 from headsmith.transformer.ir import Bank, Layer, Transformer, reserved_registers
 
 
@@ -130,7 +129,10 @@ def _carrying(
             first[number] = sum(link.rows for link in read)
             ones = np.ones(reduced.graph.nodes[number].size)
             read.append(Link(names[allocation.homes[number].register], ones, first[number]))
-    added = [replace(link, weights=matrix(link)) for link in writes(allocation, names, first)]
+    added = [
+        replace(link, weights=diagonal(link.weights)) if link.weights.ndim == 1 else link
+        for link in writes(allocation, names, first)
+    ]
     return [own_head(read, added, sum(link.rows for link in read), tokens)] if read else []
 
 
@@ -188,12 +190,8 @@ def _rounded(transformer: Transformer, dtype: Dtype) -> Transformer:
 
     def rounded(bank: Bank) -> Bank:
         bank = replace(bank, read=tuple(map(link, bank.read)), write=tuple(map(link, bank.write)))
-        if isinstance(bank, GateBank):
-            return replace(bank, slope=stored(bank.slope, "a gate"), offset=stored(bank.offset, "a gate"))
-        if isinstance(bank, TableBank):
-            slope, offset, values = (stored(array, "a table head") for array in (bank.slope, bank.offset, bank.values))
-            return replace(bank, slope=slope, offset=offset, values=values)
-        return bank
+        own: dict[str, Any] = {name: stored(getattr(bank, name), f"a {bank.kind} head") for name in bank.arrays}
+        return replace(bank, **own)
 
     layers = tuple(Layer(tuple(map(rounded, layer.banks))) for layer in transformer.layers)
     return replace(

@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from headsmith.core.arrays import Array
+from headsmith.heads.scaling import heaviest_read
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.swiglu import SiluBank
 from headsmith.kernel.arithmetic import Interval
 from headsmith.kernel.flow import Gain
 from headsmith.kernel.walk import Facts
-from headsmith.lower.linear import largest_of_rows
 from headsmith.transformer.ir import Bank, Transformer
 
 ENOUGH = 0.999
@@ -94,12 +94,3 @@ def _factors(shares: Array, sizes: Array, most: float) -> Array:
         else:
             high = score
     return np.minimum(high / np.maximum(sizes, 1e-300), most)
-
-
-def heaviest_read(bank: Bank) -> Array:
-    """For each head, the largest weight that it reads by; 1 for one that reads nothing."""
-    heaviest = np.zeros(bank.readers)
-    for link in bank.read:
-        size = np.abs(link.weights) if link.weights.ndim == 1 else largest_of_rows(abs(link.weights))
-        heaviest[link.reads] = np.maximum(heaviest[link.reads], size)
-    return np.where(heaviest > 0.0, heaviest, 1.0)

@@ -23,12 +23,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from headsmith.core.arrays import Array
-from headsmith.heads.gate import GateBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank, addresses
-from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import DATA, RESERVED, Link, Register
-from headsmith.heads.table import TableBank
 from headsmith.transformer.ir import Bank, Layer, Transformer, width
 
 NARROWER, MORE_HEADS = 0.45, 0.125
@@ -109,7 +106,7 @@ def own_head(
 
 
 def _plain(bank: Bank) -> bool:
-    return isinstance(bank, SinkBank | TableBank | GateBank) or bool(np.all(bank.node == -1))
+    return not bank.mixes or bool(np.all(bank.node == -1))
 
 
 def _heads(transformer: Transformer) -> int:

@@ -14,7 +14,6 @@ from dataclasses import replace
 import numpy as np
 
 from headsmith.heads.stream import RESERVED, Link, Register
-from headsmith.kernel.sparse import parts_of
 from headsmith.transformer.ir import Bank, Layer, Transformer
 
 FEW = 16
@@ -48,12 +47,6 @@ def with_sums_in_parts(transformer: Transformer, parts: int) -> Transformer:
         layers=tuple(layers),
         readout=_read(transformer.readout, long),
     )
-
-
-def in_parts(bank: Bank) -> bool:
-    """Whether heads read sums of several registers, all by the same weights."""
-    first = {(link.first, *(part.tobytes() for part in parts_of(link.weights))) for link in bank.read}
-    return len(first) < len(bank.read)
 
 
 def _banks(transformer: Transformer) -> list[Bank]:

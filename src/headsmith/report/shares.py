@@ -18,7 +18,7 @@ from headsmith.core.arrays import Array
 from headsmith.core.figures import shortened
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
-from headsmith.inside.meanings import Meanings, held_by
+from headsmith.inside.meanings import Meanings
 from headsmith.model import Compiled
 from headsmith.run.numpy_runner import patterns
 
@@ -72,7 +72,7 @@ def _shares(compiled: Compiled, points: Array) -> Iterator[Shares]:
     for number, layer in enumerate(transformer.layers):
         texts, first = iter(meanings.heads[number]), 0
         for bank in layer.banks:
-            held = held_by(bank, transformer.sink_tokens)
+            held = bank.held_texts(transformer.sink_tokens)
             for head in range(bank.heads):
                 text, names = next(texts), [*references, "itself"]
                 weights = np.stack([found[number].weights[first + head, -1] for found in seen])

@@ -4,7 +4,7 @@ It evaluates the transformer and nothing else: scores, their powers of e, weight
 residual stream. It leaves out what is zero or unused: registers are kept apart instead of multiplied with zeros, scores
 that heads of a bank share are computed once, and the rows of reference tokens are not computed (nothing reads what
 heads write there, but for the sink, which stays zero within the certificate's leak). Memory stays bounded: attention
-goes chunk by chunk. With `fused`, heads are evaluated through their closed forms (run/fused.py).
+goes chunk by chunk. With `fused`, heads are evaluated through their closed forms (`closed`, heads/bank.py).
 
 Models of 16 bits compute in float32. What the embedding, the reads and outputs of heads, their output maps, the sums of
 the stream and the read-out return is rounded to the model's format before anything else reads it (`transformer.held`).
@@ -16,27 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import Any
 
 import numpy as np
 
 from headsmith.core.errors import DomainError
 from headsmith.core.rounding import HALVES
-from headsmith.heads.attend import AttendBank
-from headsmith.heads.boltzmann import BoltzmannBank
-from headsmith.heads.gate import GateBank
-from headsmith.heads.mean import MeanBank
-from headsmith.heads.move import MoveBank, address_rows, refuse_missing
-from headsmith.heads.product import ProductBank
-from headsmith.heads.sink import SinkBank
-from headsmith.heads.stream import DATA, GRID, POSITION, position_code
-from headsmith.heads.swiglu import SiluBank, SwigluBank
-from headsmith.heads.table import TableBank
-from headsmith.run.attention import Attention, Stream, gate_outputs, linear, read, sink_outputs, table_outputs
-from headsmith.run.fused import fused_outputs
-from headsmith.run.mixing import attend_outputs, boltzmann_outputs, mean_outputs, move_outputs
-from headsmith.run.others import other_gates, products
-from headsmith.run.swiglu import neuron_outputs
+from headsmith.heads.running import Attention, Stream, linear, read
+from headsmith.heads.stream import DATA, POSITION, position_code
 from headsmith.run.textbook import attended, first_stream
 from headsmith.transformer.dense import dense_layer
 from headsmith.transformer.ir import Bank, Transformer
@@ -137,7 +124,7 @@ def _run(
         attention = Attention(transformer, stream, batch, tokens, causal, CHUNK, hard)
         closed = fused or (transformer.grid_form == "softmax" and layer is transformer.layers[-1])
         updates = [
-            (bank, transformer.held(fused_outputs(attention, bank) if closed else head_outputs(attention, bank)))
+            (bank, transformer.held(bank.closed(attention) if closed else bank.evaluated(attention)))
             for bank in layer.banks
         ]
         if edits is not None:
@@ -195,48 +182,13 @@ def _add(stream: Stream, register: str, values: Any) -> None:
         stream[register] = held + values
 
 
-def head_outputs(attention: Attention, bank: Bank) -> Any:
-    """What the heads return: (batch, token, outputs)."""
-    match bank:
-        case SinkBank() if attention.transformer.attention != "softmax":
-            return other_gates(attention, bank)
-        case ProductBank():
-            return products(attention, bank)
-        case SwigluBank() | SiluBank():
-            return neuron_outputs(attention, bank)
-        case SinkBank():
-            return sink_outputs(attention, bank)
-        case TableBank():
-            return table_outputs(attention, bank)
-        case GateBank():
-            return gate_outputs(attention, bank)
-        case MeanBank():
-            return mean_outputs(attention, bank)
-        case BoltzmannBank():
-            return boltzmann_outputs(attention, bank)
-        case MoveBank():
-            return move_outputs(attention, bank)
-        case AttendBank():
-            return attend_outputs(attention, bank)
-        case _:
-            assert_never(bank)
-
-
 def refuse_length(transformer: Transformer, tokens: int, causal: bool) -> None:
     """Raise DomainError if the model does not take sequences of so many tokens, or not under a causal mask."""
     if tokens > transformer.tokens:
         raise DomainError(f"a sequence of {tokens} tokens; the model takes at most {transformer.tokens}")
     for number, layer in enumerate(transformer.layers):
         for bank in layer.banks:
-            where = f"layer {number}, {bank.kind} bank"
-            if isinstance(bank, MoveBank):
-                try:
-                    rows = address_rows(bank, transformer.positional, transformer.tokens)
-                    refuse_missing(rows, transformer.tokens, tokens, causal)
-                except DomainError as problem:
-                    raise DomainError(f"{where}: {problem}") from None
-            if isinstance(bank, TableBank) and bank.grid != GRID and (causal or tokens != transformer.tokens):
-                raise DomainError(
-                    f"{where}: all {transformer.tokens} data tokens are its grid; give a full sequence, not {tokens} "
-                    "tokens, and no causal mask"
-                )
+            try:
+                bank.refuse_run(transformer, tokens, causal)
+            except DomainError as problem:
+                raise DomainError(f"layer {number}, {bank.kind} bank: {problem}") from None

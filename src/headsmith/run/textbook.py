@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from headsmith.heads.attentions import weights_of
+from headsmith.heads.running import linear
 from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, position_code
 from headsmith.heads.swiglu import silu
-from headsmith.run.attention import linear
 from headsmith.transformer.dense import DenseLayer, grid_rows
 from headsmith.transformer.ir import Transformer, layout, width
 

@@ -18,9 +18,10 @@ from torch.nn import functional
 from headsmith.core.figures import count
 from headsmith.core.sparse import SparseArray
 from headsmith.heads.attend import AttendBank
+from headsmith.heads.move import TARGETS
 from headsmith.heads.stream import Link
 from headsmith.heads.table import TableBank
-from headsmith.run.closed_forms import TARGETS, constants, first_rows
+from headsmith.run.closed_forms import first_rows
 from headsmith.run.torch_model import inside, laid_out, refuse
 from headsmith.transformer.ir import Bank, Layer, Transformer
 
@@ -63,7 +64,7 @@ class Heads(nn.Module):
         self.arguments = bank.arguments if isinstance(bank, TableBank) else 1
         self.parts = bank.parts if isinstance(bank, AttendBank) else ()
         self.read, self.write = Linear(bank.read, dtype), Linear(bank.write, dtype)
-        for name, value in constants(transformer, bank).items():
+        for name, value in bank.constants(transformer).items():
             if name == TARGETS:
                 self.register_buffer(name, torch.tensor(value))
             else:

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -42,12 +43,8 @@ from headsmith.core.rounding import lower, magnitude_product, upper
 from headsmith.heads.attend import AttendBank
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.heads.gate import GateBank
-from headsmith.heads.mean import MeanBank
-from headsmith.heads.move import MoveBank
-from headsmith.heads.product import ProductBank
 from headsmith.heads.sink import SinkBank, leak_weight
 from headsmith.heads.stream import DATA, GRID, RESERVED
-from headsmith.heads.swiglu import SiluBank, SwigluBank
 from headsmith.heads.table import TableBank
 from headsmith.signal.softmax_slopes import steepness
 from headsmith.transformer.dense import DenseTransformer, read_matrix, write_matrix
@@ -113,7 +110,7 @@ def certified_gains(transformer: Transformer, model: DenseTransformer, box: Box)
         found, after = [], stream
         for bank in layer.banks:
             read, write = read_matrix(transformer, bank), write_matrix(transformer, bank)
-            heads = _heads(transformer, bank, linear_image(read, stream))
+            heads = _slopes_of(transformer, bank, linear_image(read, stream))
             if isinstance(bank, SinkBank):
                 heads = replace(heads, groups=_groups(transformer, bank, read, write, stream))
             found.append((read, write, heads))
@@ -215,24 +212,6 @@ def _start(transformer: Transformer, model: DenseTransformer, box: Box) -> Inter
         low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
     embedded = add(linear_image(model.W_E.T, Interval(low, high)), point(model.b_E))
     return add(embedded, Interval(model.W_pos.min(axis=0), model.W_pos.max(axis=0)))
-
-
-def _heads(transformer: Transformer, bank: Bank, reads: Interval) -> _Heads:
-    match bank:
-        case SinkBank():
-            return _sink(transformer, bank, reads)
-        case TableBank():
-            return _table(transformer, bank, reads)
-        case GateBank():
-            return _gate(transformer, bank, reads)
-        case MeanBank() | MoveBank():
-            return _Heads(_nothing(bank), np.eye(bank.outputs), _with_zero(reads))
-        case BoltzmannBank():
-            return _boltzmann(transformer, bank, reads)
-        case AttendBank():
-            return _attend(bank, reads)
-        case ProductBank() | SwigluBank() | SiluBank():
-            raise TargetError("gains are certified of softmax attention, without SwiGLU blocks")
 
 
 def _nothing(bank: Bank) -> Interval:
@@ -369,7 +348,7 @@ def _boltzmann(transformer: Transformer, bank: BoltzmannBank, reads: Interval) -
     return _Heads(_nothing(bank), np.diag(steep), _with_zero(reads))
 
 
-def _attend(bank: AttendBank, reads: Interval) -> _Heads:
+def _attend(transformer: Transformer, bank: AttendBank, reads: Interval) -> _Heads:
     """Every output depends on its own value row, and on all rows of query and key."""
     query, key, value = bank.parts
     held = _with_zero(reads)
@@ -379,3 +358,26 @@ def _attend(bank: AttendBank, reads: Interval) -> _Heads:
     rest[:, key] = upper(spread[value][:, None] * reads.magnitude[query] / 2.0, 3)
     rest[np.arange(bank.outputs), np.arange(bank.readers)[value]] = 1.0
     return _Heads(_nothing(bank), rest, held[value])
+
+
+def _carried(transformer: Transformer, bank: Bank, reads: Interval) -> _Heads:
+    """A mean, or a move: weights that no input changes."""
+    return _Heads(_nothing(bank), np.eye(bank.outputs), _with_zero(reads))
+
+
+SLOPES: dict[str, Callable[..., _Heads]] = {
+    "sink": _sink,
+    "table": _table,
+    "gate": _gate,
+    "mean": _carried,
+    "move": _carried,
+    "boltzmann": _boltzmann,
+    "attend": _attend,
+}
+"""The kinds of heads whose slopes are known."""
+
+
+def _slopes_of(transformer: Transformer, bank: Bank, reads: Interval) -> _Heads:
+    if bank.kind not in SLOPES:
+        raise TargetError("gains are certified of softmax attention, without SwiGLU blocks")
+    return SLOPES[bank.kind](transformer, bank, reads)

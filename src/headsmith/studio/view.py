@@ -23,8 +23,6 @@ from headsmith.core.program import Call, Linear, Over, Program
 from headsmith.core.prose import blocks_of
 from headsmith.export.nodes import node_data
 from headsmith.files import Model
-from headsmith.heads.gate import GateBank
-from headsmith.heads.table import TableBank
 from headsmith.inside.explain import bank_sentences, domain_text, readout_lines
 from headsmith.inside.meanings import Meanings, without_kind
 from headsmith.inside.shares import head_shares
@@ -232,7 +230,7 @@ def lemma(kind: str, attention: str = "softmax") -> str:
 def _exact(meanings: Meanings, bank: Bank) -> list[Any] | None:
     """For each head of a table or of products what it stands for: one program for each of its outputs. All other kinds
     are exact where attention is sharp, and need none."""
-    if not isinstance(bank, TableBank | GateBank):
+    if not bank.approximates:
         return None
     programs = [_program(meanings.node(int(node))) for node in bank.node]
     each = len(programs) // bank.heads

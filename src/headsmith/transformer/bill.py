@@ -4,31 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import assert_never
 
 import numpy as np
 
-from headsmith.core.arrays import Array
 from headsmith.core.figures import bound, number, per_layer
 from headsmith.core.html import table
 from headsmith.core.markup import PREAMBLE, csv_text, latex_table, markdown_table
-from headsmith.heads import attend, boltzmann, gate, mean, move
-from headsmith.heads.attend import AttendBank
-from headsmith.heads.attentions import WITHOUT_SINK
-from headsmith.heads.boltzmann import BoltzmannBank
-from headsmith.heads.gate import GateBank
-from headsmith.heads.mean import MeanBank
-from headsmith.heads.move import MoveBank
-from headsmith.heads.product import ProductBank
-from headsmith.heads.sink import KEY, SinkBank, feature_count
+from headsmith.heads.bank import largest
 from headsmith.heads.stream import POSITION, Link, position_bits
-from headsmith.heads.swiglu import SiluBank, SwigluBank
-from headsmith.heads.table import TableBank, silent_registers
-from headsmith.kernel.sparse import Sparse, added, entries_of, sparse_of
-from headsmith.transformer.ir import Bank, Heads, Transformer, arrays, layout, width
-
-FOLDED = ("gains", "offsets", "sink bank, query scale", "boltzmann bank, key scale", "silu bank, scale")
-"""Stored numbers that are no weights themselves: matrices hold their sums and products with others."""
+from headsmith.kernel.sparse import Sparse, added, sparse_of
+from headsmith.transformer.ir import Bank, Transformer, arrays, layout, width
 
 
 @dataclass(frozen=True)
@@ -112,11 +97,11 @@ def bill(transformer: Transformer, max_score: float) -> Bill:
     layers = transformer.layers[:-1] if transformer.grid_form == "softmax" else transformer.layers
     heads = [layer.heads for layer in layers]
     d_model = width(transformer)
-    banks = [bank for layer in layers for bank in layer.banks if not isinstance(bank, SwigluBank | SiluBank)]
+    banks = [bank for layer in layers for bank in layer.banks if bank.heads]
     neurons = sum(layer.neurons for layer in layers)
     constants = transformer.tokens * position_bits(transformer.tokens)
     constants += transformer.reference_tokens if transformer.grid_form == "one-hot" else 0
-    constants += _table_nonzeros(transformer.table) if transformer.grid_form == "rows" else 0
+    constants += transformer.table.stored_nonzeros if transformer.grid_form == "rows" else 0
     columns = layout(transformer)
     extra = [value for name, value in transformer.positional.items() if columns[name] != columns.get(POSITION)]
     constants += sum(int(np.count_nonzero(value)) for value in extra)
@@ -143,30 +128,10 @@ def bill(transformer: Transformer, max_score: float) -> Bill:
 
 def head_features(transformer: Transformer, bank: Bank) -> int:
     """The width of a head's queries and keys; neurons have none."""
-    match bank:
-        case SinkBank():
-            return feature_count(transformer.tokens, transformer.grid_tokens, transformer.attention)
-        case TableBank():
-            return bank.arguments + 1 + transformer.sink_tokens
-        case MeanBank():
-            return mean.feature_count(transformer.sink_tokens)
-        case BoltzmannBank():
-            return boltzmann.feature_count(transformer.sink_tokens)
-        case MoveBank():
-            return move.feature_count(bank, transformer.tokens, transformer.sink_tokens)
-        case GateBank():
-            return gate.feature_count(transformer.tokens)
-        case AttendBank():
-            return attend.feature_count(bank, transformer.sink_tokens, transformer.grid_tokens)
-        case ProductBank():
-            return 1
-        case SwigluBank() | SiluBank():
-            return 0
-        case _:
-            assert_never(bank)
+    return len(bank.features(transformer))
 
 
-def _values(bank: Heads) -> int:
+def _values(bank: Bank) -> int:
     """The width of a head's value."""
     return bank.outputs // bank.heads
 
@@ -177,8 +142,8 @@ def _nonzeros(transformer: Transformer) -> int:
     count += int(np.count_nonzero(transformer.readout_bias))
     for layer in transformer.layers:
         for bank in layer.banks:
-            twice = 2 if isinstance(bank, SwigluBank) else 1  # two neurons write the same
-            count += twice * _link_nonzeros(bank.write, False) + _bank_nonzeros(transformer, bank)
+            count += bank.write_nonzeros(_link_nonzeros(bank.write, False))
+            count += bank.nonzeros(transformer, _link_nonzeros(bank.read, True))
     return count
 
 
@@ -200,112 +165,9 @@ def _link_nonzeros(links: Sequence[Link], reading: bool) -> int:
     return count
 
 
-def _bank_nonzeros(transformer: Transformer, bank: Bank) -> int:
-    """W_Q, W_K and W_V of a bank."""
-    bits, grid = position_bits(transformer.tokens), transformer.grid_tokens
-    read = _link_nonzeros(bank.read, True)
-    # Reference tokens keep to the sink: the queries of the sink and of the grid, the key of the sink.
-    keep = 2 + grid if transformer.sink_tokens else 0
-    match bank:
-        case SinkBank():
-            # Besides the read (in W_Q and in W_V): the key's slope, the pairs of reference, position, offset, grid.
-            if transformer.attention in WITHOUT_SINK:
-                # The value of a gate of relu attention is one.
-                return (read + 2 * bank.heads) if transformer.attention == "relu" else 2 * read + bank.heads
-            if transformer.attention == "elu+1":
-                return 3 * read + 2 * bank.heads
-            pairs = 3 + (2 * bits + 2 if transformer.tokens > 1 else 0) + (2 * grid + 1 if grid else 0)
-            return 2 * read + bank.heads * pairs
-        case TableBank():
-            if transformer.grid_form == "softmax":
-                # W is the read times the slopes; then b and V.
-                rows = np.count_nonzero(bank.slope[0], axis=0)
-                links = [(link, np.count_nonzero(np.atleast_2d(link.weights.T).T, axis=1)) for link in bank.read]
-                products = sum(int(rows[link.reads] @ each) for link, each in links)
-                return products + int(np.count_nonzero(bank.offset)) + int(np.count_nonzero(bank.values))
-            if transformer.grid_form == "rows":
-                # Keys and values are columns of the grid's register.
-                return read + bank.arguments + 1 + bank.columns + 1 + (bank.gain != 0.0)
-            keys = _table_nonzeros(bank)
-            sizes = [transformer.sizes[name] for name in silent_registers(bank, transformer.grid_tokens)]
-            return read + keys + bank.heads * (1 + keep + (bank.gain != 0.0) * sum(sizes))
-        case MeanBank():
-            return read + bank.heads * ((bank.gain != 0.0) + 1 + keep)
-        case BoltzmannBank():
-            return 2 * read + bank.heads * (1 + (bank.gain != 0.0) + 1 + keep)
-        case MoveBank():
-            pairs = 1 + bits if isinstance(bank.address, int) else 2 * bits + transformer.sink_tokens
-            return read + bank.heads * (pairs + keep)
-        case GateBank():
-            keys = int(np.count_nonzero(bank.slope)) + int(np.count_nonzero(bank.offset))
-            return read + keys + bank.heads * (1 + (bits > 0) + 2 * bits + keep + 1)
-        case AttendBank():
-            return read + (1 + transformer.reference_tokens if transformer.reference_tokens else 0) + keep
-        case ProductBank():
-            return read + bank.heads
-        case SwigluBank():
-            return 2 * read
-        case SiluBank():
-            return read + bank.neurons
-        case _:
-            assert_never(bank)
-
-
-def _table_nonzeros(bank: TableBank) -> int:
-    return sum(int(np.count_nonzero(array)) for array in (bank.slope, bank.offset, bank.values))
-
-
 def _max_weight(transformer: Transformer) -> float:
-    weights = (values for where, values in arrays(transformer) if not where.endswith(FOLDED))
-    largest = max((_largest(values) for values in weights), default=0.0)
+    found = max((largest(values) for _, values in arrays(transformer, folded=False)), default=0.0)
     for layer in transformer.layers:
         for bank in layer.banks:
-            kept = []
-            if not isinstance(bank, SinkBank | ProductBank | SwigluBank | SiluBank):
-                kept = [KEY, bank.keep_gain / KEY] * transformer.sink_tokens
-            largest = max([largest, 1.0, *map(abs, kept), *_folded(transformer, bank)])
-    return largest
-
-
-def _folded(transformer: Transformer, bank: Bank) -> list[float]:
-    """The largest of the weights that are sums and products of stored numbers."""
-    bits = position_bits(transformer.tokens)
-    match bank:
-        case SinkBank():
-            steep = _largest_scaled(bank, bank.query_scale)
-            if transformer.attention in (*WITHOUT_SINK, "elu+1"):
-                return [bank.reference_gain * transformer.sink_tokens, steep]
-            return [KEY, bank.reference_gain / KEY, bank.position_gain * bits / 2.0 / KEY, steep]
-        case TableBank():
-            return [_largest(bank.offset), abs(bank.gain)]
-        case MeanBank():
-            return [KEY, abs(bank.gain) / KEY]
-        case BoltzmannBank():
-            return [KEY, abs(bank.gain) / KEY, _largest_scaled(bank, bank.key_scale)]
-        case MoveBank():
-            return [KEY, abs(bank.gain) * max(1, bits * transformer.sink_tokens) / KEY]
-        case GateBank():
-            return [KEY, _largest(bank.offset) / KEY, abs(bank.position_gain) * bits / 2.0 / KEY]
-        case AttendBank():
-            return [KEY, abs(bank.gain) / KEY] if transformer.reference_tokens else []
-        case ProductBank() | SwigluBank():
-            return []
-        case SiluBank():
-            return [_largest_scaled(bank, bank.scale)]
-        case _:
-            assert_never(bank)
-
-
-def _largest(values: Array) -> float:
-    return float(np.max(np.abs(values), initial=0.0))
-
-
-def _largest_scaled(bank: SinkBank | BoltzmannBank | SiluBank, scales: Array) -> float:
-    """The largest entry of a read times the heads' scales."""
-    largest = 0.0
-    for link in bank.read:
-        scale = scales[link.reads]
-        with np.errstate(over="ignore"):
-            found = _largest(entries_of(link.weights * (scale if link.weights.ndim == 1 else scale[:, None])))
-        largest = max(largest, found)
-    return largest
+            found = max([found, 1.0, *bank.folded(transformer)])
+    return found

@@ -5,25 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import assert_never
 
 import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
-from headsmith.heads.attend import AttendBank
-from headsmith.heads.attentions import WITHOUT_SINK, AttentionKind
-from headsmith.heads.boltzmann import BoltzmannBank
-from headsmith.heads.gate import GateBank
-from headsmith.heads.mean import MeanBank
-from headsmith.heads.move import MoveBank
-from headsmith.heads.product import ProductBank
-from headsmith.heads.sink import KEY, SinkBank
-from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, Link, position_bits, position_code
-from headsmith.heads.swiglu import SiluBank, SwigluBank
-from headsmith.heads.table import TableBank, silent_registers
-from headsmith.transformer.bill import head_features
-from headsmith.transformer.ir import Bank, Heads, Layer, Transformer, layout, width
+from headsmith.heads.attentions import AttentionKind
+from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, Link, position_code
+from headsmith.heads.swiglu import NeuronBank
+from headsmith.transformer.ir import Bank, Layer, Transformer, layout, width
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,14 +143,14 @@ def dense_layer(transformer: Transformer, layer: Layer) -> DenseLayer:
     """All banks of a layer, padded with zeros to the same widths."""
     if layer.neurons:
         return _neurons(transformer, layer)
-    return stacked([_bank(transformer, bank) for bank in layer.banks if not isinstance(bank, SwigluBank | SiluBank)])
+    return stacked([_bank(transformer, bank) for bank in layer.banks])
 
 
 def _neurons(transformer: Transformer, layer: Layer) -> DenseLayer:
     """All neurons of a layer."""
     data, d_model, parts = layout(transformer)[DATA].start, width(transformer), []
     for bank in layer.banks:
-        assert isinstance(bank, SwigluBank | SiluBank)
+        assert isinstance(bank, NeuronBank)
         parts.append(bank.matrices(read_matrix(transformer, bank), write_matrix(transformer, bank), data))
     gate, up, down = zip(*parts, strict=True)
     none, empty = np.zeros((0, d_model, 0)), np.zeros((0, 0, d_model))
@@ -185,51 +175,9 @@ def _padded(array: Array, axis: int, size: int) -> Array:
     return np.pad(array, pad)
 
 
-def _bank(transformer: Transformer, bank: Heads) -> DenseLayer:
-    columns, d_model = layout(transformer), width(transformer)
+def _bank(transformer: Transformer, bank: Bank) -> DenseLayer:
     read, write = read_matrix(transformer, bank), write_matrix(transformer, bank)
-    shape = (bank.heads, d_model, head_features(transformer, bank))
-    W_Q, W_K = np.zeros(shape), np.zeros(shape)
-    match bank:
-        case SinkBank():
-            _sink_features(transformer, bank, read, W_Q, W_K)
-            value = np.zeros_like(read) if transformer.attention == "relu" else read
-            if transformer.attention == "relu":
-                value[:, columns[DATA]] = 1.0
-            return DenseLayer(W_Q, W_K, value[:, :, None], write[:, None, :])
-        case ProductBank():
-            W_Q[:, :, 0], W_K[:, columns[DATA], 0] = read[0::2], 1.0
-            return DenseLayer(W_Q, W_K, read[1::2, :, None], write[:, None, :])
-        case TableBank():
-            W_V = np.zeros((bank.heads, d_model, bank.columns))
-            if transformer.grid_form == "rows":
-                W_V[0, columns[GRID].stop - bank.columns : columns[GRID].stop] = np.eye(bank.columns)
-            else:
-                W_V[:, columns[bank.grid], :] = bank.values
-            _table_features(transformer, bank, read, W_Q, W_K)
-            return DenseLayer(W_Q, W_K, W_V, write.reshape(bank.heads, bank.columns, d_model))
-        case BoltzmannBank():
-            _boltzmann_features(transformer, bank, read, W_Q, W_K)
-            return DenseLayer(W_Q, W_K, read[:, :, None], write[:, None, :])
-        case MeanBank():
-            _mean_features(transformer, bank, W_Q, W_K)
-            return DenseLayer(W_Q, W_K, _split(bank, read).transpose(0, 2, 1), _split(bank, write))
-        case MoveBank():
-            _move_features(transformer, bank, W_Q, W_K)
-            return DenseLayer(W_Q, W_K, _split(bank, read).transpose(0, 2, 1), _split(bank, write))
-        case GateBank():
-            _gate_features(transformer, bank, read[0::2], W_Q, W_K)
-            return DenseLayer(W_Q, W_K, read[1::2, :, None], write[:, None, :])
-        case AttendBank():
-            _attend_features(transformer, bank, read, W_Q, W_K)
-            return DenseLayer(W_Q, W_K, read[bank.parts[2]].T[None], write[None])
-        case _:
-            assert_never(bank)
-
-
-def _split(bank: Bank, rows: Array) -> Array:
-    """A row for each output, as the heads have them: (heads, outputs of each, d_model)."""
-    return rows.reshape(bank.heads, -1, rows.shape[1])
+    return DenseLayer(*bank.dense(transformer, layout(transformer), read, write))
 
 
 def read_matrix(transformer: Transformer, bank: Bank) -> Array:
@@ -260,118 +208,6 @@ def _place(transformer: Transformer, held: Array, weights: Array) -> None:
     if not exact.all():
         raise CertificateError("two links meet in one weight of a matrix, which would be rounded: keep them apart")
     held[...] = total
-
-
-def _sink_features(transformer: Transformer, bank: SinkBank, read: Array, W_Q: Array, W_K: Array) -> None:
-    columns, bits = layout(transformer), position_bits(transformer.tokens)
-    data, reference = columns[DATA], columns[REFERENCE]
-    W_Q[:, :, 0] = read * bank.query_scale[:, None]
-    if transformer.attention == "elu+1":
-        W_Q[:, :, 1] = -W_Q[:, :, 0]
-        W_K[:, reference, 0] = W_K[:, data, 1] = -bank.reference_gain
-        return
-    W_K[:, data, 0] = bank.key_scale[:, None]
-    if transformer.attention in WITHOUT_SINK:
-        return
-    W_Q[:, reference, 1] = bank.reference_gain / KEY
-    W_K[:, reference, 1] = KEY
-    if transformer.tokens > 1:
-        first = columns[POSITION].start
-        for bit in range(bits):
-            W_Q[:, first + bit, 2 + bit] = bank.position_gain / 2.0 / KEY
-            W_K[:, first + bit, 2 + bit] = KEY
-        W_Q[:, data, 2 + bits] = KEY
-        W_K[:, data, 2 + bits] = -bank.position_gain * bits / 2.0 / KEY
-    if transformer.grid_tokens:
-        W_Q[:, columns[GRID], 1] = bank.reference_gain / KEY
-        W_Q[:, data, -1] = KEY
-        W_K[:, columns[GRID], -1] = -bank.reference_gain / KEY
-
-
-def _table_features(transformer: Transformer, bank: TableBank, read: Array, W_Q: Array, W_K: Array) -> None:
-    columns = layout(transformer)
-    for argument in range(bank.arguments):
-        W_Q[:, :, argument] = read[argument :: bank.arguments]
-        if transformer.grid_form != "rows":
-            W_K[:, columns[bank.grid], argument] = bank.slope[:, :, argument]
-    W_Q[:, columns[DATA], bank.arguments] = 1.0
-    for name in silent_registers(bank, transformer.grid_tokens):
-        W_K[:, columns[name], bank.arguments] = -bank.gain
-    if transformer.grid_form == "rows":
-        start = columns[GRID].start
-        W_K[0, start : start + bank.arguments + 1, : bank.arguments + 1] = np.eye(bank.arguments + 1)
-    else:
-        W_K[:, columns[bank.grid], bank.arguments] = bank.offset
-    _keep(transformer, bank.keep_gain, W_Q, W_K)
-
-
-def _mean_features(transformer: Transformer, bank: MeanBank, W_Q: Array, W_K: Array) -> None:
-    data = layout(transformer)[DATA]
-    W_Q[:, data, 0] = bank.gain / KEY
-    W_K[:, data, 0] = KEY
-    _keep(transformer, bank.keep_gain, W_Q, W_K)
-
-
-def _boltzmann_features(transformer: Transformer, bank: BoltzmannBank, read: Array, W_Q: Array, W_K: Array) -> None:
-    data = layout(transformer)[DATA]
-    W_Q[:, data, 0] = bank.query_scale[:, None]
-    W_K[:, :, 0] = read * bank.key_scale[:, None]
-    W_Q[:, data, 1] = bank.gain / KEY
-    W_K[:, data, 1] = KEY
-    _keep(transformer, bank.keep_gain, W_Q, W_K)
-
-
-def _move_features(transformer: Transformer, bank: MoveBank, W_Q: Array, W_K: Array) -> None:
-    columns, bits = layout(transformer), position_bits(transformer.tokens)
-    if isinstance(bank.address, int):
-        W_Q[:, columns[DATA], 0] = bank.gain / KEY
-        W_K[:, columns[POSITION], 0] = KEY * position_code(transformer.tokens)[bank.address]
-        _keep(transformer, bank.keep_gain, W_Q, W_K)
-        return
-    address, position = columns[bank.address].start, columns[POSITION].start
-    for bit in range(bits):
-        W_Q[:, address + bit, bit] = bank.gain / KEY
-        W_K[:, position + bit, bit] = KEY
-    if transformer.sink_tokens:
-        W_Q[:, address + bits, -1] = bank.gain * bits / KEY
-    _keep(transformer, bank.keep_gain, W_Q, W_K)
-
-
-def _gate_features(transformer: Transformer, bank: GateBank, read: Array, W_Q: Array, W_K: Array) -> None:
-    columns, bits = layout(transformer), position_bits(transformer.tokens)
-    data, grid = columns[DATA], columns[GRID]
-    W_Q[:, :, 0] = read
-    W_K[:, grid, 0] = bank.slope
-    W_Q[:, data, 1] = KEY
-    W_K[:, grid, 1] = bank.offset / KEY
-    W_K[:, data, 1] = -bank.position_gain * bits / 2.0 / KEY
-    for bit in range(bits):
-        W_Q[:, columns[POSITION].start + bit, 2 + bit] = bank.position_gain / 2.0 / KEY
-        W_K[:, columns[POSITION].start + bit, 2 + bit] = KEY
-    W_Q[:, data, -1] = -bank.keep_gain / KEY
-    _keep(transformer, bank.keep_gain, W_Q, W_K)
-
-
-def _attend_features(transformer: Transformer, bank: AttendBank, read: Array, W_Q: Array, W_K: Array) -> None:
-    columns = layout(transformer)
-    query, key, _ = bank.parts
-    W_Q[0, :, : bank.width] = read[query].T
-    W_K[0, :, : bank.width] = read[key].T
-    if transformer.reference_tokens:
-        W_Q[:, columns[DATA], bank.width] = KEY
-        for name in (REFERENCE, GRID) if transformer.grid_tokens else (REFERENCE,):
-            W_K[:, columns[name], bank.width] = -bank.gain / KEY
-    _keep(transformer, bank.keep_gain, W_Q, W_K)
-
-
-def _keep(transformer: Transformer, gain: float, W_Q: Array, W_K: Array) -> None:
-    """The last feature: reference tokens keep to the sink, where there is one."""
-    columns = layout(transformer)
-    if transformer.sink_tokens:
-        W_Q[:, columns[REFERENCE], -1] = gain / KEY
-        W_K[:, columns[REFERENCE], -1] = KEY
-        if transformer.grid_tokens:
-            W_Q[:, columns[GRID], -1] = gain / KEY
 
 
 def matrix(link: Link) -> Array:

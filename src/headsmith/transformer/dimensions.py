@@ -13,23 +13,12 @@ written in binary, so a head that must find its own token among n is wider by ce
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass, fields
-from typing import assert_never
 
 from headsmith.core.figures import number
 from headsmith.core.html import table
 from headsmith.core.markup import PREAMBLE, csv_text, latex_table, markdown_table
-from headsmith.heads.attend import AttendBank
-from headsmith.heads.attentions import WITHOUT_SINK
-from headsmith.heads.boltzmann import BoltzmannBank
-from headsmith.heads.gate import GateBank
-from headsmith.heads.mean import MeanBank
-from headsmith.heads.move import MoveBank
-from headsmith.heads.product import ProductBank
-from headsmith.heads.sink import SinkBank
-from headsmith.heads.swiglu import SiluBank, SwigluBank
-from headsmith.heads.table import TableBank
 from headsmith.transformer.bill import head_features
-from headsmith.transformer.ir import Heads, Transformer, width
+from headsmith.transformer.ir import Bank, Transformer, width
 
 COLUMNS = ("layer", "heads", "kind", "W_Q, W_K", "W_V", "W_O", "d_head", "one head for each")
 
@@ -104,7 +93,7 @@ def dimensions(transformer: Transformer) -> Dimensions:
         _shapes(transformer, place + 1, bank)
         for place, layer in enumerate(attention)
         for bank in layer.banks
-        if not isinstance(bank, SwigluBank | SiluBank)
+        if bank.heads
     ]
     neurons = tuple((place + 1, layer.neurons) for place, layer in enumerate(attention) if layer.neurons)
     columns = width(transformer)
@@ -118,39 +107,12 @@ def dimensions(transformer: Transformer) -> Dimensions:
     )
 
 
-def _shapes(transformer: Transformer, layer: int, bank: Heads) -> HeadShapes:
+def _shapes(transformer: Transformer, layer: int, bank: Bank) -> HeadShapes:
     columns, features, values = width(transformer), head_features(transformer, bank), bank.outputs // bank.heads
-    law, stands_for = _law(transformer, bank)
+    law, stands_for = bank.law(transformer)
     return HeadShapes(
         layer, bank.kind, bank.heads, (columns, features), (columns, values), (values, columns), law, stands_for
     )
-
-
-def _law(transformer: Transformer, bank: Heads) -> tuple[str, str]:
-    """d_head in symbols, and what a head stands for. Where other heads need a sink or a grid, it takes a column."""
-    several, sink, grid = transformer.tokens > 1, transformer.sink_tokens, transformer.grid_tokens
-    bits, of_sink = "ceil(log2 n)", " + 1" if sink else ""
-    match bank:
-        case SinkBank() if transformer.attention in WITHOUT_SINK:
-            return "1", "gate"
-        case ProductBank():
-            return "1", "product"
-        case SinkBank():
-            return (f"3 + {bits}" if several else "2") + (" + 1" if grid else ""), "gate"
-        case TableBank():
-            return f"k + 1{of_sink}", f"function of k = {bank.arguments} linear form{'s'[: bank.arguments - 1]}"
-        case GateBank():
-            return f"3 + {bits}" if several else "3", "product"
-        case BoltzmannBank():
-            return f"2{of_sink}", "maximum over tokens"
-        case MeanBank():
-            return f"1{of_sink}", "mean over tokens"
-        case MoveBank():
-            return ("1" if isinstance(bank.address, int) else bits) + of_sink, "move between tokens"
-        case AttendBank():
-            return f"w{' + 1' if transformer.reference_tokens else ''}{of_sink}", f"attention of width w = {bank.width}"
-        case _:
-            assert_never(bank)
 
 
 def cells(found: Dimensions) -> list[list[str]]:

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, assert_never
+from typing import Any, Literal
 
 import numpy as np
 
@@ -37,14 +37,9 @@ from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import CertificateError
 from headsmith.core.figures import count
 from headsmith.core.rounding import PRECISIONS, Dtype, Precision, arithmetic, held
-from headsmith.heads.attend import AttendBank
 from headsmith.heads.attentions import ATTENTIONS, WITHOUT_SINK, AttentionKind
-from headsmith.heads.boltzmann import BoltzmannBank
-from headsmith.heads.gate import GateBank
-from headsmith.heads.mean import MeanBank
+from headsmith.heads.bank import HeadBank
 from headsmith.heads.move import MoveBank
-from headsmith.heads.product import ProductBank
-from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import (
     DATA,
     GRID,
@@ -56,23 +51,13 @@ from headsmith.heads.stream import (
     position_bits,
     position_code,
 )
-from headsmith.heads.swiglu import NeuronBank, SiluBank, SwigluBank
+from headsmith.heads.swiglu import NeuronBank
 from headsmith.heads.table import TableBank
 from headsmith.kernel.sparse import entries_of
-from headsmith.transformer.bank_checks import (
-    Surroundings,
-    check_attend,
-    check_gate,
-    check_move,
-    check_scales,
-    check_table,
-    check_vector,
-)
 
 GridForm = Literal["one-hot", "rows", "softmax"]
-Heads = SinkBank | TableBank | GateBank | MeanBank | BoltzmannBank | MoveBank | AttendBank | ProductBank
-Neurons = SwigluBank | SiluBank
-Bank = Heads | Neurons
+Bank = HeadBank
+"""One of the kinds that heads/kinds.py lists."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,25 +133,9 @@ class Transformer:
         values from all tokens, so that the grid's tokens must stay zero; but a move in the first layer, to all tokens
         alike."""
         banks = [(place, bank) for place, layer in enumerate(self.layers) for bank in layer.banks]
-        return int(any(self._needs_sink(bank, place > 0) for place, bank in banks))
-
-    def _needs_sink(self, bank: Bank, later: bool) -> bool:
         if self.attention in WITHOUT_SINK:
-            return False
-        match bank:
-            case SinkBank() | GateBank():
-                return True
-            case TableBank() | ProductBank() | SwigluBank() | SiluBank():
-                return False
-            case MeanBank() | BoltzmannBank() | AttendBank():
-                return self.grid_tokens > 0
-            case MoveBank():
-                # The last column of an address says: nothing.
-                if isinstance(bank.address, int):
-                    return self.grid_tokens > 0 and later
-                return self.grid_tokens > 0 or bool(self.positional[bank.address][:, -1].any())
-            case _:
-                assert_never(bank)
+            return 0
+        return int(any(bank.needs_sink(self, place > 0) for place, bank in banks))
 
     @property
     def grid_tokens(self) -> int:
@@ -223,8 +192,9 @@ def reserved_registers(tokens: int, grid: int = 0) -> tuple[Register, ...]:
     return (Register(DATA, 1), Register(REFERENCE, 1), *position, *identity)
 
 
-def arrays(transformer: Transformer) -> Iterator[tuple[str, Array]]:
-    """Every stored number of the model with the place where it stands."""
+def arrays(transformer: Transformer, folded: bool = True) -> Iterator[tuple[str, Array]]:
+    """Every stored number of the model with the place where it stands. Without `folded`, those alone that stand in a
+    matrix as they are, and not in sums and products with others."""
     for link in transformer.embedding:
         yield f"embedding into {link.register}", entries_of(link.weights)
     for name, value in transformer.initial.items():
@@ -238,32 +208,11 @@ def arrays(transformer: Transformer) -> Iterator[tuple[str, Array]]:
                 yield f"{where}, read of {link.register}", entries_of(link.weights)
             for link in bank.write:
                 yield f"{where}, write to {link.register}", entries_of(link.weights)
-            match bank:
-                case SinkBank():
-                    yield f"{where}, query scale", bank.query_scale
-                    yield f"{where}, key scale", bank.key_scale
-                    yield f"{where}, gains", np.array([bank.reference_gain, bank.position_gain])
-                case TableBank():
-                    yield f"{where}, slopes", bank.slope
-                    yield f"{where}, offsets", bank.offset
-                    yield f"{where}, values", bank.values
-                    yield f"{where}, gains", np.array([bank.gain, bank.keep_gain])
-                case BoltzmannBank():
-                    yield f"{where}, query scale", bank.query_scale
-                    yield f"{where}, key scale", bank.key_scale
-                    yield f"{where}, gains", np.array([bank.gain, bank.keep_gain])
-                case MeanBank() | MoveBank() | AttendBank():
-                    yield f"{where}, gains", np.array([bank.gain, bank.keep_gain])
-                case GateBank():
-                    yield f"{where}, slopes", bank.slope
-                    yield f"{where}, offsets", bank.offset
-                    yield f"{where}, gains", np.array([bank.position_gain, bank.keep_gain])
-                case SiluBank():
-                    yield f"{where}, scale", bank.scale
-                case ProductBank() | SwigluBank():
-                    pass
-                case _:
-                    assert_never(bank)
+            for name in bank.arrays:
+                if folded or name not in bank.folded_arrays:
+                    yield f"{where}, {name.replace('_', ' ')}", getattr(bank, name)
+            if folded and bank.numbers:
+                yield f"{where}, gains", np.array([getattr(bank, name) for name in bank.numbers])
     for link in transformer.readout:
         yield f"read-out of {link.register}", entries_of(link.weights)
     yield "read-out bias", transformer.readout_bias
@@ -324,31 +273,8 @@ def _check_attention(transformer: Transformer) -> None:
 
 
 def _check_bank(transformer: Transformer, bank: Bank, where: str) -> None:
-    around = Surroundings(transformer.tokens, transformer.sizes, transformer.positional)
-    shapes = []
-    match bank:
-        case SinkBank():
-            shapes = [(values.shape, (bank.heads,)) for values in (bank.query_scale, bank.key_scale)]
-        case TableBank():
-            check_table(bank, around, where)
-        case BoltzmannBank():
-            check_scales(bank, where)
-        case MeanBank():
-            check_vector(bank, where)
-        case ProductBank() | SwigluBank():
-            pass
-        case SiluBank():
-            shapes = [(bank.scale.shape, (bank.outputs,))]
-        case AttendBank():
-            check_attend(bank, where)
-        case MoveBank():
-            check_move(bank, around, where)
-        case GateBank():
-            check_gate(bank, around, where)
-        case _:
-            assert_never(bank)
-    shapes += [(values.shape, (bank.outputs,)) for values in (bank.node, bank.component)]
-    for found, shape in shapes:
+    bank.check(transformer, where)
+    for found, shape in bank.shapes():
         if found != shape:
             raise CertificateError(f"{where}: {bank.heads} heads need an array of shape {shape}, not {found}")
     if bank.heads + bank.neurons == 0:

@@ -1,0 +1,1 @@
+"""Attempts to break a certificate: searches for the worst input, changed models, forged files."""

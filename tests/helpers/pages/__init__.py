@@ -1,0 +1,1 @@
+"""The studio and its pages, in a real browser."""

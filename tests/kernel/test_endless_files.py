@@ -1,0 +1,201 @@
+"""Files that ask for work without end: answered soon, and with not much memory, whatever sizes the header claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.attacks.forged import Forged, answered, plain, refused
+
+from headsmith.kernel import check
+from headsmith.kernel.chord import MOST_ENDS
+
+# Sizes that only the header knows, and work without end --------------------------------------------------------------
+
+
+def large_register() -> Forged:
+    file = plain()
+    file.register("r", size=2**31)
+    return file
+
+
+def large_grid() -> Forged:
+    file = plain()
+    file.register("grid", size=2**31)
+    return file
+
+
+def many_tokens() -> Forged:
+    file = plain()
+    file.model["tokens"] = 2**40
+    file.register("position", size=40)
+    return file
+
+
+def wide_attention() -> Forged:
+    file = plain()
+    attend = file.add(file.circuit, "attend", queries=0, keys=0, values=0, size=1, causal=False)
+    gains = {"gain": 800.0, "keep_gain": 800.0, "width": 2**31}
+    file.bank("attend", [file.link("x", [[1.0]])], [], [attend], [0], **gains)
+    return file
+
+
+def cells_times_components() -> Forged:
+    file = plain()
+    file.affine(file.circuit, [(0, np.zeros((20_000, 1)))], np.zeros(20_000))
+    file.proof["halvings"] = 16
+    return file
+
+
+def wide_diagonal() -> Forged:
+    file = plain()
+    wide = file.affine(file.circuit, [(0, np.zeros((60_000, 1)))], np.zeros(60_000))
+    file.affine(file.circuit, [(wide, np.ones(60_000))], np.zeros(60_000))
+    return file
+
+
+def one_tensor_many_times() -> Forged:
+    file = plain()
+    bias = file.keep(np.ones(10**6), np.float32)
+    for _ in range(3000):
+        file.add(file.circuit, "affine", terms=[], bias=bias)
+    return file
+
+
+def many_views() -> Forged:
+    file = plain()
+    file.proof["views"] = [{"node": 1, "as": 0}] * 300_000
+    return file
+
+
+def nested_regions() -> Forged:
+    file, last = plain(), 0
+    one = file.affine(file.circuit, [], [1.0])
+    reference = file.product(file.circuit, 0, one)
+    for _ in range(3000):
+        last = file.scaled(file.circuit, (last, 1.0))
+        file.proof["regions"].append({"output": last, "stands_for": reference})
+    return file
+
+
+def many_maxima() -> Forged:
+    file, rng = plain(500), np.random.default_rng(0)
+    for _ in range(400):
+        forms = file.affine(file.circuit, [(0, rng.normal(size=(4, 500)))], np.zeros(4))
+        for _ in range(100):
+            file.add(file.circuit, "maximum", arguments=[forms] * 31, size=4)
+    return file
+
+
+def many_ends() -> Forged:
+    file = Forged(1, 0.0, 1.0)
+    nodes = [file.scaled(graph, (0, 1.0)) for graph in (file.source, file.circuit)]
+    file.outputs(*nodes)
+    ends = file.keep(np.linspace(0.0, 1.0, MOST_ENDS))
+    for _ in range(20):
+        reference = file.function(file.circuit, "j0", 0)
+        line = file.scaled(file.circuit, (0, 1.0))
+        file.proof["regions"].append({"output": line, "stands_for": reference, "margin": None, "ends": ends})
+    return file
+
+
+def many_columns() -> Forged:
+    file, count = Forged(1, 0.0, 1.0), 40_000
+    nodes = [file.scaled(graph, (0, 1.0)) for graph in (file.source, file.circuit)]
+    file.outputs(*nodes)
+    file.embed()
+    file.register("grid", size=1)
+    file.register("o", size=count)
+    program = {"variables": 1, "steps": [["call", "sin", 0]]}
+    tables = [file.add(file.circuit, "expression", arguments=[0], size=1, program=program) for _ in range(count)]
+    file.proof["tables"] = [{"node": node, "margin": 0.1, "cells": "0"} for node in tables]
+    arrays = {"slope": [[[1.0]]], "offset": [[0.0]], "values": [[np.arange(float(count))]]}
+    stored = {name: file.keep(values) for name, values in arrays.items()}
+    reads, writes = [file.link("x", [[1.0]])], [file.link("o", np.ones(count))]
+    file.bank("table", reads, writes, tables, np.zeros(count), **stored, gain=800.0, keep_gain=800.0)
+    file.model["readout"] = [file.link("x", [[1.0]])]
+    return file
+
+
+ENDLESS: list[Callable[[], Forged]] = [
+    large_register,
+    large_grid,
+    many_tokens,
+    wide_attention,
+    cells_times_components,
+    wide_diagonal,
+    one_tensor_many_times,
+    many_views,
+    nested_regions,
+    many_maxima,
+    many_ends,
+    many_columns,
+]
+
+
+@pytest.mark.parametrize("make", ENDLESS, ids=lambda make: make.__name__)
+def test_what_would_take_forever_is_answered(make: Callable[[], Forged]) -> None:
+    answered(make())
+
+
+# Work that no size limits: counted, and refused beyond what a file may ask for ---------------------------------------
+
+
+def long_polynomials() -> Forged:
+    file = plain()
+    steps: list[Any] = [["linear", [["1", 0]], "1"]]
+    for k in range(1, 256):
+        steps.append(["times", k, 0] if k % 2 else ["linear", [["1/3", k], ["2/7", 0]], "1/5"])
+    for _ in range(100):
+        fields = {"arguments": [0], "size": 1, "program": {"variables": 1, "steps": steps}}
+        nodes = [file.add(file.circuit, "expression", **fields) for _ in range(2)]
+        file.proof["views"].append({"node": nodes[1], "as": nodes[0]})
+    return file
+
+
+def functions_on_many_cells() -> Forged:
+    file = plain()
+    file.proof["halvings"] = 16
+    for _ in range(200):
+        file.function(file.circuit, "j0", 0)
+    return file
+
+
+def with_tables(count: int, tokens: int, cells: str, kind: str, **fields: Any) -> Forged:
+    """A layer of so many banks of one table head, all different, that nobody reads."""
+    file = plain()
+    file.register("grid", size=tokens)
+    for place in range(count):
+        node = file.add(file.circuit, kind, size=1, **fields)
+        if kind == "expression":
+            file.proof["tables"].append({"node": node, "margin": 0.1, "cells": cells})
+        file.register(f"o{place}")
+        rising = np.linspace(0.0, 1.0, tokens)
+        arrays = {"slope": rising[None, :, None] * (1 + place), "offset": rising[None], "values": rising[None, :, None]}
+        stored = {name: file.keep(values) for name, values in arrays.items()}
+        links = [file.link("x", [[1.0]])], [file.link(f"o{place}", [[1.0]])]
+        file.bank("table", *links, [node], [0], **stored, gain=800.0, keep_gain=800.0)
+    return file
+
+
+def tables_of_long_programs() -> Forged:
+    program = {"variables": 1, "steps": [["call", "sin", place] for place in range(200)]}
+    return with_tables(900, 8, "1" * 7 + "0" * 8, "expression", arguments=[0], program=program)
+
+
+def many_ramps() -> Forged:
+    return with_tables(300, 1000, "", "relu", argument=0)
+
+
+@pytest.mark.parametrize(
+    "make", [long_polynomials, functions_on_many_cells, tables_of_long_programs, many_ramps], ids=lambda m: m.__name__
+)
+def test_work_is_counted(make: Callable[[], Forged], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a hundredth of the work that a file may ask for, each of these is refused after about a hundredth of the
+    time: none runs on uncounted."""
+    file = make()
+    monkeypatch.setattr(check, "WORK", 1e-2 * check.WORK)
+    monkeypatch.setattr(check, "WORK_A_NUMBER", 0.0)
+    assert "more work" in refused(file)

@@ -1,0 +1,309 @@
+"""A changed model of a formula is either refused, or what is proven of it is true of the target that is stored with it.
+
+One thing is changed at random: a stored weight, scale or gain; a parameter of a choice (radices, ends, balance, shift,
+knots); the domain; a field or the kind of a target node; in memory and in the file. The kernel is asked what it can
+prove, whatever the model claims, and a search looks for an input that breaks the answer. No foreign exception, ever.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.attacks import mutation, saved
+from helpers.attacks.proving import certify
+
+import headsmith as hs
+from headsmith.analysis.ranges import ranges
+from headsmith.analysis.sensitivity import Flow, slopes_on
+from headsmith.circuits.assemble import Choice, assemble
+from headsmith.core.functions import FUNCTIONS
+from headsmith.lower.approximation import approximate
+from headsmith.lower.budget import with_softmax_budget
+from headsmith.lower.lower import lower
+from headsmith.source.evaluation import evaluate
+from headsmith.source.graph import Function, Graph, Hypotenuse, Maximum, Minimum, Node, Product, Quotient
+
+FORMULAS: dict[str, tuple[Any, dict[str, tuple[float, float]], float, str]] = {
+    "product": ("x*y", {"x": (-1, 1), "y": (-1, 1)}, 1e-3, "float64"),
+    "reciprocal": ("1/(1+x*y)", {"x": (0, 1), "y": (0, 1)}, 1e-3, "float64"),
+    "maximum": ("max(x,y)*x", {"x": (-1, 1), "y": (-1, 1)}, 1e-2, "float64"),
+    "sine": ("sin(x)", {"x": (-2, 2)}, 1e-3, "float32"),
+    "quotient": ("(x+1)/(y-3)", {"x": (-1, 1), "y": (1, 2)}, 1e-2, "float64"),
+    "norm": (lambda x, y: hs.norm([x * x, y]), {"x": (-1, 1), "y": (-1, 1)}, 1e-2, "float64"),
+}
+# Sizes stay small enough to be built: a circuit of a billion gates is another matter.
+INTEGERS = (0, 1, -1, 2, 3, 7, 40, -5)
+AWKWARD = (None, "text", (), {}, np.nan, np.inf, 0, 0.5, -1.0, 3.0, -2, [[1.0]], True)
+
+
+@cache
+def model_of(name: str) -> hs.Compiled:
+    formula, domain, error, dtype = FORMULAS[name]
+    model = hs.compile(formula, domain, error=error, dtype=dtype, recipe="relu")
+    choices = {number: replace(each, parameters=tuples(each.parameters)) for number, each in model.choices.items()}
+    return replace(model, choices=choices)
+
+
+def tuples(value: Any) -> Any:
+    """Lists as tuples, so that the walk over places goes into them."""
+    if isinstance(value, dict):
+        return {key: tuples(item) for key, item in value.items()}
+    return tuple(map(tuples, value)) if isinstance(value, list | tuple) else value
+
+
+def points_in(model: hs.Compiled, rng: np.random.Generator, count: int = 160) -> Any:
+    """Random points, some of them on faces and in corners of the box; then the middle."""
+    low, high = model.box.low, model.box.high
+    share = rng.random((count, len(low)))
+    share = np.where(rng.random(share.shape) < 0.15, np.round(share), share)
+    points = np.clip(low + (high - low) * share, low, high)
+    return np.concatenate([points, [low, high, np.clip(0.5 * low + 0.5 * high, low, high)]])
+
+
+def errors_at(model: hs.Compiled, points: Any) -> Any:
+    wanted = evaluate(model.graph, points, np.longdouble)
+    return np.max(np.abs(model(points).astype(np.longdouble) - wanted), axis=-1).astype(np.float64)
+
+
+def worst(model: hs.Compiled, rng: np.random.Generator) -> float:
+    """The largest |model - target| found: a search, then a climb from the best points. nan if there is one."""
+    with np.errstate(all="ignore"):
+        points = points_in(model, rng)
+        errors = errors_at(model, points)
+        best = points[np.argsort(errors)[-8:]]
+        spread = (model.box.high - model.box.low) * 10.0 ** rng.uniform(-3, -1, (6, len(best), 1))
+        moved = best + rng.normal(size=(6, *best.shape)) * spread
+        moved = np.clip(moved, model.box.low, model.box.high).reshape(-1, best.shape[1])
+        return float(np.max(np.concatenate([errors, errors_at(model, moved)])))
+
+
+def certified(model: hs.Compiled) -> hs.Certificate:
+    """What is proven of the model by a proof that is written from its choices, whatever it claims."""
+    return certify(model.graph, model.choices, model.box, model.transformer, model.fusion)
+
+
+def judge(model: hs.Compiled, rng: np.random.Generator) -> float | None:
+    """None if the kernel refuses; otherwise found / proven. Fails if the bound is wrong."""
+    try:
+        bound = certified(model).error
+    except hs.HeadsmithError:
+        return None
+    found = worst(model, rng)
+    assert found <= bound, f"found {found:.6g}, but {bound:.6g} was proven"
+    return found / bound
+
+
+def rebuilt(model: hs.Compiled, choices: dict[int, Choice], budget: float) -> hs.Compiled:
+    """A model that faithfully computes the circuit of other choices, whatever that circuit is worth."""
+    found = tuple(ranges(model.graph, model.box))
+    assembly = assemble(model.graph, choices)
+    approximation = approximate(model.graph, found, assembly, choices)
+    slopes = slopes_on(assembly.circuit, approximation.ranges)
+    gains = Flow(assembly.circuit, slopes, approximation.shortcuts).gains()
+    skeleton = lower(assembly.circuit, approximation.ranges, tokens=1, dtype=model.transformer.dtype)
+    transformer = with_softmax_budget(skeleton, gains, budget, leak=1e-6 * budget)
+    return replace(model, choices=choices, transformer=transformer)
+
+
+def trial(results: Counter[str], change: Callable[[], hs.Compiled], rng: np.random.Generator, note: str) -> None:
+    try:
+        try:
+            changed = change()
+        except hs.HeadsmithError:
+            results["refused"] += 1
+            return
+        tightness = judge(changed, rng)
+    except Exception as problem:
+        problem.add_note(note)
+        raise
+    results["refused" if tightness is None else "bounded"] += 1
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_the_original_is_accepted_and_tight(name: str, rng: np.random.Generator) -> None:
+    tightness = judge(model_of(name), rng)
+    assert tightness is not None
+    assert 0.4 < tightness <= 1.0
+
+
+def mutated(value: Any, rng: np.random.Generator, single: bool, names: list[str]) -> tuple[str, Any]:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return "another integer", int(rng.choice([*INTEGERS, value + 1, value - 1]))
+    return mutation.mutate(value, rng, single, names)
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("part", ["transformer", "choices", "graph", "box"])
+@pytest.mark.parametrize("name", FORMULAS)
+def test_one_change_in_memory(name: str, part: str, rng: np.random.Generator) -> None:
+    model, results = model_of(name), Counter[str]()
+    names = [register.name for register in model.transformer.registers] + ["cos", "exp", "square", "shallow", "odd"]
+    count = {"transformer": 12, "choices": 12, "graph": 8, "box": 5}[part]
+    for place, value in mutation.spread_out(getattr(model, part), rng, count):
+        label, new = mutated(value, rng, model.transformer.dtype == "float32", names)
+
+        def change(place: mutation.Place = place, new: Any = new) -> hs.Compiled:
+            return replace(model, **{part: mutation.put(getattr(model, part), place, new)})
+
+        trial(results, change, rng, f"{name}: {part} {place}: {label}, {value!r} -> {new!r}")
+    assert part == "box" or results["refused"]
+    assert part != "transformer" or results["bounded"]
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("name", FORMULAS)
+def test_awkward_parameters(name: str, rng: np.random.Generator) -> None:
+    """Every parameter of every choice in turn: missing, of another type, not finite, zero, not a power of two."""
+    model, results = model_of(name), Counter[str]()
+    for number, choice in model.choices.items():
+        for place, value in mutation.places(choice.parameters):
+            for index in rng.permutation(len(AWKWARD))[:1]:
+                new = AWKWARD[index]
+                parameters = mutation.put(choice.parameters, place, new)
+                choices = {**model.choices, number: replace(choice, parameters=parameters)}
+                trial(
+                    results, lambda c=choices: replace(model, choices=c), rng, f"{name}: {place}: {value!r} -> {new!r}"
+                )
+    assert results["refused"] > results["bounded"]
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("name", FORMULAS)
+def test_margins(name: str, rng: np.random.Generator) -> None:
+    """A margin is a premise: too thin, or not a number, it is refused; wide or absent, the bound is true."""
+    model, results = model_of(name), Counter[str]()
+    for number, choice in model.choices.items():
+        for margin in (None, 0.0, 1e-4, 0.3, -1e-9, np.nan):
+            choices = {**model.choices, number: replace(choice, margin=margin)}
+            trial(results, lambda c=choices: replace(model, choices=c), rng, f"{name}: {number}: margin {margin}")
+    assert results["refused"] >= 2
+    assert results["bounded"]
+
+
+CONSISTENT = {
+    "transposed": lambda v, rng: v[::-1] if isinstance(v, tuple) else -v,
+    "scaled": lambda v, rng: tuple(1.3 * x for x in v) if isinstance(v, tuple) else v * rng.choice([0.5, 1.5, 2.0]),
+    "moved": lambda v, rng: tuple(x + 0.1 for x in v) if isinstance(v, tuple) else v + rng.choice([-1.0, 1e-3, 0.25]),
+    "noise": lambda v, rng: tuple(x + 0.05 * rng.normal() for x in v) if isinstance(v, tuple) else v + rng.normal(),
+    "finer": lambda v, rng: (*v, *v) if isinstance(v, tuple) else v,
+}
+
+
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("name", FORMULAS)
+def test_models_built_from_changed_choices(name: str, rng: np.random.Generator) -> None:
+    """The strongest forgery: parameters and margins are changed first and the transformer is built from them, so that
+    weights and circuit agree. What is then certified is the circuit against the target, and that must be true."""
+    model, results = model_of(name), Counter[str]()
+    for place, value in mutation.spread_out(dict(model.choices), rng, 132):
+        if results.total() >= 11 and results["bounded"] >= 3:
+            break
+        if isinstance(value, str) or (isinstance(value, tuple) and not value):
+            continue
+        label = str(rng.choice(list(CONSISTENT)))
+        new = CONSISTENT[label](value, rng)
+        if place[-1] == "radices" or isinstance(value, int):
+            whole = (round(float(each)) for each in (new if isinstance(new, tuple) else (new,)))
+            numbers = tuple(min(max(each, 0), 9) for each in whole)[:6]
+            new = numbers if isinstance(value, tuple) else numbers[0]
+        choices = mutation.put(dict(model.choices), place, new)
+        if rng.random() < 0.5:
+            number = place[0]
+            margin = rng.choice([0.0, 1e-3, 0.02, 0.2])
+            choices[number] = replace(choices[number], margin=float(margin))
+        budget = model.certificate.error * float(rng.choice([1e-3, 0.3, 10.0]))
+        note = f"{name}: {place} {label}: {value!r} -> {new!r}, margins {[c.margin for c in choices.values()]}"
+        trial(results, lambda c=choices, b=budget: rebuilt(model, c, b), rng, note)
+    assert results["bounded"] >= 3
+
+
+def swapped_nodes(graph: Graph) -> Iterator[tuple[Node, ...]]:
+    """The same nodes with one of another kind, or with arguments in another order."""
+    for number, node in enumerate(graph.nodes):
+        others: list[Node] = []
+        match node:
+            case Product():
+                others += [Quotient(node.left, node.right, node.size), Maximum((node.left, node.right), node.size)]
+                others += [Product(node.left, node.left, node.size), Function("square", node.left, node.size)]
+            case Quotient():
+                others += [Quotient(node.denominator, node.numerator, node.size)]
+                others += [Product(node.numerator, node.denominator, node.size)]
+            case Hypotenuse():
+                others += [Product(node.left, node.right, node.size), Maximum((node.left, node.right), node.size)]
+                others += [Hypotenuse(node.right, node.left, node.size)]
+            case Maximum():
+                others += [Minimum(node.arguments, node.size), Maximum(node.arguments[::-1], node.size)]
+                others += [Maximum((*node.arguments, *node.arguments), node.size)]
+            case Function():
+                others += [replace(node, name=name) for name in ["nobody", *list(FUNCTIONS)[::4]]]
+                others += [replace(node, parameter=parameter) for parameter in (2.0, np.nan)]
+                others += [replace(node, name="power", parameter=p) for p in (None, -1.0, 0.5, np.inf)]
+        for other in others:
+            yield (*graph.nodes[:number], other, *graph.nodes[number + 1 :])
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("name", FORMULAS)
+def test_another_target_node(name: str, rng: np.random.Generator) -> None:
+    model, results = model_of(name), Counter[str]()
+    for nodes in swapped_nodes(model.graph):
+        trial(results, lambda n=nodes: replace(model, graph=Graph(n, model.graph.output)), rng, f"{name}: {nodes}")
+    assert results["refused"]
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("name", FORMULAS)
+def test_choices_that_are_missing_exchanged_or_superfluous(name: str, rng: np.random.Generator) -> None:
+    model, results = model_of(name), Counter[str]()
+    for number in model.choices:
+        rest = {other: choice for other, choice in model.choices.items() if other != number}
+        with pytest.raises(hs.HeadsmithError, match=f"node {number}"):
+            certified(replace(model, choices=rest))
+        for other in FORMULAS:
+            for choice in model_of(other).choices.values():
+                foreign = {**model.choices, number: choice}
+                trial(results, lambda foreign=foreign: replace(model, choices=foreign), rng, f"{name}: {choice}")
+    spare = {**model.choices, 0: Choice("nobody", {}), 99: Choice("nobody", {})}
+    assert certified(replace(model, choices=spare)).error == certified(model).error
+    assert results["refused"]
+    assert results["bounded"]
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("name", FORMULAS)
+def test_one_change_in_the_file(name: str, rng: np.random.Generator, tmp_path: Any) -> None:
+    model, results, path = model_of(name), Counter[str](), tmp_path / "model"
+    model.save(path)
+    assert hs.verify(path).error == hs.verify(model).error
+    header, tensors = saved.read(path)
+    places = [leaf for leaf in saved.leaves(header) if leaf[0][0] in ("choices", "domain", "source")]
+
+    def change(header: Any, tensors: dict[str, Any]) -> hs.Compiled:
+        saved.write(path, header, tensors)
+        return hs.load(path)
+
+    for index in rng.permutation(len(places))[:8]:
+        place, value = places[index]
+        new = rng.choice(["nobody", "cos"]) if isinstance(value, str) else None
+        if isinstance(value, int | float):
+            _, new = mutated(value, rng, False, [])
+        new = float(new) if isinstance(new, np.floating) else new
+        note = f"{name}: {place} {value!r} -> {new!r}"
+        trial(results, lambda p=place, n=new: change(saved.put(header, p, n), tensors), rng, note)
+        if rng.random() < 0.5:
+            note = f"{name}: without {place}"
+            trial(results, lambda p=place: change(saved.drop(header, p), tensors), rng, note)
+    names = sorted(tensors)
+    for _ in range(8):
+        tensor = names[int(rng.integers(len(names)))]
+        label, new = mutation.mutate(tensors[tensor], rng, tensors[tensor].dtype == np.float32, [])
+        new = np.asarray(new, dtype=tensors[tensor].dtype)
+        trial(results, lambda t=tensor, n=new: change(header, {**tensors, t: n}), rng, f"{name}: {tensor} {label}")
+    assert results["refused"]
+    assert results["bounded"]
