@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import saved
-from forged import Forged
+from helpers.attacks import saved
+from helpers.attacks.forged import Forged
 
 import headsmith as hs
 from headsmith.core.errors import CertificateError

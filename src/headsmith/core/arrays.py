@@ -49,7 +49,8 @@ def frozen_weights(weights: Any) -> Weights:
     """Weights that nobody can write; a large matrix that is mostly zeros by its entries."""
     if not isinstance(weights, Sparse):
         array = frozen(weights)
-        if array.ndim != 2 or array.size < LARGE or np.count_nonzero(array) * THIN > array.size:
+        few = array[:: max(len(array) // 16, 1)] if array.ndim == 2 else array
+        if array.ndim != 2 or array.size < LARGE or any(np.count_nonzero(x) * THIN > x.size for x in (few, array)):
             return array
         weights = sparse_array(array)
     if isinstance(weights, SparseArray) and _nobody_writes(weights.values):

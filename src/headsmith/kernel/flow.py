@@ -114,7 +114,7 @@ class Via:
 
     def carried(self, size: Upper) -> Upper:
         """How far errors of at most `size` move the outputs."""
-        arrived = self.sizes @ size
+        arrived: Upper = self.sizes @ size
         return (arrived * arrived * self.often).sum().sqrt() * self.most
 
 
@@ -222,7 +222,7 @@ def sizes_of(slope: Slope) -> Weights:
 def _pulled(slope: Slope, gain: Interval) -> Interval:
     """The transposed slopes times a gain (size, outputs)."""
     if not isinstance(slope, Interval):
-        return slope.T @ gain
+        return gain.__rmatmul__(slope.T)
     if slope.low.ndim == 1:
         return gain * Interval(slope.low[:, None], slope.high[:, None])
     size = (slope.magnitude.value.T @ gain.magnitude).value

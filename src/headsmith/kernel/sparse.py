@@ -14,7 +14,7 @@ import numpy as np
 
 from .errors import Refused, spend
 
-MOST_WRITTEN, MOST_PAIRS = 1 << 26, 1 << 20  # entries of an array that is written out; products that are held at once
+MOST_WRITTEN, MOST_PAIRS = 1 << 26, 1 << 18  # entries of an array that is written out; products that are held at once
 MANY = 32  # with so many columns, zeros cost less than places, if there are at most so many for each entry
 Join = Callable[[list[Any]], Any]
 

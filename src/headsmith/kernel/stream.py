@@ -86,8 +86,9 @@ class Register:
             each = Upper(rising) * above + Upper(falling) * below, Upper(rising) * below + Upper(falling) * above
             ordered = [Upper(-np.sort(-side.value, axis=1)).running() for side in each]
             sums = (largest(*ordered)[:, 1:] * (np.arange(1, terms.shape[1]) < count[:, None])).sum()
-        size, exact = weights @ outputs.magnitude, entrywise(weights, lambda each: np.where(_fine(each), 0.0, each))
-        products = exact @ outputs.magnitude if _fine(entries_of(weights)).any() else size
+        size, exact = weights @ outputs.magnitude, _fine(entries_of(weights))
+        rounding = entrywise(weights, lambda each: np.where(exact, 0.0, each)) if exact.any() else weights
+        products = rounding @ outputs.magnitude if exact.any() else size
         rounded = self.rounded + self.most * count + sums + most * self.count + products * 2.0
         # What is added is held, and so is the register after that.
         kept, often = self.kept + (self.most * np.sign(count) + most + most), self.often + 2.0 * np.sign(count)
@@ -141,13 +142,13 @@ def _scattered(part: Part) -> Sparse:
         return part
     ends = sparse_of(part.magnitude.value)
     at = ends.rows if part.low.ndim == 1 else (ends.rows, ends.columns)
-    return ends.changed(lambda _: part[at])
+    return Sparse(ends.shape, ends.rows, ends.columns, part[at])
 
 
 def _written_out(part: Part) -> Interval:
     if isinstance(part, Sparse):
         return Interval(*(part.changed(attrgetter(end)).written() for end in ("low", "high")))
-    return part.mapped(dense)
+    return Interval(dense(part.low), dense(part.high)) if part.low.ndim == 1 else part
 
 
 def _alike(parts: list[Part]) -> list[Part]:

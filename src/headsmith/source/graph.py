@@ -67,7 +67,7 @@ class Term:
 
     @property
     def diagonal(self) -> bool:
-        return self.weights.ndim == 1
+        return bool(self.weights.ndim == 1)
 
 
 @dataclass(frozen=True, eq=False)
