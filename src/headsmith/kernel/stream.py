@@ -148,7 +148,8 @@ def _scattered(part: Part) -> Sparse:
 def _written_out(part: Part) -> Interval:
     if isinstance(part, Sparse):
         return Interval(*(part.changed(attrgetter(end)).written() for end in ("low", "high")))
-    return Interval(dense(part.low), dense(part.high)) if part.low.ndim == 1 else part
+    found: Interval = part.mapped(dense)
+    return found
 
 
 def _alike(parts: list[Part]) -> list[Part]:

@@ -182,5 +182,7 @@ def _times(values: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
 def _tensor(values: Any, dtype: torch.dtype) -> torch.Tensor:
     if isinstance(values, SparseArray):
         places = torch.tensor(np.stack([values.rows, values.columns]))
-        return torch.sparse_coo_tensor(places, torch.tensor(values.values), values.shape, dtype=dtype).coalesce()
+        return torch.sparse_coo_tensor(
+            places, torch.tensor(values.values), values.shape, dtype=dtype, check_invariants=True, is_coalesced=True
+        )
     return torch.tensor(np.ascontiguousarray(values), dtype=dtype)
