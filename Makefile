@@ -4,24 +4,27 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
+# Two workers with one thread each: numpy's own threads would only get into each other's way. Each worker has half of the
+# tests, in order, so that models are made once for the tests that share them; who is done first helps the other.
+# Commands that tests start find their modules compiled, whatever the shell says about that.
+PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
 .PHONY: demo outside peers test campaign quick check browser docs bench trusted clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py out
 
-# Two workers with one thread each: numpy's own threads would only get into each other's way.
 test: check browser
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	$(PYTEST)
 
 # The same theorems on many more cases; `headsmith selftest` makes up cases at random.
 campaign: $(READY)
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m campaign
+	HEADSMITH_CAMPAIGN=1 $(PYTEST) -m campaign
 
 # A first answer in about a minute: the foundations, a compile end to end, files.
 quick: $(READY)
 	$(BIN)/ruff check .
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 \
-		tests/core tests/source tests/transformer tests/run tests/export tests/docs tests/test_compile.py tests/test_single.py
+	$(PYTEST) tests/core tests/source tests/transformer tests/run tests/export tests/docs tests/test_compile.py tests/test_single.py
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -3,8 +3,11 @@ attention (run, transformer), then the certificate against everything that could
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from helpers.effort import CAMPAIGN
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -16,18 +19,35 @@ settings.load_profile("headsmith")
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of a test with the mark one_in(n), `make test` runs every n-th case and `make campaign` all the others. Which
-    ones differs from test to test, so that of several tests with the same models each model has its turn."""
-    cases: dict[str, int] = {}
+    ones differs from test to test, so that of several tests with the same models each model has its turn. A test with
+    the mark `again` is run by both, with more examples in the campaign (helpers.effort)."""
+    cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        mark = item.get_closest_marker("one_in")
-        if mark is not None:
-            name = item.nodeid.partition("[")[0]
-            place = cases.setdefault(name, sum(map(ord, name)))
-            cases[name] += 1
-            if place % mark.args[0]:
+        if CAMPAIGN and item.get_closest_marker("again") is not None:
+            item.add_marker("campaign")
+        if item.get_closest_marker("one_in") is not None:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for name, group in cases.items():
+        mark = group[0].get_closest_marker("one_in")
+        assert mark is not None
+        share = min(mark.args[0], len(group))
+        for place, item in enumerate(group, sum(map(ord, name))):
+            if place % share:
                 item.add_marker("campaign")
 
 
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20240607)
+
+
+@pytest.fixture
+def coarse_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few pixels and no search for a good layout, which takes most of the time: what is drawn is the same."""
+    from matplotlib.figure import Figure
+
+    class Coarse(Figure):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **{**options, "dpi": 20, "layout": None})
+
+    monkeypatch.setattr("matplotlib.figure.Figure", Coarse)

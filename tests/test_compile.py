@@ -13,6 +13,7 @@ import sys
 import numpy as np
 import pytest
 from helpers.attacks.gates import candidate_points, errors_at, worst_error
+from helpers.effort import tried
 from helpers.models.networks import folding_circuit, random_circuit, random_network, shifted_network, trained
 from helpers.oracles.exact import exact, exact_error
 from hypothesis import given, settings
@@ -42,6 +43,7 @@ def compile_or_reachable(target, domain, error, **options) -> hs.Compiled:
 
 
 class TestNoInputIsFoundBeyondTheCertificate:
+    @pytest.mark.again
     @given(
         widths=st.tuples(st.integers(1, 8), st.lists(st.integers(1, 12), min_size=0, max_size=5), st.integers(1, 4)),
         seed=st.integers(0, 10**6),
@@ -51,12 +53,13 @@ class TestNoInputIsFoundBeyondTheCertificate:
         shape=st.sampled_from([{}, {"weight": 3.0}, {"weight": 0.1}, {"density": 0.3}, {"bias": 3.0}, {"bias": 0.0}]),
         domain=st.sampled_from([(-1, 1), (0, 1), (-10, 3), (1000, 1001), (-1e-3, 1e-3)]),
     )
-    @settings(max_examples=100)
+    @settings(max_examples=tried(100, 5))
     def test_random_networks(self, widths, seed, error, dtype, tokens, shape, domain) -> None:
         network = random_network([widths[0], *widths[1], widths[2]], seed, **shape)
         model = compile_or_reachable(network, domain, error, dtype=dtype, tokens=tokens)
         assert worst_error(model, np.random.default_rng(seed), points=60, steps=1) <= model.certificate.error
 
+    @pytest.mark.one_in(2)
     @pytest.mark.parametrize(
         ("widths", "error", "dtype", "tokens"),
         [
@@ -82,6 +85,7 @@ class TestNoInputIsFoundBeyondTheCertificate:
         model = compile_or_reachable(random_network([3, 8, 8, 2], 2), (-1, 1), error, dtype=dtype, tokens=tokens)
         assert worst_error(model, rng) <= model.certificate.error
 
+    @pytest.mark.one_in(3)
     @pytest.mark.parametrize("name", ["diabetes", "iris", "digits"])
     @pytest.mark.parametrize(
         ("error", "dtype", "tokens"), [(1e-1, "float32", 1), (1e-3, "float64", 1), (1e-9, "float64", 3)]
@@ -104,21 +108,23 @@ class TestNoInputIsFoundBeyondTheCertificate:
         for point in points[worst]:
             assert exact_error(model(point), exact(network.graph, point)) <= model.certificate.error
 
+    @pytest.mark.again
     @given(
         build=st.sampled_from([random_circuit, folding_circuit]),
         seed=st.integers(0, 10**6),
         error=st.sampled_from([1e-1, 1e-4, 1e-8]),
         tokens=st.sampled_from([1, 3]),
     )
-    @settings(max_examples=30)
+    @settings(max_examples=tried(30, 5))
     def test_circuits_with_skips_folds_and_gates_of_gates(self, build, seed, error, tokens) -> None:
         model = compile_or_reachable(build(seed), (-1, 1), error, tokens=tokens)
         assert worst_error(model, np.random.default_rng(seed), points=40, steps=1) <= model.certificate.error
 
+    @pytest.mark.again
     @given(
         seed=st.integers(0, 10**6), kinds=st.lists(st.sampled_from(["active", "free", "dead"]), min_size=1, max_size=5)
     )
-    @settings(max_examples=30)
+    @settings(max_examples=tried(30, 5))
     def test_networks_with_stable_gates(self, seed, kinds) -> None:
         network = shifted_network([3, 7, 6, 5, 2], seed, -1.0, 1.0, kinds)
         for dtype in ("float64", "float32"):

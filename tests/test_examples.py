@@ -10,10 +10,25 @@ import pytest
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-@pytest.mark.slow
-def test_the_demo(tmp_path: Path) -> None:
+NARROW = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+import demo, matplotlib.figure
+made, planned, drawn = demo.random_network, demo.hs.plan, matplotlib.figure.Figure
+demo.random_network = lambda *widths: made(*(min(width, 32) for width in widths))
+demo.hs.plan = lambda formula, domain, errors: planned(formula, domain, errors=errors[:1])
+matplotlib.figure.Figure = lambda **options: drawn(**{**options, "dpi": 20, "layout": None})
+demo.main()
+"""
+"""The demo with at most 32 neurons a layer, a plan for one error, and coarse pictures."""
+
+
+@pytest.mark.parametrize(
+    "command", [["-c", NARROW, EXAMPLES], pytest.param([EXAMPLES / "demo.py"], marks=pytest.mark.campaign)], ids=len
+)
+def test_the_demo(command: list[str | Path], tmp_path: Path) -> None:
     """In a process of its own, as `make demo` does."""
-    done = subprocess.run([sys.executable, EXAMPLES / "demo.py", tmp_path], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, *command, tmp_path], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for word in ("Certificate", "Bill", "Falsifier", "verified again"):
         assert done.stdout.count(word) == 3
@@ -29,8 +44,8 @@ def test_the_gallery_is_complete() -> None:
     assert wanted <= set(GALLERY)
 
 
-LONG = ("in_context_newton", "in_context_logistic")
-"""Learners whose like is in the gallery once more: they take ten seconds and more."""
+LONG = ("in_context_newton", "in_context_logistic", "in_context_ridge", "native_heads")
+"""What takes ten seconds and more, and has its like in the gallery once more."""
 
 
 @pytest.mark.parametrize(

@@ -114,13 +114,13 @@ AWKWARD: list[tuple[str, Domain, float]] = [
 ]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(("formula", "domain", "error"), NESTED, ids=[case[0] for case in NESTED])
 def test_nested_formulas(formula: str, domain: Domain, error: float) -> None:
     check(formula, domain, error)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(("formula", "domain", "error"), AWKWARD, ids=[f"{case[0]} {case[2]}" for case in AWKWARD])
 def test_awkward_domains(formula: str, domain: Domain, error: float) -> None:
     check(formula, domain, error)
@@ -147,6 +147,7 @@ def test_common_subexpressions_are_one_node() -> None:
     assert hs.compile("exp(x) + exp(x) - x", unit("x"), 2e-4).bill.heads == once
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("causal", [False, True])
 def test_every_token_of_a_sequence(causal: bool) -> None:
     domain, formula = unit("x y"), "x*y + exp(x)/3"
@@ -157,6 +158,7 @@ def test_every_token_of_a_sequence(causal: bool) -> None:
     assert worst([formula], domain, model, points.reshape(-1, 2), outputs.reshape(-1, 1)) <= 1.0
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("formula", ["x*y", "sin(x)*exp(y)", "max(x, y)/(2 + x)"])
 def test_single_precision(formula: str) -> None:
     model = check(formula, unit("x y"), 1e-2, dtype="float32")
@@ -274,7 +276,7 @@ CATALOGUE: list[tuple[str, Domain, tuple[int, int, int]]] = [
 ]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("formula", "domain", "gates"), CATALOGUE, ids=[f"{c[0]} on {next(iter(c[1].values()))}" for c in CATALOGUE]
 )

@@ -22,7 +22,7 @@ from headsmith.export.formats import FORMATS, STOCK, Wanted, contents
 from headsmith.intermediates import without_meaning
 from headsmith.model import Compiled
 from headsmith.report.told import MATRICES
-from headsmith.sequence.in_context import Learner
+from headsmith.sequence.learner import Learner
 
 T = hs.tokens
 LENSLESS = {"universal, a softmax": "ends in a softmax"}
@@ -42,6 +42,8 @@ QUIET.log_severity_level, QUIET.intra_op_num_threads = 3, 1
 def sequence(program: Callable[[Any], Any], tokens: int = 5, error: float = 1e-4, **options: Any) -> Any:
     return hs.compile_sequence(program, tokens=tokens, domain=(-1, 1), error=error, **options)
 
+
+pytestmark = pytest.mark.usefixtures("coarse_pictures")
 
 KINDS: dict[str, tuple[type, Callable[[], Any]]] = {
     "native": (Compiled, lambda: hs.compile("x*y", (-1, 1), 1e-4)),
@@ -103,14 +105,6 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Any
         return made[name]
 
     return of
-
-
-@pytest.fixture(autouse=True)
-def coarse_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few pixels and no search for a good layout, which takes most of the time: what is drawn is the same."""
-    from matplotlib.figure import Figure
-
-    monkeypatch.setattr("headsmith.report.plots.figure_class", lambda: lambda **given: Figure(given["figsize"], dpi=20))
 
 
 def inputs_of(model: Any) -> np.ndarray:

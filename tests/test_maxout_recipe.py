@@ -18,8 +18,8 @@ from headsmith.circuits.pieces import in_blocks, lay_out, tokens_for
 from headsmith.core.balls import boltzmann_constant
 from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.run.numpy_runner import run
+from headsmith.source.builder import Builder
 from headsmith.source.evaluation import evaluate
-from headsmith.source.graph import Builder
 from headsmith.transformer.ir import Layer
 
 
@@ -87,6 +87,7 @@ def test_one_layer_has_the_sharp_constant(rank) -> None:
         assert np.abs(model(points) - network(points)).max() >= 0.999 * model.certificate.error
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("recipe", ["maxout", "relu"])
 @pytest.mark.parametrize(("widths", "rank"), SHAPES)
 def test_hardmax_is_exact(widths, rank, recipe) -> None:
@@ -129,6 +130,7 @@ def test_what_it_refuses() -> None:
         hs.compile(random_maxout([2, 2, 1], 3), (-1, 1), 1e-2, recipe="maxout", tokens=8)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_changed_weight_is_covered_or_refused(seed) -> None:
     network = random_maxout([3, 4, 3, 2], 3, seed)

@@ -49,7 +49,7 @@ def named(target: str | list[str], domain: Domain, error: float) -> str:
     return f"{text if len(text) < 40 else 'degree 12'} on {low:.3g} to {high:.3g} within {error:g}"
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("target", "domain", "error", "most", "slack"), COSTS, ids=[named(*case[:3]) for case in COSTS]
 )
@@ -73,6 +73,7 @@ def test_a_product_takes_a_hundredth_of_the_relu_recipe() -> None:
     assert theirs.heads * theirs.layers > 100 * ours.heads * ours.layers
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("target", "domain", "error"),
     [
@@ -90,6 +91,7 @@ def test_single_precision(target: str | list[str], domain: Domain, error: float)
     assert true_error(model, points=500, rounds=2) <= model.certificate.error
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
 @pytest.mark.parametrize("formula", ["x*y", "x*y + exp(x)", "sin(3*x) + max(x, y)", "x*y/(3 + x)"])
 def test_every_token_of_a_sequence(formula: str, causal: bool) -> None:
@@ -139,7 +141,7 @@ def certified_and_cheap(target: Any, domain: Domain, error: float) -> None:
     assert (model.bill.layers, model.bill.heads) <= (gates.layers, gates.heads)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize(("target", "domain", "error"), OTHERS, ids=[str(case[0]) for case in OTHERS])
 def test_other_formulas(target: Any, domain: Domain, error: float) -> None:
     certified_and_cheap(target, domain, error)
@@ -165,7 +167,7 @@ LIBRARY: list[tuple[str, Any, Domain, float]] = [
 ]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize(
     ("target", "domain", "error"), [case[1:] for case in LIBRARY], ids=[case[0] for case in LIBRARY]
 )
@@ -177,6 +179,7 @@ EARLIER = [(formula, domain, 30.0 * error) for formula, domain, error in NESTED 
 NESTED_QUOTIENTS = [case for case in EARLIER if case[0] in ("x/y/z", "tanh(x/(1 + exp(-y)))")]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("formula", "domain", "error"), NESTED_QUOTIENTS, ids=[case[0] for case in NESTED_QUOTIENTS])
 def test_quotients_inside_of_others(formula: str, domain: Domain, error: float) -> None:
     certified_and_cheap(formula, domain, error)
@@ -206,11 +209,11 @@ damped = hs.function("test_native_damped", "sin(3*x)*exp(-x**2)")
 
 
 def test_a_function_of_the_users_own_is_in_the_file_as_its_formula(tmp_path: Path) -> None:
-    model = hs.compile("test_native_damped(x)*y", {"x": (-2, 2), "y": (-1, 1)}, 1e-3)
+    model = hs.compile("test_native_damped(x)*y", {"x": (-2, 2), "y": (-1, 1)}, 1e-2)
     assert falsify(model, effort=400).ratio <= 1.0
     model.save(tmp_path / "model.safetensors")
     found = hs.verify(tmp_path / "model.safetensors")
-    assert found.error <= 1e-3
+    assert found.error <= 1e-2
     assert found.assumes == ()
 
 

@@ -9,6 +9,7 @@ from helpers.documents import blocks_of, run_document
 README = Path(__file__).parent.parent / "README.md"
 
 
+@pytest.mark.usefixtures("coarse_pictures")
 def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert [kind for kind, _ in blocks_of(README)].count("python") >= 2

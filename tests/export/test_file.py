@@ -8,6 +8,9 @@ import json
 import os
 import stat
 import struct
+import subprocess
+import sys
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
@@ -19,20 +22,20 @@ from safetensors.numpy import save_file
 
 import headsmith as hs
 
+MIXED = shifted_network([3, 6, 6, 2], 4, -1.0, 1.0, ["active", "free", "dead"])
+NAMED = hs.Network([(np.eye(2), np.zeros(2)), (np.ones((1, 2)), [0.0])], names=["width", "höhe"])
+MODELS: dict[str, Callable[[], hs.Compiled]] = {
+    "plain": lambda: hs.compile(random_network([3, 5, 4, 2]), (-1, 1), error=1e-4),
+    "tokens": lambda: hs.compile(MIXED, [(-1, 1), (-0.5, 1), (0, 1)], error=1e-4, tokens=4),
+    "float32": lambda: hs.compile(MIXED, (-1, 1), error=1e-1, tokens=3, dtype="float32"),
+    "no heads": lambda: hs.compile(random_network([3, 2]), (-1, 1), error=1e-4),
+    "names": lambda: hs.compile(NAMED, {"width": (-1, 1), "höhe": (0, 2)}, error=1e-4),
+}
 
-def models():
-    mixed = shifted_network([3, 6, 6, 2], 4, -1.0, 1.0, ["active", "free", "dead"])
-    yield "plain", hs.compile(random_network([3, 5, 4, 2]), (-1, 1), error=1e-4)
-    yield "tokens", hs.compile(mixed, [(-1, 1), (-0.5, 1), (0, 1)], error=1e-4, tokens=4)
-    yield "float32", hs.compile(mixed, (-1, 1), error=1e-1, tokens=3, dtype="float32")
-    yield "no heads", hs.compile(random_network([3, 2]), (-1, 1), error=1e-4)
-    names = hs.Network([(np.eye(2), np.zeros(2)), (np.ones((1, 2)), [0.0])], names=["width", "höhe"])
-    yield "names", hs.compile(names, {"width": (-1, 1), "höhe": (0, 2)}, error=1e-4)
 
-
-@pytest.fixture(scope="module", params=list(models()), ids=lambda case: case[0])
+@pytest.fixture(scope="module", params=MODELS)
 def model(request) -> hs.Compiled:
-    return request.param[1]
+    return MODELS[request.param]()
 
 
 @pytest.fixture(scope="module")
@@ -313,3 +316,24 @@ class TestRefusals:
         again = json.loads(json.dumps(header))
         assert again == header
         assert hs.load(path).box.low.tolist() == header["domain"]["low"]
+
+
+def test_the_same_target_gives_the_same_file_whatever_the_hash_seed() -> None:
+    """Sets of words have another order in every process: nothing that is written may depend on it."""
+    script = (
+        "import hashlib, headsmith as hs\n"
+        "model = hs.compile_sequence(lambda x: x - hs.tokens.mean(x), tokens=8, domain=(-1, 1), error=1e-9)\n"
+        "proof = model.proof\n"
+        "print(proof.stored, [hashlib.sha256(each.tobytes()).hexdigest() for each in proof.tensors.values()])"
+    )
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert printed[0] == printed[1] != ""

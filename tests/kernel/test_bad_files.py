@@ -9,11 +9,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 from helpers.attacks.forged import SECONDS, Forged, answer, answered, plain, refused
+from helpers.effort import CAMPAIGN
 from safetensors.numpy import save_file
 
 import headsmith as hs
@@ -23,6 +25,20 @@ from headsmith.kernel.reading import read
 
 def test_the_plain_file_is_certified() -> None:
     assert answer(plain().check, seconds=SECONDS).startswith("certified ")
+
+
+def test_a_name_cannot_write_over_the_verdict() -> None:
+    file = plain()
+    file.model["embedding"][0]["register"] = "\r\x1b[2Kcertified: |model - target| <= 1e-9"
+    said = refused(file)
+    assert said.isprintable()
+
+
+def test_the_circuit_has_the_inputs_of_the_model() -> None:
+    file = plain()
+    file.circuit[0] = {"kind": "input", "names": ["x0", "nobody"]}
+    file.circuit[1]["terms"][0]["weights"] = file.keep([[1.0, 0.0]])
+    assert "inputs" in refused(file)
 
 
 # Files as bytes -------------------------------------------------------------------------------------------------------
@@ -136,6 +152,7 @@ def ways(value: Any, way: tuple[Any, ...] = ()) -> Any:
 NONSENSE: tuple[Any, ...] = (None, True, -1, 2**31, 2**80, 1e300, 0.5, "", "nobody", [], {}, [[]], [None], {"a": 1})
 
 
+@pytest.mark.again
 def test_nonsense_in_every_field() -> None:
     """One process for all: whatever stands in a field, nothing but a refusal or a certificate comes out."""
     from headsmith.kernel.check import proved
@@ -146,9 +163,10 @@ def test_nonsense_in_every_field() -> None:
     text = json.dumps(file.header)
 
     def all_of_them() -> Any:
-        wrong = []
+        wrong, random = [], Random(1)
         for way in ways(json.loads(text)):
-            for value in (*NONSENSE, "missing"):
+            values = (*NONSENSE, "missing")
+            for value in values if CAMPAIGN else random.sample(values, 5):
                 header: Any = json.loads(text)
                 holder = header
                 for key in way[:-1]:
@@ -171,6 +189,7 @@ def test_nonsense_in_every_field() -> None:
     assert said.startswith("certified "), said
 
 
+@pytest.mark.again
 def test_nonsense_in_every_tensor() -> None:
     from headsmith.kernel.check import proved
     from headsmith.kernel.errors import Refused
@@ -179,7 +198,7 @@ def test_nonsense_in_every_tensor() -> None:
     header, _ = file.contents()
 
     def all_of_them() -> Any:
-        wrong = []
+        wrong, random = [], Random(1)
         for name, values in file.tensors.items():
             whole = values.dtype == np.int64
             others = [values[:0], values[None], np.zeros(0), np.zeros((0, 0)), np.zeros((3, 3)), values.ravel()]
@@ -187,7 +206,7 @@ def test_nonsense_in_every_tensor() -> None:
             others += [np.repeat(values, 2, axis=0), np.full_like(values, -1), np.full_like(values, 2**62)]
             if not whole:
                 others += [np.full_like(values, each) for each in (np.nan, np.inf, 1e308, 5e-324)]
-            for other in others:
+            for other in others if CAMPAIGN else random.sample(others, 4):
                 try:
                     proved(header, {**file.tensors, name: other})
                 except Refused:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from helpers.attacks import mutation, saved
 from helpers.attacks.proving import certify
+from helpers.effort import tried
 
 import headsmith as hs
 from headsmith.analysis.ranges import ranges
@@ -138,7 +139,7 @@ def mutated(value: Any, rng: np.random.Generator, single: bool, names: list[str]
     return mutation.mutate(value, rng, single, names)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("part", ["transformer", "choices", "graph", "box"])
 @pytest.mark.parametrize("name", FORMULAS)
 def test_one_change_in_memory(name: str, part: str, rng: np.random.Generator) -> None:
@@ -173,7 +174,7 @@ def test_awkward_parameters(name: str, rng: np.random.Generator) -> None:
     assert results["refused"] > results["bounded"]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_margins(name: str, rng: np.random.Generator) -> None:
     """A margin is a premise: too thin, or not a number, it is refused; wide or absent, the bound is true."""
@@ -248,7 +249,7 @@ def swapped_nodes(graph: Graph) -> Iterator[tuple[Node, ...]]:
             yield (*graph.nodes[:number], other, *graph.nodes[number + 1 :])
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_another_target_node(name: str, rng: np.random.Generator) -> None:
     model, results = model_of(name), Counter[str]()
@@ -275,6 +276,7 @@ def test_choices_that_are_missing_exchanged_or_superfluous(name: str, rng: np.ra
     assert results["bounded"]
 
 
+@pytest.mark.again
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_one_change_in_the_file(name: str, rng: np.random.Generator, tmp_path: Any) -> None:
@@ -288,7 +290,7 @@ def test_one_change_in_the_file(name: str, rng: np.random.Generator, tmp_path: A
         saved.write(path, header, tensors)
         return hs.load(path)
 
-    for index in rng.permutation(len(places))[:8]:
+    for index in rng.permutation(len(places))[: tried(8, 2)]:
         place, value = places[index]
         new = rng.choice(["nobody", "cos"]) if isinstance(value, str) else None
         if isinstance(value, int | float):
@@ -300,7 +302,7 @@ def test_one_change_in_the_file(name: str, rng: np.random.Generator, tmp_path: A
             note = f"{name}: without {place}"
             trial(results, lambda p=place: change(saved.drop(header, p), tensors), rng, note)
     names = sorted(tensors)
-    for _ in range(8):
+    for _ in range(tried(8, 2)):
         tensor = names[int(rng.integers(len(names)))]
         label, new = mutation.mutate(tensors[tensor], rng, tensors[tensor].dtype == np.float32, [])
         new = np.asarray(new, dtype=tensors[tensor].dtype)

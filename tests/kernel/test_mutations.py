@@ -17,6 +17,7 @@ import pytest
 from helpers.attacks import mutation, saved
 from helpers.attacks.gates import worst_error
 from helpers.attacks.proving import proven
+from helpers.effort import tried
 from helpers.models.networks import folding_circuit, random_network, shifted_network
 
 import headsmith as hs
@@ -89,6 +90,7 @@ def test_the_original_is_accepted(name, rng) -> None:
     assert 0.05 < judge(build(name), rng) <= 1.0
 
 
+@pytest.mark.again
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize("part", ["transformer", "graph", "box"])
 @pytest.mark.parametrize("name", NAMES)
@@ -101,7 +103,7 @@ def test_one_change_in_memory(name, part, rng) -> None:
     kinds = sorted(by_kind)
     results: Counter[str] = Counter()
     count = {"transformer": 150, "graph": 50, "box": 15}[part] // (8 if name in SLOW else 1)
-    for _ in range(count):
+    for _ in range(tried(count, 3)):
         options = by_kind[kinds[int(rng.integers(len(kinds)))]]
         place, value = options[int(rng.integers(len(options)))]
         label, new = mutation.mutate(value, rng, model.transformer.dtype == "float32", names)
@@ -116,7 +118,7 @@ def test_one_change_in_memory(name, part, rng) -> None:
             problem.add_note(f"{part} {place}: {label}, {value!r} -> {new!r}")
             raise
         results["refused" if tightness is None else "still bounded"] += 1
-    assert sum(results.values()) == count
+    assert sum(results.values()) == tried(count, 3)
     assert results["still bounded"] > 0
 
 

@@ -118,6 +118,7 @@ def hostile(kind: str, widths: list[int], random: np.random.Generator) -> list[n
     return weights
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("skips", [False, True])
 @pytest.mark.parametrize("kind", ["random", "near-singular", "huge range", "zero rows", "equal neurons", "orthogonal"])
 def test_no_choice_of_slopes_and_errors_exceeds_a_norm(kind: str, skips: bool) -> None:

@@ -31,6 +31,7 @@ def test_the_oracle_knows_interiors() -> None:
     assert not has_interior([tuple(map(exactly, row)) for row in [*rows[:2], [-1, -1, 0]]])
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("dimension", "widths"), [(3, [3, 3]), (4, [3, 2])])
 def test_relu_networks_have_the_cells_of_linear_programs(kind: str, dimension: int, widths: list[int]) -> None:

@@ -97,6 +97,7 @@ def test_it_is_differentiable(fused: bool) -> None:
     assert torch.isfinite(far.grad).all()
 
 
+@pytest.mark.one_in(2)
 @BOTH
 def test_it_can_be_compiled(fused: bool, rng: np.random.Generator) -> None:
     """torch.compile traces the whole module as one graph. (It takes seconds to load torch's compiler.)"""

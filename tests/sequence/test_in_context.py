@@ -100,6 +100,7 @@ def by_hand(X: Any, y: Any, steps: int, rate: float, decay: float, threshold: fl
     return w
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("name", "decay", "threshold"),
     [("squared", 0.0, 0.0), ("ridge", 0.5, 0.0), ("lasso", 0.0, 0.05), ("logistic", 0.1, 0.0)],

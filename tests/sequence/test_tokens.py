@@ -130,6 +130,7 @@ CAUSAL = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", CAUSAL)
 def test_a_causal_program_is_that_of_the_prefixes(name: str) -> None:
     model = compile_sequence(

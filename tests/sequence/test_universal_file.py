@@ -146,6 +146,7 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("architecture", [TWO, ONE])
 @pytest.mark.parametrize("name", SMALL)
 def test_the_run_is_the_kernel_mean(name: str, architecture: Architecture, rng: np.random.Generator) -> None:
@@ -265,6 +266,7 @@ def far_off(path: Path, rng: np.random.Generator) -> float:
     return float(found.error) - check_file(path).error
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_changed_number_is_refused_or_covered(
     model: Universal, path: Path, change: str, rng: np.random.Generator

@@ -25,6 +25,7 @@ def forgotten() -> Iterator[None]:
             del registry[name]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("definition", ["exp(-t**2)/(1 + t**2)", lambda t: np.exp(-t * t) / (1 + t**2)])
 def test_a_formula_is_put_in_where_it_is_called_and_saved_with_the_model(definition: Any, tmp_path: Path) -> None:
     bell = hs.function("bell", definition)

@@ -1,4 +1,4 @@
-"""Convolutions, pooling and picks of a network are read as sparse matrices: the same function as matrices written out."""
+"""Convolutions, pooling and picks of a network are read as sparse matrices: the same function as full matrices."""
 
 from __future__ import annotations
 

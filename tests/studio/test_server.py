@@ -65,6 +65,7 @@ def test_the_same_request_is_the_same_model_and_made_once(studio: Studio) -> Non
     assert again["result"] == first["result"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", GALLERY)
 def test_the_examples_compile_from_their_own_lines(name: str, studio: Studio) -> None:
     values = {"tokens": 4, "examples": 4, "steps": 1, "doublings": 1, "error": 1e-2}

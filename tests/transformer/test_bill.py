@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from helpers.models.networks import random_network, shifted_network
@@ -9,19 +11,19 @@ from helpers.models.networks import random_network, shifted_network
 import headsmith as hs
 from headsmith.transformer.dense import DenseTransformer, dense
 
+MIXED = shifted_network([4, 9, 9, 2], 3, -1.0, 1.0, ["active", "free", "dead"])
+MODELS: dict[str, Callable[[], hs.Compiled]] = {
+    "plain": lambda: hs.compile(random_network([3, 6, 5, 2]), (-1, 1), error=1e-3),
+    "tokens": lambda: hs.compile(random_network([3, 6, 5, 2]), (-1, 1), error=1e-3, tokens=5),
+    "float32": lambda: hs.compile(random_network([3, 6, 5, 2]), (-1, 1), error=1e-1, tokens=2, dtype="float32"),
+    "stable gates": lambda: hs.compile(MIXED, (-1, 1), error=1e-3),
+    "no gates": lambda: hs.compile(random_network([3, 2]), (-1, 1), error=1e-3),
+}
 
-def cases():
-    yield "plain", hs.compile(random_network([3, 6, 5, 2]), (-1, 1), error=1e-3)
-    yield "tokens", hs.compile(random_network([3, 6, 5, 2]), (-1, 1), error=1e-3, tokens=5)
-    yield "float32", hs.compile(random_network([3, 6, 5, 2]), (-1, 1), error=1e-1, tokens=2, dtype="float32")
-    mixed = shifted_network([4, 9, 9, 2], 3, -1.0, 1.0, ["active", "free", "dead"])
-    yield "stable gates", hs.compile(mixed, (-1, 1), error=1e-3)
-    yield "no gates", hs.compile(random_network([3, 2]), (-1, 1), error=1e-3)
 
-
-@pytest.fixture(scope="module", params=list(cases()), ids=lambda case: case[0])
-def model(request):
-    return request.param[1]
+@pytest.fixture(scope="module", params=MODELS)
+def model(request) -> hs.Compiled:
+    return MODELS[request.param]()
 
 
 def matrices(written: DenseTransformer) -> list:

@@ -20,7 +20,8 @@ import numpy as np
 from headsmith.core.arrays import LARGE, THIN, Weights
 from headsmith.core.errors import TargetError
 from headsmith.core.sparse import SparseArray, sparse_array
-from headsmith.source.graph import Affine, Builder, arguments
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Affine, arguments
 
 MOST_ENTRIES = 1 << 27
 """So many numbers one matrix may have: a gigabyte."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf
 
 import numpy as np
@@ -56,6 +57,11 @@ class Problem:
     shares: Array  # (functions,): mean square 1
     meter: Meter = UNLIMITED
 
+    @cached_property
+    def emphasised(self) -> Array:
+        """The targets, each point with its emphasis."""
+        return self.emphasis[:, None] * self.targets
+
 
 @dataclass(frozen=True)
 class Head:
@@ -73,7 +79,7 @@ class Head:
     def tokens(self) -> int:
         return len(self.keys)
 
-    @property
+    @cached_property
     def cost(self) -> float:
         return float(np.vdot(self.rest, self.rest))
 
@@ -83,7 +89,7 @@ class Head:
         ridged = self.rest[len(self.misfit) :]
         return float(np.vdot(ridged, ridged))
 
-    @property
+    @cached_property
     def worst(self) -> float:
         """The largest misfit at the sample points, in units of the asked error."""
         return float(np.max(np.abs(self.misfit)))
@@ -100,9 +106,11 @@ def problem_of(inputs: Array, targets: Array, ridge: float, meter: Meter = UNLIM
 
 def softmax_weights(inputs: Array, keys: Array) -> Array:
     """w_k at every point, in the floating point of `inputs`."""
-    scores = inputs @ keys.T
-    scores = np.exp(scores - np.max(scores, axis=1, keepdims=True))
-    return np.asarray(scores / np.sum(scores, axis=1, keepdims=True))
+    weights = np.asarray(inputs @ keys.T)
+    weights -= weights.max(axis=1, keepdims=True)
+    np.exp(weights, out=weights)
+    weights /= weights.sum(axis=1, keepdims=True)
+    return weights
 
 
 def project(problem: Problem, keys: Array) -> Head:
@@ -115,10 +123,16 @@ def project(problem: Problem, keys: Array) -> Head:
     points, tokens = weights.shape
     problem.meter.spend(8e-5 + 0.8e-9 * points * tokens**2)
     emphasis = problem.emphasis[:, None]
-    basis, triangle = np.linalg.qr(np.concatenate([emphasis * weights, problem.ridge * np.eye(tokens)]))
-    values = np.linalg.solve(triangle, basis[:points].T @ (emphasis * problem.targets))
+    system = np.zeros((points + tokens, tokens))
+    np.multiply(emphasis, weights, out=system[:points])
+    np.fill_diagonal(system[points:], problem.ridge)
+    basis, triangle = np.linalg.qr(system)
+    values = np.linalg.solve(triangle, basis[:points].T @ problem.emphasised)
     misfit = problem.targets - weights @ values
-    rest = np.concatenate([emphasis * misfit, -problem.ridge * values]) * problem.shares
+    rest = np.empty((points + tokens, len(problem.shares)))
+    np.multiply(emphasis, misfit, out=rest[:points])
+    np.multiply(values, -problem.ridge, out=rest[points:])
+    rest *= problem.shares
     return Head(problem, keys, weights, values, basis, rest, misfit)
 
 
@@ -180,6 +194,11 @@ class _Tangent:
         spectrum, axes = np.linalg.eigh(slope.T @ slope)
         return _Tangent(head, slope, scale, np.maximum(spectrum, 0.0), axes)
 
+    @cached_property
+    def pull(self) -> Array:
+        """What the rest says of each key."""
+        return np.asarray(self.slope.T @ self.head.rest.ravel())
+
     def step(self, damping: float) -> Head | None:
         """The head after one step, or None if the step is too long for its own curvature.
 
@@ -188,7 +207,7 @@ class _Tangent:
         """
         head, rest = self.head, self.head.rest.ravel()
         inverse = (self.axes / (self.spectrum + damping)) @ self.axes.T
-        step = inverse @ (self.slope.T @ rest)
+        step = inverse @ self.pull
         ahead = project(head.problem, self._moved(SMALL_STEP * step))
         curvature = 2.0 / SMALL_STEP**2 * (ahead.rest.ravel() - rest + SMALL_STEP * (self.slope @ step))
         bend = 0.5 * (inverse @ (self.slope.T @ curvature))
@@ -199,7 +218,8 @@ class _Tangent:
     def _moved(self, step: Array) -> Array:
         """The keys after a step, in the gauge where they have mean 0 (softmax ignores what all keys share)."""
         keys = self.head.keys + (step / self.scale).reshape(self.head.keys.shape)
-        return np.asarray(keys - np.mean(keys, axis=0))
+        keys -= keys.sum(axis=0) / len(keys)
+        return np.asarray(keys)
 
 
 def level(head: Head, stop: Stop, evaluations: int = 16) -> Head:
