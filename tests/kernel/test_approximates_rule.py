@@ -5,6 +5,7 @@ import random
 import mpmath
 import numpy as np
 import pytest
+from helpers.attacks.forged import plain
 from helpers.models.networks import square_network
 
 import headsmith as hs
@@ -116,6 +117,21 @@ def test_inputs_that_a_gate_or_a_product_reads_together_are_one_group():
         check_approximation(*alone, box, halved(2))
     with pytest.raises(Refused, match="2 functions of other inputs"):
         check_approximation(*joint, box, "0 0 0")
+
+
+def test_an_output_that_is_the_input_node_reads_all_inputs():
+    """(x, 0) for (x, y), whose graph has no other node than its inputs: y is looked at, and (x, 0) is off by |y|."""
+    file = plain(2)
+    nodes = [file.affine(graph, [(0, np.diag([1.0, 0.0]))], np.zeros(2)) for graph in (file.source, file.circuit)]
+    file.outputs(*nodes)
+    file.model["outputs"], file.model["readout_bias"] = 2, file.keep(np.zeros(2))
+    file.model["readout"] = [file.link("x", [[1.0], [0.0]])]
+    file.header["approximates"] = {"nodes": file.source[:1], "output": 0}
+    file.proof["approximation"] = "0 0"
+    assert file.check().outputs == pytest.approx((0.0, 1.0))
+    file.proof["approximation"] = "0"
+    with pytest.raises(Refused, match="2 functions of other inputs"):
+        file.check()
 
 
 def test_what_is_not_defined_has_no_bound():

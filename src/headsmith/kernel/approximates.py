@@ -56,7 +56,8 @@ def boxes_of(network: Graph, wanted: Graph, box: Interval) -> list[Interval]:
     Groups that no output and no expression, which may not be defined, reads do not count.
     """
     refuse_others(network, wanted)
-    together, used = np.eye(network.nodes[0].size), np.zeros(network.nodes[0].size, dtype=bool)
+    # An output that is the input node reads all inputs.
+    together, used = np.eye(network.nodes[0].size), (box.high > box.low) & (0 in (network.output, wanted.output))
     for graph in (network, wanted):
         reads, forms = [np.eye(len(together))], {0: interval(np.eye(len(together)))}
         for number, node in enumerate(graph.nodes[1:], start=1):
