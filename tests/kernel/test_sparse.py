@@ -157,6 +157,33 @@ def test_a_product_that_would_fill_the_memory_is_refused() -> None:
         Sparse((many, many), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0)).written()
 
 
+def by_entries(file: Forged, columns: list[int], values: list[float]) -> dict[str, Any]:
+    """A matrix of two rows, with one entry in each."""
+    gaps = np.diff(np.array([0, 2]) + columns + 1.0, prepend=0.0)
+    return {"shape": [2, 2], "gaps": file.keep(gaps), "values": file.keep(values)}
+
+
+def test_places_and_entries_are_no_diagonals() -> None:
+    """Shape, rows, columns and values of a sparse matrix, then three diagonals: the same lists of numbers as three
+    diagonals, then shape, rows, columns and values. The one swaps its inputs, the other does not."""
+    file = Forged(2, -1.0, 1.0)
+    file.register("x", size=2)
+    rows, five, two = [0.0, 1.0], [5.0, 5.0], [2.0, 2.0]
+    swaps = by_entries(file, [1, 0], two), file.keep(rows), file.keep(rows), file.keep(five)
+    keeps = file.keep(two), file.keep(rows), file.keep([1.0, 0.0]), by_entries(file, [0, 1], five)
+    nodes = [
+        file.add(graph, "affine", terms=[{"node": 0, "weights": each} for each in weights], bias=file.keep(np.zeros(2)))
+        for graph, weights in ((file.source, swaps), (file.circuit, keeps))
+    ]
+    file.outputs(*nodes)
+    file.model["outputs"], file.model["readout_bias"] = 2, file.keep(np.zeros(2))
+    file.model["embedding"], file.model["readout"] = [file.link("x", np.ones(2))], [file.link("x", [8.0, 8.0])]
+    with pytest.raises(Refused, match="does not compute the target"):
+        file.check()
+    file.source[-1] = file.circuit[-1]
+    assert file.check().error < 1e-14
+
+
 # Convolutions -------------------------------------------------------------------------------------------------------
 
 
