@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from helpers.attacks import saved
 from helpers.attacks.forged import Forged
+from helpers.models.carried import contents_of
 
 import headsmith as hs
 from headsmith.core.errors import CertificateError
 from headsmith.kernel.arithmetic import Interval, Upper, interval, joined
+from headsmith.kernel.check import proved
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.reading import weights
 from headsmith.kernel.sparse import Sparse, added, multiplied, sparse_of
@@ -182,6 +184,22 @@ def test_places_and_entries_are_no_diagonals() -> None:
         file.check()
     file.source[-1] = file.circuit[-1]
     assert file.check().error < 1e-14
+
+
+@pytest.mark.parametrize("name", ["ridge regression in context", "newton's iteration in context"])
+def test_steps_and_powers_may_have_sparse_matrices(name: str) -> None:
+    """The first number of a weight is that of the matrix, however it is stored."""
+    header, tensors = contents_of(name)
+    plain = proved(header, tensors).error
+    affine = [node for graph in (header["source"], header["proof"]["circuit"]) for node in graph["nodes"]]
+    for term in [term for node in affine for term in node.get("terms", ())]:
+        matrix = tensors[term["weights"]]
+        thin = sparse_of(matrix)
+        stored = {"gaps": np.diff(thin.rows * thin.shape[1] + thin.columns + 1.0, prepend=0.0), "values": thin.values}
+        names = {key: f"thin {key} {len(tensors)}" for key in stored}
+        tensors |= {names[key]: value for key, value in stored.items()}
+        term["weights"] = {"shape": list(thin.shape), **names}
+    assert plain * 0.999 <= proved(header, tensors).error <= plain * 4.0
 
 
 # Convolutions -------------------------------------------------------------------------------------------------------
