@@ -36,10 +36,12 @@ A layer may also be a SwiGLU block (swiglu.py), whose banks hold neurons: X <- X
     swiglu      two neurons for each pair of forms x, y:  g = x, v = y and g = -x, v = y, written with weights w and -w
     silu        one neuron a form z:  g = scale z, v = data, written with weights w / scale
 
-Under another attention than softmax (attentions.py) there are only products and sinks, which have no position code and
-no grid; and under relu attention the value is `data`, under elu+1
+Under another attention than softmax (attentions.py) there is no grid, and under sigmoid, relu and linear attention no
+sink. Under relu attention the value of a sink head is `data`. Under elu+1 these are the features of a sink head, and
+under sigmoid and relu attention a move has this one more:
 
     sink        query_scale z | -reference_gain reference;      -query_scale z | -reference_gain data
+    move        KEY data | -gain (bits - 1/2)/KEY data
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ with c such that the sum is one. All of the above holds, with other lemmas:
 
     silent weight   none at all, where the margin is more than 2d under hardmax, and than 2 + 2d under sparsemax: no
                     weight is above one, so c >= (largest s) - 1, and what scores less than that has none
-    maximum         see `maximum` sums            under hardmax as under softmax. Sparsemax subtracts the largest score,
-    sorts (0 = s_1 >= s_2 >= ...),
+    maximum         see `maximum`
+    sums            under hardmax as under softmax. Sparsemax subtracts the largest score, sorts (0 = s_1 >= s_2 ...),
                     raises what is below -2 to that, counts how many k have g(k) = 1 + k s_k - (s_1 + ... + s_k) > 0,
                     and takes c = (s_1 + ... + s_k - 1) / k for that count k. For A active tokens all weights together
                     are off by at most (2 A^2 + 7 A + 1) gamma_(A+3).
