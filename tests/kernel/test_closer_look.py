@@ -1,7 +1,7 @@
 """The closer look of rule Arrive: how far a node is off, by gains to it, whatever else a proof says.
 
-Gains to a node that is no output of the circuit take that node for the output: nobody reads it, and an error of it moves
-it by itself. So a step or a power that a proof names says nothing about how far its own node, or one that it has
+Gains to a node that is no output of the circuit take that node for the output: nobody reads it, and an error of it
+moves it by itself. So a step or a power that a proof names says nothing about how far its own node, or one that it has
 nothing to do with, is off. Each file here has a table that is wrong by far more than the margin of the next one, and a
 step or power beside it; without either it is refused, and with it, too.
 """
