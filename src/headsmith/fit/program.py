@@ -1,8 +1,8 @@
 """One table head for programs of the same one or two variables.
 
-One variable: exactly, where softmax is the programs (lower.fit_exact); by moving all keys (lower.fit_curve); on an even
-grid, where the programs oscillate (lower.fit_grid). Two variables: pairs of tokens, and scattered ones where they save
-many (lower.fit_surface). Effort is limited, so that what cannot be done is known soon.
+One variable: exactly, where softmax is the programs (fit/exact.py); by moving all keys (fit/curve.py); on an even
+grid, where the programs oscillate (fit/grid.py). Two variables: pairs of tokens, and scattered ones where they save
+many (fit/surface.py). Effort is limited, so that what cannot be done is known soon.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from headsmith.heads.attentions import shares_of
 from headsmith.heads.stream import Link, position_bits, position_code
 from headsmith.heads.surroundings import Surroundings
 
@@ -78,6 +79,11 @@ class Attention:
         count = np.arange(1, self.tokens + 1) if self.causal else np.full(self.tokens, self.tokens)
         return count[queries].astype(self.dtype)
 
+    def in_sight(self, queries: slice) -> Any:
+        """Which data tokens each of some queries sees: (query token, key token)."""
+        places = np.arange(self.tokens)
+        return (places[None, :] <= places[queries, None]) | (not self.causal)
+
     def crowd(self, gain: float, queries: slice) -> Any:
         """The powers of the data tokens, up to that of the token itself: (query token, key token) of some queries."""
         if self.hard:
@@ -127,6 +133,12 @@ def shares(attention: Attention, scores: Any, silent: float, references: int) ->
     if references:
         top = np.maximum(top, attention.dtype.type(silent))
     scores -= top
+    if attention.transformer.attention == "sparsemax":
+        # Reference tokens hold zero: only what data tokens weigh matters.
+        low = np.broadcast_to(attention.dtype.type(silent) - top, (*scores.shape[:-2], references, scores.shape[-1]))
+        every = np.swapaxes(np.concatenate([scores, low], axis=-2), -1, -2)
+        weights = np.swapaxes(shares_of("sparsemax", every, True), -1, -2)[..., : scores.shape[-2], :]
+        return weights.copy(), np.ones_like(top)
     weights = attention.powers(scores)
     total = weights.sum(axis=-2, keepdims=True)
     if references:

@@ -25,7 +25,8 @@ class Scaling:
     reach       how far, in scores, silent tokens must be kept below the others
     position    the gain that keeps data tokens apart
     reference   the gain that keeps reference tokens to the sink
-    sizes       by node of the circuit: what is read where maxima are taken over tokens, and the scores of attention
+    sizes       by node of the circuit: what is read where maxima are taken over tokens, and the scores of attention;
+                what gates read, under attentions without a sink and for several tokens
     """
 
     model: Surroundings
@@ -50,6 +51,12 @@ class Scaling:
         does."""
         rounding = -math.log(self.model.precision.unit_roundoff) + 4.0
         return self.reach if node >= 0 else max(self.reach, rounding)
+
+
+def even(size: float, precision: Precision) -> float:
+    """An even number of the format that is at least so large."""
+    unit = max(2.0, 2.0 ** math.ceil(math.log2(size * 4.0 * precision.unit_roundoff)))
+    return unit * math.ceil(size / unit)
 
 
 def heaviest_read(bank: Reader) -> Array:

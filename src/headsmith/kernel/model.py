@@ -75,8 +75,10 @@ GAINS: dict[str, tuple[str, ...]] = dict.fromkeys(SHAPES, ("gain", "keep_gain"))
 GAINS.update(sink=("reference_gain", "position_gain"), gate=("position_gain", "keep_gain"), product=())
 NEURONS, PAIRS = ("swiglu", "silu"), ("product", "swiglu")  # the banks of SwiGLU blocks, and those that multiply
 GAINS.update(dict.fromkeys(NEURONS, ()))
-ATTENTIONS = {"hardmax": "sink", "sparsemax": "sink", "sigmoid": "sink", "relu": "sink", "elu+1": "sink"}
-ATTENTIONS["linear"] = "product"  # the kind of all banks, under another attention than softmax
+SHARP, SINGLE = ("sink", "mean", "boltzmann", "move"), ("sink", "move")
+ATTENTIONS = {"hardmax": SHARP, "sparsemax": SHARP, "sigmoid": SINGLE, "relu": SINGLE}
+ATTENTIONS |= {"elu+1": ("sink",), "linear": ("product",)}  # the kinds of banks, under another attention than softmax
+ONE_TOKEN = ("elu+1", "linear")  # the attentions under which a model has one data token
 WITHOUT_SINK = ("sigmoid", "relu", "linear")
 
 
@@ -211,8 +213,8 @@ def read_model(stored: Any, tensors: Tensors, roles: Any) -> Model:
         raise Refused(f"the read-out bias has shape {bias.shape}")
     attention, alone = text(mapping(stored).get("attention", "softmax")), flag(mapping(stored).get("alone", False))
     if attention != "softmax":
-        kinds, constants = {bank.kind for layer in layers for bank in layer}, len(positional) + (GRID in sizes)
-        if attention not in ATTENTIONS or kinds - {ATTENTIONS[attention]} or constants or not alone:
+        kinds, several = {bank.kind for layer in layers for bank in layer}, attention in ONE_TOKEN and tokens > 1
+        if attention not in ATTENTIONS or not kinds <= {*ATTENTIONS[attention]} or several or GRID in sizes:
             raise Refused(f"there is no rule for {attention} attention in such a model")
     elif "product" in {bank.kind for layer in layers for bank in layer}:
         raise Refused("there is no rule for product heads under softmax attention")

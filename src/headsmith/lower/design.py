@@ -28,8 +28,8 @@ ROUNDS = 14
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """A circuit for the target: the choices that rebuild it, ranges and gains of its nodes, its proven approximation
-    part."""
+    """What stands for a target: a circuit, the choices that rebuild it, ranges and gains of its nodes, its proven
+    approximation part, and the tables, gate heads and products of its expressions by node and component."""
 
     choices: Mapping[int, Choice]
     circuit: Graph

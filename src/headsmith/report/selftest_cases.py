@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.rounding import Dtype
+from headsmith.heads.attentions import SHARP
 
 Random = np.random.Generator
 Maker = Callable[[Random], Any]
@@ -79,17 +80,26 @@ def formula(recipe: str) -> Maker:
 
 
 def other_attention(rng: Random) -> Any:
-    """A small network under another attention than softmax, or a polynomial under linear attention."""
-    from headsmith import Network, compile
+    """A small network under another attention than softmax, of one token or several, a program over tokens, or a
+    polynomial under linear attention."""
+    from headsmith import Network, compile, compile_sequence, relu
+    from headsmith.sequence import tokens as over
 
     kind: Any = rng.choice(["hardmax", "sparsemax", "sigmoid", "relu", "elu+1", "linear"])
     if kind == "linear":
         text = f"{rng.choice(NUMBERS)}*{_term(rng, 'p', alone=False)}*{_term(rng, 'p', alone=False)} + x*y"
         return compile(text, (-2, 2), error=1e-3, dtype=_format(rng), attention=kind)
+    error = 10.0 ** -float(rng.uniform(1.0, 3.0))
+    tokens = int(rng.integers(2, 5)) if kind != "elu+1" and rng.random() < 0.7 else 1
+    if tokens > 1 and rng.random() < 0.5:
+        programs: list[Any] = [over.sort, lambda x: relu(over.shift(x, 1) - x)]
+        if kind in SHARP:
+            programs += [lambda x: over.max(x) - over.mean(x), lambda x: over.mean(relu(x)) + over.min(x)]
+        program, given = programs[int(rng.integers(len(programs)))], {"dtype": _format(rng), "attention": kind}
+        return compile_sequence(program, tokens=tokens, domain=(-1, 1), error=error, **given)
     widths = [2, int(rng.integers(1, 5)), int(rng.integers(1, 5)), 1]
     layers = [(rng.normal(size=(outputs, inputs)), rng.normal(size=outputs)) for inputs, outputs in pairwise(widths)]
-    error = 10.0 ** -float(rng.uniform(1.0, 3.0))
-    return compile(Network(layers), (-1, 1), error=error, dtype=_format(rng), attention=kind)
+    return compile(Network(layers), (-1, 1), error=error, dtype=_format(rng), attention=kind, tokens=tokens)
 
 
 def product_by_squares(rng: Random) -> Any:

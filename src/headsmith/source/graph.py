@@ -27,7 +27,7 @@ alone is a circuit.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
 import numpy as np
@@ -88,13 +88,11 @@ class Affine:
     terms: tuple[Term, ...]
     bias: Array
     scattered: tuple[Scattered, ...] = ()
+    size: int = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bias", frozen(self.bias))
-
-    @property
-    def size(self) -> int:
-        return len(self.bias)
+        object.__setattr__(self, "size", len(self.bias))
 
 
 @dataclass(frozen=True, eq=False)

@@ -223,9 +223,10 @@ def _compiled(model: Compiled) -> dict[str, Any]:
 
 
 def lemma(kind: str, attention: str = "softmax") -> str:
-    """What a kind of head computes, and why that is true: the text that opens its module. Gates of other attentions
-    have their lemmas in one place."""
-    home = attentions if kind == "sink" and attention != "softmax" else sys.modules[KINDS[kind].__module__]
+    """What a kind of head computes, and why that is true: the text that opens its module. Other attentions have their
+    lemmas in one place."""
+    other = kind != "product" and attention != "softmax"
+    home = attentions if other else sys.modules[KINDS[kind].__module__]
     return (home.__doc__ or "").strip()
 
 

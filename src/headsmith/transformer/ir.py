@@ -37,7 +37,7 @@ from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import CertificateError
 from headsmith.core.figures import count
 from headsmith.core.rounding import PRECISIONS, Dtype, Precision, arithmetic, held
-from headsmith.heads.attentions import ATTENTIONS, WITHOUT_SINK, AttentionKind
+from headsmith.heads.attentions import ATTENTIONS, BANKS, ONE_TOKEN, WITHOUT_SINK, AttentionKind
 from headsmith.heads.bank import HeadBank
 from headsmith.heads.move import MoveBank
 from headsmith.heads.stream import (
@@ -258,15 +258,15 @@ def check(transformer: Transformer) -> None:
 
 
 def _check_attention(transformer: Transformer) -> None:
-    """Other attentions than softmax have gates, and linear attention products, for one token at a time."""
+    """What heads there are under other attentions than softmax, and for how many tokens."""
     kind, banks = transformer.attention, [bank for layer in transformer.layers for bank in layer.banks]
     if kind not in ATTENTIONS:
         raise CertificateError(f"unknown attention {kind!r}")
     if transformer.alone and transformer.tokens > 1:
         raise CertificateError("under the mask self+prefix data tokens are alone: a model has one")
-    known = {"linear": {"product"}, "softmax": {bank.kind for bank in banks} - {"product"}}.get(kind, {"sink"})
+    known = {"softmax": {bank.kind for bank in banks} - {"product"}, **BANKS}[kind]
     others = [bank.kind for bank in banks if bank.kind not in known]
-    if others or (kind != "softmax" and (not transformer.alone or GRID in transformer.sizes or transformer.positional)):
+    if others or (kind != "softmax" and (GRID in transformer.sizes or (kind in ONE_TOKEN and transformer.tokens > 1))):
         what = f"{others[0]} heads" if others else "tables, or several tokens"
         raise CertificateError(f"there are no {what} under {kind} attention")
 
