@@ -100,7 +100,8 @@ def compile(
         if wanted is None:
             met = meet(request, heads, order)
         else:
-            met = meet_apart(request, apart(request, wanted), lambda asked: meet(asked, heads, order))
+            request, known = apart(request, wanted)
+            met = meet_apart(request, known, lambda asked: meet(asked, heads, order))
     if mask is not None and mask not in met.certificate.masks:
         proven = " and ".join(met.certificate.masks)
         raise TargetError(f"nothing can be proven of this model under a {mask} mask: it is proven under {proven}")
