@@ -19,9 +19,9 @@ from headsmith.analysis.ranges import ranges
 from headsmith.analysis.sensitivity import Flow, slopes_on
 from headsmith.core.balls import gate_constant
 from headsmith.heads.scaling import split_scale
+from headsmith.lower.budget import gains_of_heads
 from headsmith.lower.prove import certified, drafted
 from headsmith.transformer.bill import bill
-from headsmith.transformer.gains import gains_of_heads
 from headsmith.transformer.ir import Layer, Transformer
 
 ERROR = 1e-3

@@ -14,6 +14,10 @@ All in one process, one thread, in turn; the least time of several turns each; r
   Random networks on [-1, 1]^2, initialised as torch.nn.Linear does.
 
 With PEER, the largest of its networks is then counted to its end on +-0.2, by as many processes as there are cores.
+
+What the cores gain is measured on that network on +-0.1, and on a random one in the plane: wall-clock time with one
+process and with one for each core, the least of three turns, and the load of the machine. A core that is busy with
+something else gains nothing. The processor time of all processes together says what sharing the work costs.
 """
 
 from __future__ import annotations
@@ -156,6 +160,31 @@ def beside(folder: Path) -> None:
     memory = max(own.ru_maxrss, others.ru_maxrss) / 1024
     print(f"  3,8x32 on +-0.2: {found!r}, {len(found):,} regions in {wall:.0f} s ({len(found) / wall:,.0f}/s),")
     print(f"         at most {memory:,.0f} MB a process, torch among them; {found.oracle.asked:,} signs by rationals")
+    shared("3,8x32 +-0.1", ours, 0.1)
+
+
+def processor_seconds() -> float:
+    """What this process and its finished children have used."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def shared(name: str, network: Network, half: float) -> None:
+    """One process against one for each core."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    wall, used = {1: float("inf"), cores: float("inf")}, {1: float("inf"), cores: float("inf")}
+    count = 0
+    for _ in range(3):
+        for workers in wall:
+            start, before = time.perf_counter(), processor_seconds()
+            count = len(regions(network, (-half, half), workers=workers, keep=False))
+            wall[workers] = min(wall[workers], time.perf_counter() - start)
+            used[workers] = min(used[workers], processor_seconds() - before)
+    print(
+        f"{name:>14}  {count:>9,} regions: {wall[1]:.1f} s by one process, {wall[cores]:.1f} s by {cores} "
+        f"({wall[1] / wall[cores]:.2f} times); {used[1]:.1f} and {used[cores]:.1f} s of the processor; "
+        f"load {os.getloadavg()[0]:.1f}"
+    )
 
 
 def clipped() -> None:
@@ -186,5 +215,6 @@ def growth() -> None:
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         beside(Path(sys.argv[1]).resolve())
+    shared("2-256-256-256", random_network(2, 256, 256, 256, 1), 1.0)
     clipped()
     growth()

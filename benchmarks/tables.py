@@ -16,8 +16,8 @@ from time import perf_counter
 import numpy as np
 
 from headsmith.core.program import Program, kernel_program, program_values
+from headsmith.fit import Fit, fit_program
 from headsmith.kernel.table import Table, check_table, read_cells
-from headsmith.lower.fit import Fit, fit_program
 from headsmith.search.cells import table_cells
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))

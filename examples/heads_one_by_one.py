@@ -4,7 +4,7 @@ import numpy as np
 from show import show
 
 import headsmith as hs
-from headsmith import single
+from headsmith import head_models
 from headsmith.heads.boltzmann import boltzmann_error
 from headsmith.heads.move import permutation_address
 from headsmith.heads.ramp import ramp_error
@@ -20,20 +20,23 @@ def after(model: Transformer) -> str:
 
 
 print("four tokens hold 1 5 3 4; afterwards every token holds")
-print(f"  mean               {after(single.mean(4))}")
-print(f"  boltzmann, b = 50  {after(single.boltzmann(4, 50.0))}   within {boltzmann_error(50.0, 4):.3g} of the maximum")
-print(f"  boltzmann, b = -50 {after(single.boltzmann(4, -50.0))}   and of the minimum")
-print(f"  move from the left {after(single.move(4, 1))}")
-print(f"  move to reverse    {after(single.move(4, address=permutation_address([3, 2, 1, 0])))}")
-print(f"  ramp from 2 to 4   {after(single.ramp(2.0, 4.0, 16, tokens=4))}   16 reference tokens")
-print(f"  the same, by 8     {after(single.ramp(2.0, 4.0, 4, heads=8))}   heads, and the data tokens as the grid")
+print(f"  mean               {after(head_models.mean(4))}")
+print(
+    f"  boltzmann, b = 50  {after(head_models.boltzmann(4, 50.0))}   "
+    f"within {boltzmann_error(50.0, 4):.3g} of the maximum"
+)
+print(f"  boltzmann, b = -50 {after(head_models.boltzmann(4, -50.0))}   and of the minimum")
+print(f"  move from the left {after(head_models.move(4, 1))}")
+print(f"  move to reverse    {after(head_models.move(4, address=permutation_address([3, 2, 1, 0])))}")
+print(f"  ramp from 2 to 4   {after(head_models.ramp(2.0, 4.0, 16, tokens=4))}   16 reference tokens")
+print(f"  the same, by 8     {after(head_models.ramp(2.0, 4.0, 4, heads=8))}   heads, and the data tokens as the grid")
 for grid in (4, 16, 64):
     step = 2.0 / (grid - 1)
     print(f"    {grid:2d} tokens: within {ramp_error(grid) * step:.5f} of clamp(x; 2, 4), proven")
 
 pairs = np.array([[[0.3, -0.7]], [[-1.0, 0.25]]])  # two sequences of one token, which holds x and y
 for grid in (1, 2, 3, 4):
-    products = run(single.gate_product(grid=grid), pairs)[:, 0, 0]
+    products = run(head_models.gate_product(grid=grid), pairs)[:, 0, 0]
     print(f"  gate product, {grid} grid tokens: 0.3 * -0.7 = {products[0]:.9f}, -1 * 0.25 = {products[1]:.9f}")
 
 print("\nthe same gate head, chosen by the compiler, with its certificate:")

@@ -11,7 +11,7 @@ import pytest
 import headsmith as hs
 from headsmith.core.intervals import Box
 from headsmith.run.numpy_runner import run
-from headsmith.source.graph import Builder
+from headsmith.source.builder import Builder
 
 Case = tuple[list[np.ndarray], Callable[..., Any], Any]
 

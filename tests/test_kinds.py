@@ -22,7 +22,7 @@ from headsmith.export.formats import FORMATS, STOCK, Wanted, contents
 from headsmith.intermediates import without_meaning
 from headsmith.model import Compiled
 from headsmith.report.told import MATRICES
-from headsmith.sequence.in_context import Learner
+from headsmith.sequence.learner import Learner
 
 T = hs.tokens
 LENSLESS = {"universal, a softmax": "ends in a softmax"}

@@ -9,8 +9,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headsmith import head_models as heads
     from headsmith import signal
-    from headsmith import single as heads
     from headsmith.approximate import Approximation, approximate
     from headsmith.compile import compile
     from headsmith.core.certificate import Certificate
@@ -213,7 +213,7 @@ _HOME = {
     "function": "source.own",
     "gaussian": "source.library",
     "gelu": "source.library",
-    "heads": "single",
+    "heads": "head_models",
     "in_context": "sequence.in_context",
     "inverse": "source.library",
     "iprm": "iprm.model",

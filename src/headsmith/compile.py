@@ -1,7 +1,7 @@
 """The compiler, on one page: target -> source graph -> transformer -> certificate -> bill.
 
     read      what is wanted, exactly: a graph, a domain, where every node can lie    reading.py, source/
-    search    table heads (lower/native.py), ReLU circuits (lower/plan.py, circuits/),
+    search    table heads (lower/native.py), ReLU circuits (lower/design.py, circuits/),
               ramps or pieces for all non-linear nodes; of the recipes the cheapest   lower/recipes.py
     lower     registers and heads, then scales                                        lower/lower.py, lower/budget.py
     prove     why the model is right, step by step                                    lower/prove.py, search/

@@ -96,7 +96,7 @@ class Compiled:
         <= n gives (..., m, outputs), each of the m rows a token of the same sequence. By name, inputs broadcast and
         single outputs lose their axis. `hardmax` runs the limit of large scales: gates, maxima and moves are then exact
         (up to rounding), and nothing is promised of tables. `fused` evaluates closed forms of the heads in place of
-        scores and weights: quicker, and under the same certificate (run/fused.py).
+        scores and weights: quicker, and under the same certificate (run/closed_forms.py).
         """
         return self._call(partial(run, hardmax=hardmax, fused=fused), arrays, named, outside, causal)
 

@@ -23,7 +23,7 @@ from headsmith.feedforward.against import Against, against_feed_forward
 from headsmith.heads.table import TableBank
 from headsmith.inside import plan_text
 from headsmith.lower.meet import Met, Request, meet_with_gates, meet_with_pieces, meet_with_ramps, meet_with_tables
-from headsmith.lower.ramp_plan import FEW_TOKENS
+from headsmith.lower.ramp_design import FEW_TOKENS
 from headsmith.lower.recipes import Cost, as_cost, meet, variants
 from headsmith.model import Compiled
 from headsmith.progress import Report, Shown, shown

@@ -22,7 +22,8 @@ from headsmith.analysis.contraction import contractions
 from headsmith.analysis.ranges import ranges
 from headsmith.core.intervals import Box
 from headsmith.sequence.compiled import sequence_graph
-from headsmith.source.graph import Builder, Graph
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Graph
 
 numbers = st.fractions(min_value=-3, max_value=3, max_denominator=64)
 constants = st.fractions(min_value=0, max_value=4, max_denominator=64)

@@ -28,7 +28,8 @@ from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import Link
-from headsmith.source.graph import Builder, Graph
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Graph
 from headsmith.transformer.ir import Layer
 
 TOKENS = 8

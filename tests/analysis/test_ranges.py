@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 import headsmith as hs
 from headsmith.analysis.ranges import ranges
 from headsmith.core.intervals import Box
+from headsmith.source.builder import Builder
 from headsmith.source.evaluation import evaluate
-from headsmith.source.graph import Builder, Graph
+from headsmith.source.graph import Graph
 
 
 @st.composite

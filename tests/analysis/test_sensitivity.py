@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from headsmith.analysis.ranges import ranges
 from headsmith.analysis.sensitivity import Flow, Slopes
 from headsmith.core.intervals import Box
-from headsmith.source.graph import Affine, Builder, Graph, Input, Relu
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Affine, Graph, Input, Relu
 
 SLACK = 1e-9
 

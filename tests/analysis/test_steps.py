@@ -15,8 +15,9 @@ import headsmith as hs
 from headsmith.analysis.contraction import contractions, expands
 from headsmith.analysis.ranges import ranges
 from headsmith.core.intervals import Box
+from headsmith.source.builder import Builder
 from headsmith.source.evaluation import evaluate
-from headsmith.source.graph import Builder, Graph
+from headsmith.source.graph import Graph
 
 
 def descent(

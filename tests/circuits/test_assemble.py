@@ -21,7 +21,8 @@ from helpers.oracles.exact import exact, exact_nodes
 from headsmith.circuits.assemble import Assembly, Choice, assemble, fragment_of, is_circuit, with_own_output
 from headsmith.circuits.fragment import depth
 from headsmith.core.errors import HeadsmithError
-from headsmith.source.graph import Affine, Builder, Graph, Relu
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Affine, Graph, Relu
 
 BAD = [0.0, -1.0, 3.0, 0.3, 1.0 + 2.0**-52, 1.0 - 2.0**-53, np.nan, np.inf, -np.inf]
 

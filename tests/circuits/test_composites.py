@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from helpers.theorems.fragments import check_form, check_rebuilt, check_theorem
+from helpers.theorems.fragments import cheapest, check_form, check_rebuilt, check_theorem
 
 from headsmith.circuits.composite import Decay, gaussian, logistic, softplus
+from headsmith.circuits.composite_search import composite_proposals
 from headsmith.circuits.mirror import even, flipped, odd
-from headsmith.circuits.plans import composite_proposals
 from headsmith.circuits.power import power
-from headsmith.circuits.proposal import cheapest
 from headsmith.circuits.shallow import shallow_option
 from headsmith.circuits.target import Target
 

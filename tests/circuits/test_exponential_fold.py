@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from helpers.theorems.fragments import check_form, check_rebuilt, check_theorem
+from helpers.theorems.fragments import cheapest, check_form, check_rebuilt, check_theorem
 
 from headsmith.circuits.circular import circular, circular_proposals
 from headsmith.circuits.exponential import exponential, exponential_proposals
-from headsmith.circuits.proposal import cheapest
 from headsmith.circuits.radix import cells_of
 
 PI = math.pi

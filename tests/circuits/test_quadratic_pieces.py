@@ -6,10 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from helpers.theorems.fragments import check_form, check_rebuilt, check_theorem
+from helpers.theorems.fragments import cheapest, check_form, check_rebuilt, check_theorem
 
 from headsmith.circuits.options import options
-from headsmith.circuits.proposal import cheapest
 from headsmith.circuits.quadratic import Parabolas, quadratic, quadratic_proposals
 from headsmith.circuits.target import Target
 from headsmith.core.functions import FUNCTIONS, user_function

@@ -6,11 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from helpers.theorems.fragments import check_form, check_rebuilt, check_theorem
+from helpers.theorems.fragments import cheapest, check_form, check_rebuilt, check_theorem
 
 from headsmith.circuits.logarithm import logarithm, logarithm_proposals
 from headsmith.circuits.power import power, power_proposals
-from headsmith.circuits.proposal import cheapest
 from headsmith.circuits.radix import cells_of
 from headsmith.circuits.root import root, root_proposals
 

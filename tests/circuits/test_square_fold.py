@@ -12,8 +12,8 @@ from helpers.theorems.fragments import check_form, check_rebuilt, check_theorem
 from headsmith.circuits.radix import cells_of, radices
 from headsmith.circuits.reciprocal import reciprocal, reciprocal_proposals
 from headsmith.circuits.square import square, square_proposals
+from headsmith.source.builder import Builder
 from headsmith.source.evaluation import evaluate
-from headsmith.source.graph import Builder
 
 SPLITS = [(), (2,), (3,), (2, 2, 2, 2), (3, 4), (2, 3, 5), (8, 2), (7,), (2,) * 9]
 INTERVALS = [(0.0, 1.0), (-1.0, 1.0), (-3.0, 5.0), (-7.5, -7.25), (1e4, 1e4 + 1.0), (0.0, 1e-6), (-1e4, 3.0)]

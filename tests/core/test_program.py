@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from helpers.models.programs import ONE_VARIABLE, TWO_VARIABLES, exact_value, linear, random_program
 
-from headsmith.core.program import Call, Linear, Over, Program, Times, described, fault_of, program_values
+from headsmith.core.program import Call, Linear, Over, Program, Times, fault_of, program_values
 from headsmith.core.program_range import defined_on, program_range
 from headsmith.core.program_slopes import program_slopes
 
@@ -127,13 +127,6 @@ def test_values_are_those_of_the_formula() -> None:
     program = Program(2, (Times(0, 1), linear((2, 2), constant=F(1, 3)), Over(3, 1)))
     np.testing.assert_allclose(program_values(program, x, y), (2 * x * y + 1 / 3) / y, rtol=1e-15)
     assert program_values(program, x.astype(np.longdouble), y).dtype == np.longdouble
-
-
-def test_programs_are_described_in_short() -> None:
-    program = Program(2, (Times(0, 1), linear((2, 2), constant=1), Call("power", 3, -1.5)))
-    assert described(program) == "(1 + 2*x*y)**-1.5"
-    doubling = Program(1, tuple(Times(number, number) for number in range(60)))
-    assert len(described(doubling)) <= 100
 
 
 def test_faults_are_named() -> None:

@@ -8,6 +8,8 @@ import json
 import os
 import stat
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -314,3 +316,24 @@ class TestRefusals:
         again = json.loads(json.dumps(header))
         assert again == header
         assert hs.load(path).box.low.tolist() == header["domain"]["low"]
+
+
+def test_the_same_target_gives_the_same_file_whatever_the_hash_seed() -> None:
+    """Sets of words have another order in every process: nothing that is written may depend on it."""
+    script = (
+        "import hashlib, headsmith as hs\n"
+        "model = hs.compile_sequence(lambda x: x - hs.tokens.mean(x), tokens=8, domain=(-1, 1), error=1e-9)\n"
+        "proof = model.proof\n"
+        "print(proof.stored, [hashlib.sha256(each.tobytes()).hexdigest() for each in proof.tensors.values()])"
+    )
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert printed[0] == printed[1] != ""

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from helpers.theorems import banks as models
 
-from headsmith import single
+from headsmith import head_models
 from headsmith.analysis.mixing import attend_slopes
 from headsmith.core.errors import CertificateError
 from headsmith.core.intervals import Interval
@@ -96,5 +96,5 @@ def test_queries_need_a_number() -> None:
 def test_the_head_as_a_model() -> None:
     x = np.random.default_rng(0).uniform(-1, 1, (3, 2))
     weights = np.exp((x @ QUERY.T) @ (x @ KEY.T).T)
-    found = run(single.attend(3, QUERY.T, KEY.T, VALUES.T), x[None])[0]
+    found = run(head_models.attend(3, QUERY.T, KEY.T, VALUES.T), x[None])[0]
     assert np.abs(found - weights / weights.sum(axis=1, keepdims=True) @ x @ VALUES.T).max() <= 1e-14

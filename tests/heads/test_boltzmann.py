@@ -15,7 +15,7 @@ from helpers.theorems import banks as models
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headsmith import single
+from headsmith import head_models
 from headsmith.core.balls import boltzmann_constant, gate_constant
 from headsmith.core.errors import CertificateError
 from headsmith.heads.boltzmann import (
@@ -71,7 +71,7 @@ class TestTheorem:
         scale = 16.0
         sequence = np.zeros((1, tokens, 1))
         sequence[0, 1:] = -(1.0 + boltzmann_constant(tokens)) / scale
-        missed = -run(single.boltzmann(tokens, scale), sequence, causal=causal)[0, -1, 0]
+        missed = -run(head_models.boltzmann(tokens, scale), sequence, causal=causal)[0, -1, 0]
         bound = float(boltzmann_error(scale, tokens))
         assert bound * (1 - 1e-6) <= missed <= bound + 1e-15
 

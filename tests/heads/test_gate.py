@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from helpers.theorems import banks as models
 
-from headsmith import single
+from headsmith import head_models
 from headsmith.core.errors import CertificateError, DomainError
 from headsmith.heads.gate import GateBank
 from headsmith.heads.gate_fit import _fitted, gate_product_fit
@@ -55,7 +55,7 @@ def model(how: str, tokens: int, dtype: str, **changes: Any) -> Transformer:
 class TestProduct:
     @pytest.mark.parametrize(("grid", "rise"), FIGURES)
     def test_one_head_multiplies(self, grid, rise, rng) -> None:
-        found = single.gate_product(grid=grid, rise=rise)
+        found = head_models.gate_product(grid=grid, rise=rise)
         assert found.reference_tokens == grid + 1
         x = rng.uniform(-1, 1, (4000, 1, 2))
         x[:4, 0] = [[-1, -1], [-1, 1], [1, -1], [1, 1]]
@@ -71,17 +71,17 @@ class TestProduct:
     def test_every_token_has_its_own_product(self, rng) -> None:
         x = rng.uniform(-1, 1, (10, 6, 2))
         for causal in (False, True):
-            found = run(single.gate_product(tokens=6), x, causal=causal)[..., 0]
+            found = run(head_models.gate_product(tokens=6), x, causal=causal)[..., 0]
             assert np.abs(found - x[..., 0] * x[..., 1]).max() <= REACHED[4]
 
     def test_any_interval(self, rng) -> None:
         x = np.stack([rng.uniform(2, 10, 500), rng.uniform(-3, 3, 500)], axis=1)[:, None]
-        found = run(single.gate_product(2.0, 10.0), x)[:, 0, 0]
+        found = run(head_models.gate_product(2.0, 10.0), x)[:, 0, 0]
         assert np.abs(found - x[:, 0, 0] * x[:, 0, 1]).max() <= 12.0 * REACHED[4]
 
     def test_float32(self, rng) -> None:
         x = rng.uniform(-1, 1, (500, 1, 2)).astype(np.float32)
-        found = run(single.gate_product(dtype="float32"), x)[:, 0, 0]
+        found = run(head_models.gate_product(dtype="float32"), x)[:, 0, 0]
         assert np.abs(found - x[:, 0, 0].astype(float) * x[:, 0, 1]).max() <= 2e-5
 
     @pytest.mark.parametrize("grid", [2, 3, 4])

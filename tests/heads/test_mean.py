@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers.theorems import banks as models
 
-from headsmith import single
+from headsmith import head_models
 from headsmith.core.errors import CertificateError
 from headsmith.core.rounding import PRECISIONS
 from headsmith.heads.mean import MeanBank
@@ -39,7 +39,7 @@ def test_who_needs_the_sink() -> None:
     sinks = {how: models.surround(bank(), how, 4, "float64").sink_tokens for how in models.SURROUNDINGS}
     assert sinks == {"alone": 0, "gates": 1, "table": 1, "deep": 1}
     assert models.build([[models.table("side", 2, "float64")]], 4, "float64", grid=models.GRID_SIZE).sink_tokens == 0
-    assert single.gate_product(tokens=2).sink_tokens == 1
+    assert head_models.gate_product(tokens=2).sink_tokens == 1
 
 
 # ---- the lemmas of all softmax heads --------------------------------------------------------------------------------

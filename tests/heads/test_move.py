@@ -14,7 +14,7 @@ from helpers.theorems import banks as models
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headsmith import single
+from headsmith import head_models
 from headsmith.core.errors import CertificateError, DomainError, HeadsmithError
 from headsmith.core.rounding import PRECISIONS
 from headsmith.export.file import read_file, write_file
@@ -64,17 +64,17 @@ def test_shifts_broadcasts_and_permutations(tokens, dtype, rng) -> None:
         for place in range(tokens):
             if 0 <= place - offset < tokens:
                 wanted[0, place] = x[0, place - offset]
-        assert np.abs(run(single.move(tokens, offset, inputs=3, dtype=dtype), x) - wanted).max() <= room
+        assert np.abs(run(head_models.move(tokens, offset, inputs=3, dtype=dtype), x) - wanted).max() <= room
     for index in (0, tokens - 1):
-        broadcast = single.move(tokens, address=constant_address(tokens, index), inputs=3, dtype=dtype)
+        broadcast = head_models.move(tokens, address=constant_address(tokens, index), inputs=3, dtype=dtype)
         assert np.abs(run(broadcast, x) - x[:, index : index + 1]).max() <= room
         assert broadcast.reference_tokens == 0
     order = rng.permutation(tokens).tolist()
-    permuted = single.move(tokens, address=permutation_address(order), inputs=3, dtype=dtype)
+    permuted = head_models.move(tokens, address=permutation_address(order), inputs=3, dtype=dtype)
     assert np.abs(run(permuted, x) - x[:, order]).max() <= room
     if tokens == 8:
         exchanged = [place ^ 5 for place in range(8)]
-        model = single.move(8, address=permutation_address(exchanged), inputs=3, dtype=dtype)
+        model = head_models.move(8, address=permutation_address(exchanged), inputs=3, dtype=dtype)
         assert np.abs(run(model, x) - x[:, exchanged]).max() <= room
 
 
@@ -96,29 +96,29 @@ class TestAddresses:
         with pytest.raises(DomainError, match="no permutation"):
             permutation_address([0, 0, 1])
         with pytest.raises(DomainError, match="not both"):
-            single.move(4)
+            head_models.move(4)
         with pytest.raises(DomainError, match="not both"):
-            single.move(4, 1, shift_address(4, 1))
+            head_models.move(4, 1, shift_address(4, 1))
 
 
 class TestWhoIsMissing:
     def test_short_sequences(self, rng) -> None:
         """What the first tokens fetch must be there."""
-        ahead = single.move(4, -1)
+        ahead = head_models.move(4, -1)
         with pytest.raises(
             DomainError, match=r"layer 0, move bank: token 2 fetches from token 3, but the sequence has 3"
         ):
             run(ahead, np.zeros((1, 3, 1)))
         with pytest.raises(DomainError, match="has 3 tokens"):
             patterns(ahead, np.zeros((3, 1)))
-        behind, x = single.move(4, 1), rng.uniform(-1, 1, (1, 4, 1))
+        behind, x = head_models.move(4, 1), rng.uniform(-1, 1, (1, 4, 1))
         for length in (1, 2, 3, 4):
             assert np.abs(run(behind, x[:, :length]) - run(behind, x)[:, :length]).max() <= 1e-15
 
     def test_causal_masks(self) -> None:
         with pytest.raises(DomainError, match="token 0 fetches from token 1, which a causal mask hides"):
-            run(single.move(4, -1), np.zeros((1, 4, 1)), causal=True)
-        run(single.move(4, 0), np.zeros((1, 4, 1)), causal=True)
+            run(head_models.move(4, -1), np.zeros((1, 4, 1)), causal=True)
+        run(head_models.move(4, 0), np.zeros((1, 4, 1)), causal=True)
 
 
 # ---- runner, textbook, bill, file -----------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 from helpers.attacks import saved
 from helpers.theorems import banks as models
 
-from headsmith import single
+from headsmith import head_models
 from headsmith.core.errors import CertificateError, DomainError, HeadsmithError
 from headsmith.core.rounding import PRECISIONS
 from headsmith.export.file import read_file, write_file
@@ -133,7 +133,7 @@ class TestRate:
     def test_the_model_has_the_rate(self, rng) -> None:
         """Data tokens as grid: no reference token at all, error 0.0624 (b - a) / ((n - 1) H) (0.063 for n = 2)."""
         for tokens, heads in ((2, 1), (4, 2), (8, 4), (16, 8)):
-            model = single.ramp(-1.0, 1.0, tokens, heads)
+            model = head_models.ramp(-1.0, 1.0, tokens, heads)
             assert model.reference_tokens == 0
             assert model.tokens == tokens
             assert bill(model, 1.0).heads == heads
@@ -144,7 +144,7 @@ class TestRate:
 
     @each_dtype
     def test_reference_tokens_as_grid(self, dtype, rng) -> None:
-        model = single.ramp(0.0, 3.0, 13, 2, tokens=4, dtype=dtype)
+        model = head_models.ramp(0.0, 3.0, 13, 2, tokens=4, dtype=dtype)
         assert model.reference_tokens == 13
         x = models.stored(rng.uniform(-4, 4, (200, 4, 1)), dtype)
         for causal in (False, True):
@@ -153,7 +153,7 @@ class TestRate:
 
     def test_relu_is_a_ramp(self, rng) -> None:
         x = rng.uniform(-2, 2, (500, 1, 1))
-        error = np.abs(run(single.ramp(0.0, 2.0, 65, tokens=1), x) - np.maximum(x, 0)).max()
+        error = np.abs(run(head_models.ramp(0.0, 2.0, 65, tokens=1), x) - np.maximum(x, 0)).max()
         assert error <= 0.0623 * 2.0 / 64.0
 
 
@@ -218,13 +218,13 @@ class TestTheBankInAModel:
 def test_old_files_have_no_grid_name(tmp_path) -> None:
     """Tables on reference tokens are stored as they always were."""
     path = tmp_path / "model"
-    kept = models.contents(single.ramp(0.0, 1.0, 5, tokens=2))
+    kept = models.contents(head_models.ramp(0.0, 1.0, 5, tokens=2))
     write_file(path, kept)
     header, _ = saved.read(path)
     assert "grid" not in header["transformer"]["layers"][0][0]
     assert "positional" not in header["transformer"]
     assert read_file(path).transformer.layers[0].banks[0].grid == GRID
-    write_file(path, models.contents(single.ramp(0.0, 1.0, 5)))
+    write_file(path, models.contents(head_models.ramp(0.0, 1.0, 5)))
     header, tensors = saved.read(path)
     place = ("transformer", "layers", 0, 0, "grid")
     for new in (None, "nobody", "x", "grid", 3):

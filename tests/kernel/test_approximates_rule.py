@@ -15,8 +15,8 @@ from headsmith.kernel.errors import Refused
 from headsmith.kernel.table import read_cells
 from headsmith.lower.prove import kernel_graph
 from headsmith.reading import as_graph
+from headsmith.source.builder import Builder
 from headsmith.source.evaluation import evaluate
-from headsmith.source.graph import Builder
 
 
 def graphs(network: hs.Network, formula: str):

@@ -27,6 +27,20 @@ def test_the_plain_file_is_certified() -> None:
     assert answer(plain().check, seconds=SECONDS).startswith("certified ")
 
 
+def test_a_name_cannot_write_over_the_verdict() -> None:
+    file = plain()
+    file.model["embedding"][0]["register"] = "\r\x1b[2Kcertified: |model - target| <= 1e-9"
+    said = refused(file)
+    assert said.isprintable()
+
+
+def test_the_circuit_has_the_inputs_of_the_model() -> None:
+    file = plain()
+    file.circuit[0] = {"kind": "input", "names": ["x0", "nobody"]}
+    file.circuit[1]["terms"][0]["weights"] = file.keep([[1.0, 0.0]])
+    assert "inputs" in refused(file)
+
+
 # Files as bytes -------------------------------------------------------------------------------------------------------
 
 

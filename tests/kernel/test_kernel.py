@@ -17,7 +17,7 @@ import headsmith as hs
 from headsmith.core.balls import gate_constant
 from headsmith.core.intervals import Box
 from headsmith.heads.stream import DATA, Link
-from headsmith.source.graph import Builder
+from headsmith.source.builder import Builder
 from headsmith.transformer.dense import dense
 from headsmith.transformer.ir import Layer
 

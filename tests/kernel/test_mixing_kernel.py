@@ -22,8 +22,9 @@ from helpers.oracles.textbook import Rounded, run_dense
 import headsmith as hs
 from headsmith.analysis.ranges import ranges
 from headsmith.core.intervals import Box
-from headsmith.core.rounding import EXP_ULPS
-from headsmith.source.graph import Builder, Graph, PoolKind
+from headsmith.kernel.arithmetic import EXP_ULPS
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Graph, PoolKind
 from headsmith.transformer.dense import dense
 
 KINDS: tuple[PoolKind, ...] = ("mean", "max", "min")

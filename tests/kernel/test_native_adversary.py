@@ -20,10 +20,11 @@ from helpers.oracles.precise import Grower, error_at, precise
 from helpers.oracles.textbook import Rounded, run_dense
 
 import headsmith as hs
-from headsmith.core.rounding import EXP_ULPS
+from headsmith.kernel.arithmetic import EXP_ULPS
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.heads import ramp_sides
-from headsmith.source.graph import Builder, Graph
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Graph
 from headsmith.transformer.dense import dense
 
 

@@ -26,7 +26,8 @@ from headsmith.heads.table import TableBank
 from headsmith.lower.meet import meet_with_tables
 from headsmith.reading import read
 from headsmith.rewrite.fuse import Fusion
-from headsmith.source.graph import Builder, Graph
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Graph
 from headsmith.transformer.ir import Layer, Transformer
 
 

@@ -22,21 +22,11 @@ from headsmith.circuits.assemble import Assembly, Choice, assemble
 from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Box, Interval, as_box
 from headsmith.lower.approximation import Approximation, approximate
-from headsmith.lower.plan import plan
+from headsmith.lower.design import design_circuits
+from headsmith.source.builder import Builder
 from headsmith.source.evaluation import apply, node_values
 from headsmith.source.formula import formula_graph
-from headsmith.source.graph import (
-    Affine,
-    Builder,
-    Function,
-    Graph,
-    Hypotenuse,
-    Node,
-    Product,
-    Quotient,
-    Relu,
-    arguments,
-)
+from headsmith.source.graph import Affine, Function, Graph, Hypotenuse, Node, Product, Quotient, Relu, arguments
 
 Domain = dict[str, tuple[float, float]]
 
@@ -62,10 +52,10 @@ class Case:
 
 
 def case_of(target: Graph, domain: Any, error: float) -> Case:
-    """The planner's choices, without margins."""
+    """The choices of a search, without margins."""
     box = as_box(domain, target.input.names)
     found = tuple(ranges(target, box))
-    chosen = plan(target, found, error, 0.998, np.zeros(box.size), 2.0).choices
+    chosen = design_circuits(target, found, error, 0.998, np.zeros(box.size), 2.0).choices
     return Case(target, box, found, dict(chosen)).with_margin(None)
 
 

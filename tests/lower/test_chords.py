@@ -23,7 +23,8 @@ from headsmith.core.errors import HeadsmithError, TooManyPiecesError
 from headsmith.core.functions import FUNCTIONS
 from headsmith.lower import chords
 from headsmith.lower.chords import Checked, check_circuit
-from headsmith.source.graph import Affine, Builder, Graph, Term
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Affine, Graph, Term
 
 DIGITS = 50
 SMALLEST = 1e-300

@@ -42,16 +42,16 @@ def test_columns_are_as_few_as_live_at_once() -> None:
     lives = [("a", 5, 0, 1), ("b", 3, 1, 2), ("c", 6, 2, 3), ("skip", 2, 0, 3), ("out", 1, 3, 5)]
     found = {name: Lifetime(name, size, first, last) for name, size, first, last in lives}
     for apart in (False, True):
-        pieces = allotted(found, apart)
+        shared = allotted(found, apart)
         live = [sum(e.size for e in found.values() if e.first - apart < layer <= e.last) for layer in range(1, 5)]
-        assert sum(piece.size for piece in pieces) == max(*live, 7)
+        assert sum(home.size for home in shared) == max(*live, 7)
         for name, size, _, _ in lives:
             parts = [
-                part for piece in pieces for each, part in zip(piece.tenants, piece.parts, strict=True) if each == name
+                part for home in shared for each, part in zip(home.tenants, home.parts, strict=True) if each == name
             ]
             assert sorted(place for part in parts for place in range(part.start, part.stop)) == list(range(size))
-        for piece in pieces:
-            for before, after in zip(piece.tenants, piece.tenants[1:], strict=False):
+        for home in shared:
+            for before, after in zip(home.tenants, home.tenants[1:], strict=False):
                 assert found[before].last + apart <= found[after].first
 
 

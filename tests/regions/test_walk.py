@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import numpy as np
@@ -69,3 +70,19 @@ def test_an_interrupt_ends_the_workers() -> None:
     found = regions(NETWORK, (-1.0, 1.0), workers=2, progress=stop)
     assert (found.complete, found.stopped) == (False, "interrupted")
     assert found.cells > 300
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.skipif(sys.platform != "linux", reason="workers that start afresh do not know what a test changed")
+def test_a_worker_that_fails_or_ends_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No cells are lost in silence: the error of a worker arrives, and so does the news that one has ended."""
+
+    def fails(*_: object) -> None:
+        raise ArithmeticError("of a worker")
+
+    monkeypatch.setattr(sys.modules["headsmith.regions.walk"], "_finish", fails)
+    with pytest.raises(ArithmeticError, match="of a worker"):
+        regions(NETWORK, (-1.0, 1.0), workers=2)
+    monkeypatch.setattr(sys.modules["headsmith.regions.walk"], "_finish", lambda *_: os._exit(1))
+    with pytest.raises(HeadsmithError, match="ended before its work was done"):
+        regions(NETWORK, (-1.0, 1.0), workers=2)

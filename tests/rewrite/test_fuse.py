@@ -14,7 +14,8 @@ from helpers.oracles.precise import Grower, precise
 
 from headsmith.core.errors import TargetError
 from headsmith.rewrite.fuse import Fusion, fuse, fused_nodes
-from headsmith.source.graph import Builder, Expression, Function, Graph, Product, Quotient
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Expression, Function, Graph, Product, Quotient
 
 TOKENWISE = ("affine", "affine", "function", "product", "square", "quotient", "relu", "extreme", "singular")
 MIXING = ("pool", "move", "attend", "positional")

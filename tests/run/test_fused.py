@@ -13,8 +13,8 @@ from helpers.oracles.exact import extended
 from helpers.oracles.textbook import Rounded
 
 import headsmith as hs
-from headsmith.core.rounding import EXP_ULPS
 from headsmith.heads.sink import SinkBank
+from headsmith.kernel.arithmetic import EXP_ULPS
 
 over = hs.tokens
 

@@ -3,7 +3,8 @@
 import pytest
 
 from headsmith.core.errors import TargetError
-from headsmith.source.graph import Builder, Graph
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Graph
 from headsmith.source.imported import Imported
 from headsmith.source.limits import MOST_FUNCTIONS
 

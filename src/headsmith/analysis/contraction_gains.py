@@ -14,7 +14,7 @@ any token, so nothing is added for that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -129,7 +129,7 @@ class SteppedFlow(Flow):
                 if step.kind.kind != "exchange":
                     self.uneven[earlier] = np.full(len(plain), 2.0 * norm(self.apart[step.source]))
                     uneven = float(self.uneven[earlier].max(initial=0.0))
-                inside = norm(self._inside(step, deviations, own))
+                inside = norm(self._from_exact(earlier, step.region, (step.source,), deviations, own))
                 self.factors[earlier] = factor
                 distance = float(upper(factor * before + inside + uneven, 4))
                 self.distances[earlier] = distance
@@ -137,13 +137,18 @@ class SteppedFlow(Flow):
                 self.apart[earlier] = np.minimum(self.apart[earlier], upper(2.0 * deviations[earlier], 1))
         return deviations[number]
 
-    def _inside(self, step: Step, deviations: Mapping[int, Array], own: Mapping[int, Array]) -> Array:
-        """How far the result is off if the source is exact."""
-        known = dict(deviations)
-        for number in step.region:
-            known.pop(number, None)
-        known[step.source] = np.zeros(self.graph.nodes[step.source].size)
-        return Flow.arriving(self, step.result, known, own)
+    def _from_exact(
+        self,
+        result: int,
+        region: frozenset[int],
+        sources: Sequence[int],
+        deviations: Mapping[int, Array],
+        own: Mapping[int, Array],
+    ) -> Array:
+        """How far the result of a region is off if its sources are exact."""
+        known = {number: off for number, off in deviations.items() if number not in region}
+        known |= {source: np.zeros(self.graph.nodes[source].size) for source in sources}
+        return Flow.arriving(self, result, known, own)
 
     def _copies(self, number: int, plain: Array, own: Mapping[int, Array]) -> Array:
         """How far the node's deviations at two tokens can be apart: never more than twice what it is off by."""

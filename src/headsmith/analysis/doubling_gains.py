@@ -158,10 +158,8 @@ class DoubledFlow(SteppedFlow):
 
     def _committed(self, doubling: Doubling, deviations: Mapping[int, Array], own: Mapping[int, Array]) -> float:
         """How far the result is off if the sources are exact."""
-        known = {place: off for place, off in deviations.items() if place not in doubling.region}
-        for source in doubling.sources:
-            known[source] = np.zeros(self.graph.nodes[source].size)
-        return float(size_of(Flow.arriving(self, doubling.result, known, own), self.often[doubling.result]))
+        off = self._from_exact(doubling.result, doubling.region, doubling.sources, deviations, own)
+        return float(size_of(off, self.often[doubling.result]))
 
     # ---- errors that are committed inside of doublings, by norms --------------------------------------------
 

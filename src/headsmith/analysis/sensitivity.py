@@ -23,14 +23,12 @@ from fractions import Fraction
 
 import numpy as np
 
+from headsmith.analysis.collected import Collected, hull, largest_sum
 from headsmith.analysis.gains import Far, Gain
 from headsmith.core.arrays import Array, Indices
 from headsmith.core.intervals import Interval, add, linear_image
-from headsmith.core.rounding import FLOAT64, magnitude_product, upper
+from headsmith.core.rounding import magnitude_product, upper
 from headsmith.source.graph import Affine, Graph, Mixing, Relu, Term, arguments, needed
-
-VERTEX_LIMIT = 4096
-"""How many combinations of extreme slopes are looked at jointly."""
 
 COLLECT_LIMIT = 1 << 16
 """Wider nodes are treated without correlation."""
@@ -259,7 +257,7 @@ class Flow:
             base = np.zeros(total)
             for reader in readers:
                 base[places[reader.node]] += _column(reader.weights, component)
-            rows.append(_hull(_Collected(base, self._groups(paths, component, places, total)), later))
+            rows.append(hull(Collected(base, self._groups(paths, component, places, total)), later))
         return Interval(np.stack([row.low for row in rows]), np.stack([row.high for row in rows]))
 
     def _argument(self, gate: int) -> int:
@@ -399,7 +397,7 @@ class Flow:
             for place in {term.node, argument} - set(reads):
                 committed += float(np.abs(weights) @ own[place]) if place in own else 0.0
         sizes = np.concatenate([known[number] for number in sources]) if sources else np.zeros(0)
-        return _largest(_Collected(base, groups), sizes) + float(upper(committed, total + len(gates) + 4))
+        return largest_sum(Collected(base, groups), sizes) + float(upper(committed, total + len(gates) + 4))
 
     def _read_terms(self, gate: int) -> dict[int, Array]:
         """What a gate reads, through its affine argument if nothing is committed there."""
@@ -425,54 +423,6 @@ def _sloped(slopes: Interval, gain: Interval) -> Interval:
     ends = [(gain_end.T * slope_end) for gain_end in (gain.low, gain.high) for slope_end in (slopes.low, slopes.high)]
     low, high = np.minimum.reduce(ends).T, np.maximum.reduce(ends).T
     return Interval(np.nextafter(low, -np.inf), np.nextafter(high, np.inf))
-
-
-@dataclass(frozen=True, eq=False)
-class _Collected:
-    """Coefficients base + (one row of each group), over some later or earlier nodes."""
-
-    base: Array
-    groups: list[Array]
-
-    def joint(self) -> tuple[Array, list[Array]]:
-        """All combinations of rows, as long as they are few; the groups that did not fit come back as they are."""
-        rows, rest = self.base[None, :], sorted(self.groups, key=len)
-        while rest and len(rows) * len(rest[0]) <= VERTEX_LIMIT:
-            rows = (rows[:, None, :] + rest.pop(0)[None, :, :]).reshape(-1, len(self.base))
-        return rows, rest
-
-    def rounding(self) -> Array:
-        """Bound of the rounding in any collected coefficient: each is a sum of products of two weights."""
-        size, count = np.abs(self.base), 8
-        for group in self.groups:
-            # A group's rows are prefixes: their differences are its members.
-            size = size + np.abs(group[0]) + np.abs(np.diff(group, axis=0)).sum(axis=0)
-            count += 2 * len(group)
-        return np.asarray(upper(FLOAT64.gamma(count) * size, count))
-
-
-def _hull(collected: _Collected, later: Interval) -> Interval:
-    """The hull over all vertices of coefficients @ later; groups beyond the limit are taken apart."""
-    rows, rest = collected.joint()
-    total = _extremes(rows, later)
-    for group in rest:
-        total = add(total, _extremes(group, later))
-    return total.inflated(magnitude_product(collected.rounding()[None, :], later.magnitude)[0])
-
-
-def _extremes(rows: Array, later: Interval) -> Interval:
-    image = linear_image(rows, later)
-    return Interval(image.low.min(axis=0), image.high.max(axis=0))
-
-
-def _largest(collected: _Collected, sizes: Array) -> float:
-    """The largest |coefficients| @ sizes over all vertices, rounded up."""
-    rows, rest = collected.joint()
-    total = float(magnitude_product(rows, sizes).max())
-    for group in rest:
-        total += float(magnitude_product(group, sizes).max())
-    total += float(magnitude_product(collected.rounding()[None, :], sizes)[0])
-    return float(upper(total, len(rest) + 4))
 
 
 def _column(weights: Array, component: int) -> Array:

@@ -34,11 +34,11 @@ from headsmith.circuits.fragment import Fragment
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, TargetError
 from headsmith.core.program import gate_program
+from headsmith.source.builder import Builder
 from headsmith.source.graph import (
     Affine,
     Approximated,
     Attend,
-    Builder,
     Expression,
     Function,
     Graph,

@@ -28,7 +28,7 @@ from headsmith.circuits.halving import SLACK, bubble, halve, interpolated_bubble
 from headsmith.circuits.proposal import Proposal, smallest
 from headsmith.circuits.radix import cells_of, fold_signs, radices
 from headsmith.core.arrays import Array
-from headsmith.source.graph import Builder
+from headsmith.source.builder import Builder
 
 DEEPEST = 24
 

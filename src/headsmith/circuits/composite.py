@@ -28,8 +28,9 @@ from headsmith.circuits.radix import cells_of
 from headsmith.circuits.reciprocal import reciprocal
 from headsmith.circuits.square import square
 from headsmith.core.functions import FUNCTIONS
+from headsmith.source.builder import Builder
 from headsmith.source.evaluation import evaluate
-from headsmith.source.graph import Builder, Graph
+from headsmith.source.graph import Graph
 
 STEEP = 1.01
 COARSE = 0.1

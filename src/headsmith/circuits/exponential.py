@@ -22,7 +22,7 @@ from headsmith.circuits.fragment import Fragment, Parameters, integers, scalar
 from headsmith.circuits.halving import SLACK, bubble, halve, interpolated_bubble, joined
 from headsmith.circuits.proposal import Proposal, smallest
 from headsmith.circuits.radix import cells_of, radices
-from headsmith.source.graph import Builder
+from headsmith.source.builder import Builder
 
 DEEPEST = 40
 

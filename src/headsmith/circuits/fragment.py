@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.arrays import Array
+from headsmith.source.builder import Builder
 from headsmith.source.evaluation import evaluate
-from headsmith.source.graph import Affine, Builder, Graph, Relu, arguments
+from headsmith.source.graph import Affine, Graph, Relu, arguments
 
 Parameters = Mapping[str, Any]
 """Numbers, strings and (nested) tuples of numbers: what JSON holds, up to lists for tuples."""

@@ -21,7 +21,7 @@ from headsmith.circuits.fragment import scalar
 from headsmith.circuits.radix import cells_of
 from headsmith.circuits.square import Terms, fold
 from headsmith.core.arrays import Array
-from headsmith.source.graph import Builder
+from headsmith.source.builder import Builder
 
 SLACK = 1.001
 LARGEST_SAMPLED = 1024

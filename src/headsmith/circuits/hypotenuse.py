@@ -17,7 +17,7 @@ from functools import partial
 
 from headsmith.circuits.fragment import Fragment, Parameters, gates, scalar
 from headsmith.circuits.proposal import Proposal
-from headsmith.source.graph import Builder
+from headsmith.source.builder import Builder
 
 
 def hypotenuse(folds: int) -> Fragment:

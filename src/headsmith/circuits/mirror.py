@@ -21,7 +21,7 @@ import numpy as np
 from headsmith.circuits.fragment import Fragment, Parameters, embed, scalar
 from headsmith.circuits.proposal import Proposal
 from headsmith.circuits.target import Target
-from headsmith.source.graph import Builder
+from headsmith.source.builder import Builder
 
 EVEN = {"gaussian": 0.0, "cos": 0.0, "softplus": 0.5, "gelu": 0.5, "cosh": 0.0, "j0": 0.0}
 ODD = {

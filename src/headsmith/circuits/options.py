@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from functools import lru_cache, partial
 
 from headsmith.circuits.circular import circular_proposals
+from headsmith.circuits.composite_search import composite_proposals
 from headsmith.circuits.exponential import exponential_proposals
 from headsmith.circuits.fragment import Fragment
 from headsmith.circuits.hypotenuse import hypotenuse_proposals
 from headsmith.circuits.logarithm import logarithm_proposals
 from headsmith.circuits.mirror import mirror_proposals
-from headsmith.circuits.plans import composite_proposals
 from headsmith.circuits.power import power_proposals
 from headsmith.circuits.proposal import Proposal
 from headsmith.circuits.quadratic import quadratic_proposals

@@ -24,7 +24,8 @@ from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Box
 from headsmith.rewrite.fuse import Fusion
-from headsmith.source.graph import Affine, Builder, Graph, Input, Maximum, Minimum, Relu, needed
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Affine, Graph, Input, Maximum, Minimum, Relu, needed
 from headsmith.source.remembered import once_for_graph
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from headsmith.circuits.fragment import column
 from headsmith.core.arrays import Array
-from headsmith.source.graph import Builder
+from headsmith.source.builder import Builder
 
 
 @dataclass(frozen=True, eq=False)

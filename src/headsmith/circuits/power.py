@@ -26,7 +26,7 @@ from headsmith.circuits.halving import SLACK
 from headsmith.circuits.proposal import Proposal, smallest
 from headsmith.circuits.radix import cells_of, radices
 from headsmith.circuits.ratio import halve_ratio, on_cell, ratio_bubble, sampled_bubble
-from headsmith.source.graph import Builder
+from headsmith.source.builder import Builder
 
 DEEPEST = 30
 WIDEST = 1e26

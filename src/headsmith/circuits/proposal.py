@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from headsmith.circuits.fragment import Fragment
@@ -15,16 +15,6 @@ class Proposal:
     gates: int
     depth: int
     make: Callable[[], Fragment]
-
-
-def cheapest(proposals: Iterable[Proposal], max_depth: int | None = None) -> list[Proposal]:
-    """Those that no other beats in both gates and depth, fewest gates first."""
-    front: list[Proposal] = []
-    for proposal in sorted(proposals, key=lambda each: (each.gates, each.depth)):
-        fits = max_depth is None or proposal.depth <= max_depth
-        if fits and (not front or proposal.depth < front[-1].depth):
-            front.append(proposal)
-    return front
 
 
 def smallest(passes: Callable[[int], bool], guess: float, largest: int = 1 << 20) -> int | None:

@@ -28,7 +28,7 @@ from headsmith.circuits.radix import cells_of, radices
 from headsmith.circuits.square import fold
 from headsmith.circuits.target import Target, density
 from headsmith.core.arrays import Array
-from headsmith.source.graph import Builder
+from headsmith.source.builder import Builder
 
 LARGEST = 800
 MORE = (1.0, 1.015, 1.04, 1.1, 1.3)

@@ -27,7 +27,7 @@ from headsmith.circuits.fragment import gates, scalar
 from headsmith.circuits.radix import cells_of
 from headsmith.circuits.square import Terms, fold
 from headsmith.core.arrays import Array
-from headsmith.source.graph import Builder
+from headsmith.source.builder import Builder
 
 WIDE = 8.0
 

@@ -16,7 +16,7 @@ from headsmith.circuits.fragment import Fragment, Parameters, integers, scalar
 from headsmith.circuits.proposal import Proposal
 from headsmith.circuits.radix import cells_of, radices
 from headsmith.circuits.square import fold
-from headsmith.source.graph import Builder
+from headsmith.source.builder import Builder
 
 
 def reciprocal(low: float, high: float, split: tuple[int, ...]) -> Fragment:

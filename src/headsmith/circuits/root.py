@@ -19,7 +19,7 @@ from headsmith.circuits.fragment import Fragment, Parameters, integers, scalar
 from headsmith.circuits.proposal import Proposal
 from headsmith.circuits.radix import cells_of, radices
 from headsmith.circuits.ratio import split_ratio
-from headsmith.source.graph import Builder
+from headsmith.source.builder import Builder
 
 
 def root(low: float, high: float, near: float, split: tuple[int, ...]) -> Fragment:

@@ -18,7 +18,7 @@ from headsmith.circuits.polygon import place_knots, polygon
 from headsmith.circuits.proposal import Proposal
 from headsmith.circuits.target import Density, Target, density
 from headsmith.core.arrays import Array
-from headsmith.source.graph import Builder
+from headsmith.source.builder import Builder
 
 LARGEST = 3000
 SAMPLES = 32

@@ -22,7 +22,7 @@ from typing import Any
 from headsmith.circuits.fragment import Fragment, Parameters, gates, integers, scalar
 from headsmith.circuits.proposal import Proposal
 from headsmith.circuits.radix import cells_of, fold_signs, radices
-from headsmith.source.graph import Builder
+from headsmith.source.builder import Builder
 
 Terms = list[tuple[int, Any]]
 

@@ -14,7 +14,7 @@ from math import comb, inf
 from typing import Any
 
 import numpy as np
-from flint import arb, arb_series
+from flint import arb
 
 from headsmith.core.arrays import Array
 from headsmith.core.balls import PRECISION_BITS, Ball, Evaluate, Shape, Turn, lower_float, precision, upper_float
@@ -46,14 +46,6 @@ def _combined(n: int, order: int, known: dict[int, Ball]) -> Ball:
 def bessel_derivatives(n: int) -> Callable[[int], Evaluate]:
     """order -> J_n^(order), at points."""
     return lambda order: lambda x: bessel_derivative(n, order, x)
-
-
-def composed(coefficients: list[Ball], value: Any, order: int) -> Any:
-    """sum of coefficients[i] (value - value[0])^i, as a series of `order` terms."""
-    rest = [value[i] if i < value.prec else arb("nan") for i in range(1, order)]
-    inner = arb_series([0, *rest], order)
-    # To flint the zero series is no power of the variable.
-    return arb_series(coefficients, order)(inner) if len(inner) else arb_series(coefficients[:1], order)
 
 
 # Where a function turns whose derivatives are all at most 1 -----------------------------------------------------------

@@ -14,7 +14,6 @@ from flint import fmpz, fmpz_mat
 
 from headsmith.core.arrays import Array
 
-Integer = fmpz
 Row = list[Any]
 """A row of integers."""
 

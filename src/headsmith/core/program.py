@@ -173,20 +173,3 @@ def program_values(program: Program, *arguments: Any) -> Any:
 def _long(value: Fraction) -> Any:
     nearest = float(value)
     return np.longdouble(nearest) + np.longdouble(float(value - Fraction(nearest)))
-
-
-def described(program: Program) -> str:
-    """The program as a formula, for messages; long ones are cut."""
-
-    def cut(text: str) -> str:
-        return text if len(text) <= 100 else f"{text[:97]}..."
-
-    on = Arithmetic(
-        constant=str,
-        scaled=lambda coefficient, value: value if coefficient == 1 else f"{coefficient}*{value}",
-        added=lambda left, right: right if left == "0" else cut(f"({left} + {right})"),
-        multiplied=lambda left, right: cut(f"{left}*{right}"),
-        divided=lambda left, right: cut(f"{left}/({right})"),
-        called=lambda name, power, value: cut(f"{name}({value})" if power is None else f"{value}**{power:g}"),
-    )
-    return str(run_program(program, ["x", "y"][: program.variables], on))

@@ -25,9 +25,6 @@ Dtype = Literal["float64", "float32", "bfloat16", "float16"]
 HALVES = ("bfloat16", "float16")
 """Formats of 16 bits, which compute in float32."""
 
-EXP_ULPS = 4
-"""The model's exp is assumed correct to this many units in the last place (measured: about 0.55 in numpy and torch)."""
-
 
 @dataclass(frozen=True)
 class Precision:

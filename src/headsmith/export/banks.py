@@ -1,4 +1,4 @@
-"""Banks and links as a file holds them: structure as JSON, numbers as tensors.
+"""Transformers, banks and links as a file holds them: structure as JSON, numbers as tensors.
 
 `keep(name, values, type)` stores a tensor and returns its name; `tensor(name)` gives it back.
 """
@@ -12,9 +12,10 @@ import numpy as np
 
 from headsmith.core.arrays import frozen
 from headsmith.core.errors import FileFormatError
+from headsmith.core.rounding import PRECISIONS
 from headsmith.heads.kinds import KINDS
-from headsmith.heads.stream import Link
-from headsmith.transformer.ir import Bank
+from headsmith.heads.stream import Link, Register
+from headsmith.transformer.ir import Bank, Layer, Transformer
 
 
 def stored_links(stem: str, items: Sequence[Link], keep: Callable[..., str]) -> list[dict[str, Any]]:
@@ -66,6 +67,28 @@ def read_bank(item: dict[str, Any], tensor: Callable[[str], Any]) -> Bank:
         return bank(**found | {"address": item["address"]})
     found |= {name: _name(item, name, default) for name, default in bank.registers.items()}
     return bank(**found)
+
+
+def read_transformer(stored: Mapping[str, Any], tensor: Callable[[str], Any]) -> Transformer:
+    """The transformer that export/stored.py stored, or FileFormatError."""
+    if stored["dtype"] not in PRECISIONS:
+        raise FileFormatError(f"unknown dtype {stored['dtype']!r}")
+    return Transformer(
+        inputs=int(stored["inputs"]),
+        outputs=int(stored["outputs"]),
+        tokens=int(stored["tokens"]),
+        dtype=stored["dtype"],
+        registers=tuple(Register(str(item["name"]), int(item["size"])) for item in stored["registers"]),
+        embedding=read_links(stored["embedding"], tensor),
+        initial={name: tensor(key) for name, key in stored["initial"].items()},
+        positional={name: tensor(key) for name, key in stored.get("positional", {}).items()},
+        layers=tuple(Layer(tuple(read_bank(item, tensor) for item in banks)) for banks in stored["layers"]),
+        readout=read_links(stored["readout"], tensor),
+        readout_bias=tensor(stored["readout_bias"]),
+        grid_form=stored.get("grid_form", "one-hot"),
+        attention=stored.get("attention", "softmax"),
+        alone=stored.get("alone", False),
+    )
 
 
 def _name(item: Mapping[str, Any], name: str, default: str | None) -> str:

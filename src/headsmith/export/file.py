@@ -31,8 +31,7 @@ from headsmith.core.certificate import Certificate
 from headsmith.core.errors import FileFormatError, HeadsmithError
 from headsmith.core.folders import replaced
 from headsmith.core.intervals import Box
-from headsmith.core.rounding import PRECISIONS
-from headsmith.export.banks import read_bank, read_links
+from headsmith.export.banks import read_transformer
 from headsmith.export.stored import (
     APPROXIMATES,
     Header,
@@ -43,7 +42,6 @@ from headsmith.export.stored import (
     proof_of,
     transformer_data,
 )
-from headsmith.heads.stream import Register
 from headsmith.rewrite.fuse import Fusion
 from headsmith.source.graph import (
     Affine,
@@ -66,7 +64,7 @@ from headsmith.source.graph import (
     Term,
 )
 from headsmith.source.node_programs import domain_names
-from headsmith.transformer.ir import Layer, Transformer
+from headsmith.transformer.ir import Transformer
 
 FORMAT = "headsmith"
 VERSION = 2
@@ -136,11 +134,6 @@ def read_tensors(path: str | os.PathLike[str], kind: str, contents: Callable[[He
         if found != kind:
             raise FileFormatError(f"holds a {found!r} model, not a {kind!r} one; headsmith.load reads both")
         return contents(header, tensors)
-
-
-def kind_of(path: str | os.PathLike[str]) -> str:
-    """What kind of model a file says that it holds, from its header alone."""
-    return _from_header(path, lambda header: str(header.get("kind", COMPILED)))
 
 
 def _from_header(path: str | os.PathLike[str], found: Callable[[Header], Read]) -> Read:
@@ -306,25 +299,7 @@ def _contents(header: dict[str, Any], tensors: Tensors) -> Contents:
         for number, item in header["choices"].items()
     }
     box = Box(domain_names(graph), header["domain"]["low"], header["domain"]["high"])
-    stored = header["transformer"]
-    if stored["dtype"] not in PRECISIONS:
-        raise FileFormatError(f"unknown dtype {stored['dtype']!r}")
-    transformer = Transformer(
-        inputs=int(stored["inputs"]),
-        outputs=int(stored["outputs"]),
-        tokens=int(stored["tokens"]),
-        dtype=stored["dtype"],
-        registers=tuple(Register(str(item["name"]), int(item["size"])) for item in stored["registers"]),
-        embedding=read_links(stored["embedding"], tensor),
-        initial={name: tensor(key) for name, key in stored["initial"].items()},
-        positional={name: tensor(key) for name, key in stored.get("positional", {}).items()},
-        layers=tuple(Layer(tuple(read_bank(item, tensor) for item in banks)) for banks in stored["layers"]),
-        readout=read_links(stored["readout"], tensor),
-        readout_bias=tensor(stored["readout_bias"]),
-        grid_form=stored.get("grid_form", "one-hot"),
-        attention=stored.get("attention", "softmax"),
-        alone=stored.get("alone", False),
-    )
+    transformer = read_transformer(header["transformer"], tensor)
     stored = header.get("fusion")
     fusion: Fusion | Pieces | None = None
     if stored == "pieces":

@@ -27,8 +27,9 @@ from headsmith.lower.lower import lower
 from headsmith.lower.prove import kernel_graph, refusals
 from headsmith.model import Compiled
 from headsmith.search.approximates import search_cells
+from headsmith.source.builder import Builder
 from headsmith.source.evaluation import evaluate
-from headsmith.source.graph import Affine, Builder, Function, Graph, Input, Node, Product
+from headsmith.source.graph import Affine, Function, Graph, Input, Node, Product
 from headsmith.transformer.dense import dense
 
 DEGREES = 40

@@ -6,7 +6,7 @@ A bank is all heads of one kind in one layer. Its file has the lemma and says ho
     run         evaluated, closed, constants        as attention, through the closed form, and for other runtimes
     written     features, dense                     W_Q, W_K, W_V and W_O, and what their columns are for
     counted     law, nonzeros, folded               d_head in symbols, and the bill
-    planned     scaled, softmax_constant            the scales and gains, once the whole model is known
+    chosen      scaled, softmax_constant            the scales and gains, once the whole model is known
     told        called, told, held_texts            in words
     stored      arrays, numbers, counts, registers  the fields as a file has them
 
@@ -191,7 +191,7 @@ class HeadBank:
         """The largest of the weights that are sums and products of stored numbers."""
         return []
 
-    # Planned --------------------------------------------------------------------------------------------------------
+    # Chosen ---------------------------------------------------------------------------------------------------------
 
     def scaled(self, scaling: Scaling) -> Self:
         """The same bank with the scales and gains that its model needs."""

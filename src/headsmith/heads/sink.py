@@ -27,7 +27,8 @@ The features of query and key, one row each (d_head of them), and the value:
     grid        KEY * data                            -reference_gain / KEY * (sum of grid)
     value       read . x
 
-The sink attends to itself (and the grid's tokens to the sink: the query of `reference` then also holds the sum
+KEY = 8 only shares the gains between query and key, so that neither has large weights; a power of two, it rounds
+nothing. The sink attends to itself (and the grid's tokens to the sink: the query of `reference` then also holds the sum
 of grid), reference_gain above the data tokens, so it stays (almost) zero under full attention too.
 """
 

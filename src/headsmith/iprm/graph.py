@@ -31,7 +31,8 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.iprm.decode import Scales
 from headsmith.iprm.layout import Module
-from headsmith.source.graph import Builder, Graph
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Graph
 
 
 @dataclass(frozen=True, eq=False)

@@ -216,8 +216,9 @@ def _assumed(target: Graph) -> tuple[str, ...]:
 def masks_of(target: Graph, model: Model, proof: Proof) -> tuple[str, ...]:
     """Under which masks the model computes the target: both, unless it pools or attends under one of them, or fetches
     from tokens ahead."""
-    sizes = target.nodes[0].size * max(proof.blocks, 1), target.nodes[target.output].size
-    if (model.inputs, model.outputs) != sizes or proof.blocks not in (0, model.tokens):
+    inputs, outputs = target.nodes[0].size * max(proof.blocks, 1), target.nodes[target.output].size
+    sizes = model.inputs, model.outputs, proof.circuit.nodes[0].size
+    if sizes != (inputs, outputs, inputs) or proof.blocks not in (0, model.tokens):
         raise Refused("the model's inputs, outputs or tokens are not the target's")
     nodes = [*target.nodes, *proof.circuit.nodes]
     more = proof.regions or proof.tables or proof.views or proof.alike

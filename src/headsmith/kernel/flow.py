@@ -207,7 +207,8 @@ def _by_norm(
         else:
             rest = rest + steep.T @ sizes[reader]
     counted = 1.0 if share is None else share
-    return smallest(norm(own / counted), total + norm(rest / counted))
+    plain = norm(own / counted)
+    return smallest(plain, total + norm(rest / counted)) if readers else plain  # nobody reads the output
 
 
 def sizes_of(slope: Slope) -> Array:

@@ -90,8 +90,8 @@ def field(value: Any, name: str) -> Any:
 
 
 def text(value: Any) -> str:
-    """A string."""
-    return _expect(value, (str,), "a text")
+    """A string that can be shown: no characters that move a cursor and write over a verdict."""
+    return _expect(value, (str,), "a text of printable characters", str.isprintable)
 
 
 def whole(value: Any, low: int = 0, high: int = MOST) -> int:

@@ -19,14 +19,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from headsmith.analysis.gains import Gain
+from headsmith.analysis.gains import Far, Gain
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
+from headsmith.core.intervals import Interval
 from headsmith.heads.scaling import SMALLEST_SCALE, Scaling, heaviest_read
 from headsmith.heads.stream import position_bits
 from headsmith.lower.relief import NONE, Relief
-from headsmith.transformer.gains import gains_of_heads
-from headsmith.transformer.ir import Layer, Transformer
+from headsmith.transformer.ir import Bank, Layer, Transformer
 
 TINY = 1e-280
 
@@ -101,3 +101,19 @@ def _reach(transformer: Transformer, heads: list[list[Gain]]) -> float:
         for bank, gain in zip(layer.banks, gains, strict=True):
             total += float((bank.value_sizes() * gain.magnitude).sum(axis=0).max())
     return total
+
+
+def gains_of_heads(bank: Bank, gains: Mapping[int, Gain], outputs: int) -> Gain:
+    """The gains of a bank's heads, (heads, outputs), from those of the circuit's nodes (analysis/sensitivity.py)."""
+    low, high, rising, falling, size = (np.zeros((bank.outputs, outputs)) for _ in range(5))
+    distant = False
+    for number in map(int, np.unique(bank.node)):
+        if number in gains:
+            mine, gain = bank.node == number, gains[number]
+            components = bank.component[mine]
+            low[mine], high[mine] = gain.here.low[components], gain.here.high[components]
+            if gain.far is not None:
+                distant = True
+                rising[mine], falling[mine] = gain.far.rising[components], gain.far.falling[components]
+                size[mine] = gain.far.size[components]
+    return Gain(Interval(low, high), Far(rising, falling, size) if distant else None)

@@ -1,7 +1,7 @@
 """Plan, lower, certify, and again until the certificate is within the asked error.
 
 The approximation part is fixed by the circuits, and fewer gates want a large share of the error for it. What rounding
-and leak take is only known once a model is certified. So: plan with a share, choose scales for what is left, certify;
+and leak take is only known once a model is certified. So: design with a share, choose scales for what is left, certify;
 if that does not fit, leave more.
 """
 
@@ -36,15 +36,16 @@ from headsmith.export.stored import Proof
 from headsmith.heads.attentions import AttentionKind
 from headsmith.kernel.walk import Facts
 from headsmith.lower.budget import softmax_part, with_softmax_budget
+from headsmith.lower.design import Design, design_circuits
 from headsmith.lower.lower import lower
-from headsmith.lower.native import Failed, native_plan
-from headsmith.lower.piece_plan import PieceFlow, approximate_pieces
-from headsmith.lower.plan import Planned, plan
-from headsmith.lower.product_plan import product_plan
+from headsmith.lower.native import native_design
+from headsmith.lower.native_fits import Failed
+from headsmith.lower.piece_flow import PieceFlow, approximate_pieces
+from headsmith.lower.product_design import product_design
 from headsmith.lower.prove import Draft, certified, drafted
-from headsmith.lower.ramp_plan import FEW_TOKENS, MOST_TOKENS, with_ramps
+from headsmith.lower.ramp_design import FEW_TOKENS, MOST_TOKENS, with_ramps
 from headsmith.lower.relief import NONE, relief_of
-from headsmith.lower.tables import Gate, Progress
+from headsmith.lower.tables import GateHead, Progress
 from headsmith.rewrite.fuse import Fusion, fuse
 from headsmith.search.norms import ANY_WIDTH, USUAL, Effort
 from headsmith.source.graph import Attend, Graph, Pool, Relu
@@ -59,7 +60,7 @@ ATTEMPTS = (
     (0.5, 128.0, math.inf),
 )
 """How much of the error the approximation part may take, how much room the margins leave, and how many times the
-rounding of multiplying gates is taken (see `native_plan`), tried in this order."""
+rounding of multiplying gates is taken (see `native_design`), tried in this order."""
 
 ACCURATE_ATTEMPTS = ((0.9, 128.0, math.inf),)
 
@@ -134,27 +135,27 @@ class Request:
 def meet_with_gates(request: Request) -> Met:
     """Every non-linear node a ReLU circuit, with as few gates as the search finds; or UnreachableError."""
 
-    def planned(share: float, room: float, _caution: float) -> Planned:
+    def design(share: float, room: float, _caution: float) -> Design:
         request.tell("choosing ReLU circuits")
         return _circuits(request, share, room)
 
-    return _attempts(request, None, planned)
+    return _attempts(request, None, design)
 
 
 def meet_with_ramps(request: Request, most_tokens: int = MOST_TOKENS) -> Met:
     """ReLU circuits whose gates are ramp heads: half of the error for the circuits, and half for the interpolation."""
 
-    def planned(share: float, room: float, _caution: float) -> Planned:
+    def design(share: float, room: float, _caution: float) -> Design:
         request.tell("choosing ReLU circuits for ramp heads")
         found = _circuits(request, 0.5 * share, room)
         most = FEW_TOKENS if request.accurate else most_tokens
         return with_ramps(found, share * request.error - found.approximation, most)
 
-    return _attempts(request, None, planned)
+    return _attempts(request, None, design)
 
 
-def _circuits(request: Request, share: float, room: float) -> Planned:
-    return plan(
+def _circuits(request: Request, share: float, room: float) -> Design:
+    return design_circuits(
         request.graph,
         request.found,
         request.error,
@@ -169,26 +170,26 @@ def _circuits(request: Request, share: float, room: float) -> Planned:
 def meet_with_products(request: Request) -> Met:
     """Linear attention: every product a head. Raises TargetError where the target is no polynomial."""
 
-    def planned(share: float, room: float, _caution: float) -> Planned:
+    def design(share: float, room: float, _caution: float) -> Design:
         unit = PRECISIONS[request.dtype].unit_roundoff
-        return product_plan(request.graph, request.found, request.box, request.error, unit)
+        return product_design(request.graph, request.found, request.box, request.error, unit)
 
-    return _attempts(request, None, planned)
+    return _attempts(request, None, design)
 
 
 def meet_with_pieces(request: Request) -> Met:
     """One token for each affine piece of a network of maxima: attention takes the maximum, nothing is approximated."""
 
-    def planned(share: float, room: float, _caution: float) -> Planned:
+    def design(share: float, room: float, _caution: float) -> Design:
         laid, circuit, approximation = approximate_pieces(request.graph, request.box)
         slopes = slopes_on(circuit, approximation.ranges)
         gains = PieceFlow(circuit, slopes, approximation.shortcuts, laid).gains()
-        return Planned({}, circuit, approximation.ranges, gains, 0.0, 0)
+        return Design({}, circuit, approximation.ranges, gains, 0.0, 0)
 
     tokens = tokens_for(request.graph)
     if request.tokens not in (1, tokens):
         raise TargetError(f"recipe 'maxout' has one token for each piece, {tokens} here; leave tokens out")
-    return _attempts(replace(request, tokens=tokens), Pieces(), planned)
+    return _attempts(replace(request, tokens=tokens), Pieces(), design)
 
 
 def meet_with_tables(request: Request, fusion: Fusion | None) -> Met:
@@ -197,9 +198,9 @@ def meet_with_tables(request: Request, fusion: Fusion | None) -> Met:
     found = request.found if fusion is None else ranges(fused, request.box)
     precision = PRECISIONS[request.dtype]
 
-    def planned(share: float, room: float, caution: float) -> Planned:
+    def design(share: float, room: float, caution: float) -> Design:
         limit = share * request.error
-        return native_plan(
+        return native_design(
             fused,
             found,
             limit,
@@ -214,10 +215,10 @@ def meet_with_tables(request: Request, fusion: Fusion | None) -> Met:
             neurons=request.neurons,
         )
 
-    return _attempts(request, fusion, planned)
+    return _attempts(request, fusion, design)
 
 
-def _attempts(request: Request, fusion: Arrangement, planner: Callable[[float, float, float], Planned]) -> Met:
+def _attempts(request: Request, fusion: Arrangement, designed: Callable[[float, float, float], Design]) -> Met:
     """The first attempt whose certificate is within the error."""
     error = request.error
     refusal: HeadsmithError | None = None
@@ -226,34 +227,34 @@ def _attempts(request: Request, fusion: Arrangement, planner: Callable[[float, f
     for share, room, caution in ACCURATE_ATTEMPTS if request.accurate else ATTEMPTS:
         if (share, room) == before and not gates:
             continue  # the attempts differ in their gates alone
-        planned = planner(share, room, caution)
-        before, gates = (share, room), any(isinstance(each, Gate) for each in planned.tables.values())
+        design = designed(share, room, caution)
+        before, gates = (share, room), any(isinstance(each, GateHead) for each in design.tables.values())
         request.tell("laying out heads and proving the model")
 
-        def scaled(ranges: Sequence[Interval], planned: Planned = planned) -> Met:
+        def scaled(ranges: Sequence[Interval], design: Design = design) -> Met:
             kind: dict[str, Any] = {"attention": request.attention, "alone": request.alone, "neurons": request.neurons}
-            laid = partial(lower, planned.circuit, ranges, tokens=request.tokens, dtype=request.dtype, **kind)
-            skeleton = laid(tables=planned.tables)
+            laid = partial(lower, design.circuit, ranges, tokens=request.tokens, dtype=request.dtype, **kind)
+            skeleton = laid(tables=design.tables)
             try:
-                return _scaled(request, fusion, planned, skeleton)
+                return _scaled(request, fusion, design, skeleton)
             except UnreachableError as problem:
                 # Registers that are cleared round more, and so do long sums.
-                others = [laid(tables=planned.tables, **options) for options in _less_rounded(request, skeleton)]
+                others = [laid(tables=design.tables, **options) for options in _less_rounded(request, skeleton)]
                 for other in others:
                     if len(other.registers) > len(skeleton.registers) or other.sizes != skeleton.sizes:
                         with suppress(UnreachableError):
-                            return _scaled(request, fusion, planned, other)
+                            return _scaled(request, fusion, design, other)
                 raise problem
 
         try:
             try:
-                return scaled(planned.ranges)
+                return scaled(design.ranges)
             except MissingHeadError:
                 # The kernel knows less of some range: every gate gets a head.
-                return scaled(_undecided(planned))
+                return scaled(_undecided(design))
         except (UnreachableError, ThinMarginError) as problem:
             refusal = problem
-        if planned.approximation == 0.0 and not planned.tables:
+        if design.approximation == 0.0 and not design.tables:
             break
     assert refusal is not None
     if isinstance(refusal, ThinMarginError):
@@ -269,23 +270,23 @@ def _less_rounded(request: Request, skeleton: Transformer) -> Iterator[dict[str,
         yield from ({"reuse": False, "parts": parts} for parts in PARTS)
 
 
-def _undecided(planned: Planned) -> list[Interval]:
+def _undecided(design: Design) -> list[Interval]:
     """The ranges, as if the argument of every gate might cross zero."""
-    read = {node.argument for node in planned.circuit.nodes if isinstance(node, Relu)}
+    read = {node.argument for node in design.circuit.nodes if isinstance(node, Relu)}
     return [
         Interval(np.minimum(each.low, -TINY), np.maximum(each.high, TINY)) if number in read else each
-        for number, each in enumerate(planned.ranges)
+        for number, each in enumerate(design.ranges)
     ]
 
 
-def _sizes(planned: Planned) -> dict[int, float]:
+def _sizes(design: Design) -> dict[int, float]:
     """What is read where maxima are taken over tokens, and the scores of attention, with some room."""
     found = {}
-    for number, node in enumerate(planned.circuit.nodes):
+    for number, node in enumerate(design.circuit.nodes):
         if isinstance(node, Pool):
-            found[number] = 1.05 * float(np.max(planned.ranges[node.argument].magnitude, initial=0.0))
+            found[number] = 1.05 * float(np.max(design.ranges[node.argument].magnitude, initial=0.0))
         elif isinstance(node, Attend):
-            found[number] = 1.05 * float(planned.ranges[node.queries].magnitude @ planned.ranges[node.keys].magnitude)
+            found[number] = 1.05 * float(design.ranges[node.queries].magnitude @ design.ranges[node.keys].magnitude)
     return found
 
 
@@ -303,7 +304,7 @@ def _enlarge(sizes: dict[int, float], facts: Facts, skeleton: Transformer) -> No
 
 
 def _scaled(
-    request: Request, fusion: Arrangement, planned: Planned, skeleton: Transformer, effort: Effort = USUAL
+    request: Request, fusion: Arrangement, design: Design, skeleton: Transformer, effort: Effort = USUAL
 ) -> Met:
     """Spend on softmax what the other parts leave over: measure them once, then choose the scales.
 
@@ -311,32 +312,32 @@ def _scaled(
     (search/norms.py) unless the error cannot be met so.
     """
     error = request.error
-    sizes = _sizes(planned)
+    sizes = _sizes(design)
     refusals: list[CertificateError] = []
     drafts: list[Draft] = []
     reliefs = [NONE]
 
     def attempt(budget: float) -> Met | None:
         try:
-            transformer = with_softmax_budget(skeleton, planned.gains, budget, 1e-6 * budget, sizes, reliefs[-1])
+            transformer = with_softmax_budget(skeleton, design.gains, budget, 1e-6 * budget, sizes, reliefs[-1])
             if not drafts:
-                drafts.append(drafted(request.graph, request.box, planned.choices, fusion, transformer, error, effort))
+                drafts.append(drafted(request.graph, request.box, design.choices, fusion, transformer, error, effort))
                 reliefs.append(relief_of(drafts[0].facts, skeleton))
                 _enlarge(sizes, drafts[0].facts, skeleton)
-                transformer = with_softmax_budget(skeleton, planned.gains, budget, 1e-6 * budget, sizes, reliefs[-1])
+                transformer = with_softmax_budget(skeleton, design.gains, budget, 1e-6 * budget, sizes, reliefs[-1])
             proven = certified(drafts[0], transformer)
         except (ThinMarginError, MissingHeadError):
             raise
         except CertificateError as refusal:
             refusals.append(refusal)
             return None
-        met = Met(fusion, planned.choices, transformer, proven, drafts[0].proof)
+        met = Met(fusion, design.choices, transformer, proven, drafts[0].proof)
         request.seen.add(met)
         return met
 
     # An accurate search may ask for less than its heads can do: no reason for gains without end.
-    budget = max(error - planned.approximation, 0.01 * planned.approximation)
-    unit = softmax_part(skeleton, planned.gains)
+    budget = max(error - design.approximation, 0.01 * design.approximation)
+    unit = softmax_part(skeleton, design.gains)
     for turn in range(6):
         try:
             found = attempt(budget)
@@ -363,7 +364,7 @@ def _scaled(
     if best is not None and best.certificate.error <= error:
         return best
     if any(layer.heads > effort.widest for layer in skeleton.layers) and effort != ANY_WIDTH:
-        return _scaled(request, fusion, planned, skeleton, ANY_WIDTH)
+        return _scaled(request, fusion, design, skeleton, ANY_WIDTH)
     why = refusals[-1] if refusals else f"the other parts leave nothing of {error:.3g}"
     raise UnreachableError(f"error {error:.3g} cannot be certified: {why}", part="rounding", smallest=math.inf)
 

@@ -29,7 +29,7 @@ from headsmith.lower.meet import (
     meet_with_ramps,
     meet_with_tables,
 )
-from headsmith.lower.native import FINEST, UnfittableError
+from headsmith.lower.native_fits import FINEST, UnfittableError
 from headsmith.lower.smallest import REFUSALS, Way, refused, size_of_outputs, smallest_met
 from headsmith.rewrite.fuse import Fusion, fuse, fused_nodes
 from headsmith.source.graph import (

@@ -17,10 +17,10 @@ import numpy as np
 from headsmith.core.arrays import Array, Indices
 from headsmith.core.intervals import Interval
 from headsmith.lower.linear import select_columns, select_rows
+from headsmith.source.builder import Builder
 from headsmith.source.graph import (
     Affine,
     Attend,
-    Builder,
     Expression,
     Graph,
     Input,
@@ -55,7 +55,7 @@ def holds_constants(graph: Graph, number: int) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Piece:
+class _Part:
     """Some components of an original node, as the whole of a new node."""
 
     node: int
@@ -73,7 +73,7 @@ class _Reducer:
         self.graph, self.ranges = graph, ranges
         self.builder = Builder(graph.input.names)
         self.origin: dict[int, tuple[int, Indices]] = {}
-        self.pieces: dict[int, list[_Piece]] = {}
+        self.parts: dict[int, list[_Part]] = {}
         self.whole: dict[int, int] = {}
         self.readers: dict[int, list[int]] = {}
         for number, node in enumerate(graph.nodes):
@@ -89,18 +89,18 @@ class _Reducer:
         for number in needed(self.graph, self.graph.output, dead):
             node = self.graph.nodes[number]
             if isinstance(node, Input):
-                self.pieces[number] = [_Piece(self.builder.input, np.arange(node.size), False)]
+                self.parts[number] = [_Part(self.builder.input, np.arange(node.size), False)]
             elif isinstance(node, Relu):
-                self.pieces[number] = self._gates(number, node)
+                self.parts[number] = self._gates(number, node)
             elif isinstance(node, Positional):
                 # Constants of tokens are read where they stand, as passed-through arguments are.
-                self.pieces[number] = [_Piece(self.builder.positional(node.values), np.arange(node.size), True)]
+                self.parts[number] = [_Part(self.builder.positional(node.values), np.arange(node.size), True)]
             elif isinstance(node, Expression | Mixing):
-                self.pieces[number] = [self._headed(number, node)]
+                self.parts[number] = [self._headed(number, node)]
         output = self._rows(self.graph.output, np.arange(self.graph.nodes[self.graph.output].size))
         return Reduced(self.builder.graph(output), self.origin)
 
-    def _headed(self, number: int, node: Expression | Mixing) -> _Piece:
+    def _headed(self, number: int, node: Expression | Mixing) -> _Part:
         every = np.arange(node.size)
         places = [self._rows(argument, np.arange(self.graph.nodes[argument].size)) for argument in arguments(node)]
         match node:
@@ -114,20 +114,20 @@ class _Reducer:
                 queries, keys, values = places
                 head = self.builder.attend(queries, keys, values, node.causal)
         self.origin[head] = (number, every)
-        return _Piece(head, every, False)
+        return _Part(head, every, False)
 
-    def _gates(self, number: int, node: Relu) -> list[_Piece]:
+    def _gates(self, number: int, node: Relu) -> list[_Part]:
         found = self.ranges[node.argument]
         active = np.flatnonzero((found.low >= 0.0) & (found.high > 0.0))
         unstable = np.flatnonzero((found.low < 0.0) & (found.high > 0.0))
-        pieces = []
+        parts = []
         if len(unstable):
             gate = self.builder.relu(self._rows(node.argument, unstable))
             self.origin[gate] = (number, unstable)
-            pieces.append(_Piece(gate, unstable, False))
+            parts.append(_Part(gate, unstable, False))
         if len(active):
-            pieces.append(_Piece(self._rows(node.argument, active), active, True))
-        return pieces
+            parts.append(_Part(self._rows(node.argument, active), active, True))
+        return parts
 
     def _rows(self, number: int, rows: Indices) -> int:
         """A new affine node: the given components of an original node."""
@@ -143,9 +143,9 @@ class _Reducer:
         passed: list[tuple[int, Any]] = []
         for source, weights in terms:
             picked = select_rows(weights, rows)
-            for piece in self._pieces_of(source):
-                part = (piece.node, select_columns(picked, piece.components))
-                (passed if piece.passed else gates).append(part)
+            for part in self._parts_of(source):
+                term = (part.node, select_columns(picked, part.components))
+                (passed if part.passed else gates).append(term)
         result = self._affine(gates, passed, bias[rows])
         if complete:
             self.whole[number] = result
@@ -169,11 +169,11 @@ class _Reducer:
                 terms.append((term.node, term.weights))
         return terms
 
-    def _pieces_of(self, number: int) -> list[_Piece]:
-        if number in self.pieces:
-            return self.pieces[number]
+    def _parts_of(self, number: int) -> list[_Part]:
+        if number in self.parts:
+            return self.parts[number]
         size = self.graph.nodes[number].size
-        return [_Piece(self._rows(number, np.arange(size)), np.arange(size), holds_constants(self.graph, number))]
+        return [_Part(self._rows(number, np.arange(size)), np.arange(size), holds_constants(self.graph, number))]
 
     def _affine(self, gates: list[tuple[int, Any]], passed: list[tuple[int, Any]], bias: Array) -> int:
         if not (gates and passed):

@@ -9,7 +9,7 @@ from every token to itself.
     lifetimes   a register is written from its first layer on, and read up to its last
     columns     each register takes the columns of those whose last layer is over (the greedy colouring of an interval
                 graph: no layout is narrower)
-    pieces      columns that have the same registers one after the other are one register of the result
+    shared      columns that have the same registers one after the other are one register of the result
 
 A register may be cleared and written in the same layer, or only in a later one (`apart`): the first takes half the
 columns, in the second what is cleared adds nothing to the rounding of what comes next.
@@ -58,7 +58,7 @@ class Lifetime:
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class SharedRegister:
     """Columns of a register of the result: which registers they hold one after the other, and which part of each."""
 
     name: str
@@ -79,10 +79,10 @@ def with_registers_reused(transformer: Transformer, carrying: Transformer | None
         if candidate is None or not all(_plain(bank) for bank in _banks(candidate)):
             continue
         found = lifetimes(candidate)
-        pieces = allotted(found, apart)
-        saved = sum(each.size for each in found.values()) - sum(piece.size for piece in pieces)
+        shared = allotted(found, apart)
+        saved = sum(each.size for each in found.values()) - sum(home.size for home in shared)
         if width(candidate) - saved <= min(NARROWER * before, width(best) - 1):
-            reused = _rewritten(candidate, found, pieces)
+            reused = _rewritten(candidate, found, shared)
             best = reused if _heads(reused) <= (1.0 + MORE_HEADS) * heads else best
     return best
 
@@ -141,48 +141,52 @@ def lifetimes(transformer: Transformer) -> dict[str, Lifetime]:
     }
 
 
-def allotted(found: Mapping[str, Lifetime], apart: bool) -> list[Piece]:
+def allotted(found: Mapping[str, Lifetime], apart: bool) -> list[SharedRegister]:
     """Which columns each register takes: those that have been free for longest, or new ones."""
     history: list[list[tuple[str, int]]] = []  # for each column its tenants, each with the column of theirs that it is
     for each in sorted(found.values(), key=lambda each: (each.first, each.last)):
         ends = [found[column[-1][0]].last for column in history]
         free = [place for place, last in enumerate(ends) if last + apart <= each.first and last > 0]
         free = [place for place in free if found[history[place][-1][0]].size < SMALL * each.size]
-        # Whole registers first, so that there are few pieces.
+        # Whole registers first, so that few are cut.
         free.sort(key=lambda place: (abs(found[history[place][-1][0]].size - each.size), history[place][-1]))
         new = range(len(history), len(history) + max(each.size - len(free), 0))
         history += [[] for _ in new]
         for own, place in enumerate(sorted([*free[: each.size], *new])):
             history[place].append((each.name, own))
-    pieces: list[Piece] = []
+    shared: list[SharedRegister] = []
     start = 0
     for place in range(1, len(history) + 1):
         if place < len(history) and [(name, own - 1) for name, own in history[place]] == history[place - 1]:
             continue
         first, size = history[start], place - start
         stem = SHARED if len(first) > 1 else first[0][0]
-        alike = sum(piece.name.partition("/")[0] == stem for piece in pieces)
+        alike = sum(home.name.partition("/")[0] == stem for home in shared)
         name = f"{stem}/{alike + 1}" if alike else stem
-        pieces.append(Piece(name, tuple(each for each, _ in first), tuple(slice(own, own + size) for _, own in first)))
+        shared.append(
+            SharedRegister(name, tuple(each for each, _ in first), tuple(slice(own, own + size) for _, own in first))
+        )
         start = place
-    return pieces
+    return shared
 
 
-def _rewritten(transformer: Transformer, found: Mapping[str, Lifetime], pieces: Sequence[Piece]) -> Transformer:
-    """The same model over pieces, with heads that clear them."""
-    homes: dict[str, list[tuple[Piece, slice]]] = {}
-    for piece in pieces:
-        for tenant, part in zip(piece.tenants, piece.parts, strict=True):
-            homes.setdefault(tenant, []).append((piece, part))
+def _rewritten(
+    transformer: Transformer, found: Mapping[str, Lifetime], shared: Sequence[SharedRegister]
+) -> Transformer:
+    """The same model over shared registers, with heads that clear them."""
+    homes: dict[str, list[tuple[SharedRegister, slice]]] = {}
+    for home in shared:
+        for tenant, part in zip(home.tenants, home.parts, strict=True):
+            homes.setdefault(tenant, []).append((home, part))
     initial = {
-        piece.name: transformer.initial[piece.tenants[0]][piece.parts[0]]
-        for piece in pieces
-        if piece.tenants[0] in transformer.initial
+        home.name: transformer.initial[home.tenants[0]][home.parts[0]]
+        for home in shared
+        if home.tenants[0] in transformer.initial
     }
     kept = [each for each in transformer.registers if each.name not in found]
     added = {name: table for name, table in own_addresses(transformer.tokens).items() if name not in transformer.sizes}
     kept += [Register(name, table.shape[1]) for name, table in added.items()]
-    narrow = sum(each.size for each in kept) + sum(piece.size for piece in pieces)
+    narrow = sum(each.size for each in kept) + sum(home.size for home in shared)
     layers = []
     for number, layer in enumerate(transformer.layers, 1):
         banks: list[Bank] = [
@@ -191,10 +195,10 @@ def _rewritten(transformer: Transformer, found: Mapping[str, Lifetime], pieces: 
         ]
         carrying = [bank for bank in banks if np.all(bank.node == -1)]
         others = [bank for bank in banks if bank not in carrying]
-        layers.append(Layer((*others, *_clearing(transformer, found, pieces, number, carrying, narrow))))
+        layers.append(Layer((*others, *_clearing(transformer, found, shared, number, carrying, narrow))))
     return replace(
         transformer,
-        registers=(*kept, *(Register(piece.name, piece.size) for piece in pieces)),
+        registers=(*kept, *(Register(home.name, home.size) for home in shared)),
         embedding=_placed(transformer.embedding, homes, reading=False),
         initial=initial,
         positional={**transformer.positional, **added},
@@ -204,16 +208,16 @@ def _rewritten(transformer: Transformer, found: Mapping[str, Lifetime], pieces: 
 
 
 def _placed(
-    links: Iterable[Link], homes: Mapping[str, Sequence[tuple[Piece, slice]]], reading: bool
+    links: Iterable[Link], homes: Mapping[str, Sequence[tuple[SharedRegister, slice]]], reading: bool
 ) -> tuple[Link, ...]:
-    """The same links, to or from the pieces that a register is made of."""
+    """The same links, to or from the shared registers that hold a register."""
     placed = []
     for link in links:
-        for piece, part in homes.get(link.register, ()):
+        for home, part in homes.get(link.register, ()):
             if link.weights.ndim == 1:
-                placed.append(Link(piece.name, link.weights[part], link.first + part.start))
+                placed.append(Link(home.name, link.weights[part], link.first + part.start))
             else:
-                placed.append(Link(piece.name, link.weights[:, part] if reading else link.weights[part], link.first))
+                placed.append(Link(home.name, link.weights[:, part] if reading else link.weights[part], link.first))
         if link.register not in homes:
             placed.append(link)
     return tuple(placed)
@@ -222,7 +226,7 @@ def _placed(
 def _clearing(
     transformer: Transformer,
     found: Mapping[str, Lifetime],
-    pieces: Sequence[Piece],
+    shared: Sequence[SharedRegister],
     number: int,
     carrying: Sequence[Bank],
     narrow: int,
@@ -232,16 +236,16 @@ def _clearing(
     read, write = ([link for bank in carrying for link in getattr(bank, way)] for way in ("read", "write"))
     count = sum(bank.outputs for bank in carrying)
     biases: list[tuple[str, Array]] = []
-    for piece in pieces:
-        for tenant, following, part in zip(piece.tenants, piece.tenants[1:], piece.parts[1:], strict=False):
+    for home in shared:
+        for tenant, following, part in zip(home.tenants, home.tenants[1:], home.parts[1:], strict=False):
             if found[tenant].last == number:
                 # What is carried has outputs of its own: else two links would meet in one weight of W_O.
-                read.append(Link(piece.name, np.ones(piece.size), count))
-                write.append(Link(piece.name, -np.ones(piece.size), count))
-                count += piece.size
+                read.append(Link(home.name, np.ones(home.size), count))
+                write.append(Link(home.name, -np.ones(home.size), count))
+                count += home.size
                 bias = transformer.initial.get(following)
                 if bias is not None and bias[part].any():
-                    biases.append((piece.name, bias[part]))
+                    biases.append((home.name, bias[part]))
     if not read:
         return []
     if biases:

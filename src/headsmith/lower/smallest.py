@@ -16,7 +16,7 @@ import numpy as np
 from headsmith.core.errors import DomainError, TargetError, UnreachableError
 from headsmith.core.rounding import PRECISIONS
 from headsmith.lower.meet import Met, Request, Seen
-from headsmith.lower.native import FINEST, Failed, UnfittableError
+from headsmith.lower.native_fits import FINEST, Failed, UnfittableError
 
 START = 4.0
 """In units of the rounding of the largest output: no smaller error is tried."""

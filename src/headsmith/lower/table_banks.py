@@ -20,7 +20,7 @@ from headsmith.lower.linear import product
 from headsmith.lower.links import constant, links, sourced
 from headsmith.lower.reduce import Reduced
 from headsmith.lower.registers import Allocation
-from headsmith.lower.tables import Gate, Multiplied, Table, Tables
+from headsmith.lower.tables import GateHead, Multiplied, Table, Tables
 from headsmith.source.graph import Expression, Relu, arguments
 
 
@@ -43,7 +43,7 @@ def table_banks(
             continue
         if (reduced.origin[number][0], int(reduced.origin[number][1][0])) in tables:
             table = tables[reduced.origin[number][0], int(reduced.origin[number][1][0])]
-            if isinstance(table, Gate):
+            if isinstance(table, GateHead):
                 gates.append(number)
                 continue
             if isinstance(table, Multiplied):
@@ -119,7 +119,7 @@ def _gate_bank(
             read.extend(_rows(allocation, names, number, variable, 2, 2 * len(claims)))
         for component in range(size):
             gate = tables[original, int(parts[component])]
-            assert isinstance(gate, Gate)
+            assert isinstance(gate, GateHead)
             padded.append(_padded(Table(gate.slope[:, None], gate.offset, 0.0 * gate.offset), grid))
             claims.append(original)
             components.append(int(parts[component]))
@@ -180,7 +180,7 @@ def _rows(
     return [*read, Link(DATA, (rows @ shift)[:, None], first)] if shift.any() else read
 
 
-def _table(table: Table | Gate | Multiplied) -> Table:
+def _table(table: Table | GateHead | Multiplied) -> Table:
     assert isinstance(table, Table)
     return table
 

@@ -36,7 +36,7 @@ class Table:
 
 
 @dataclass(frozen=True, eq=False)
-class Gate:
+class GateHead:
     """A gate head that computes one component of y (intercept + incline x): slopes and offsets of its grid (tokens)."""
 
     slope: Array
@@ -55,7 +55,7 @@ class Multiplied:
     exactly."""
 
 
-Tables = Mapping[tuple[int, int], Table | Gate | Multiplied]
+Tables = Mapping[tuple[int, int], Table | GateHead | Multiplied]
 """By circuit node and component."""
 
 
@@ -102,7 +102,7 @@ class _Job:
 
 def table_bounds(items: Sequence[Item], tables: Tables, progress: Progress | None) -> dict[int, TableBounds]:
     """The bounds of every item, by its place in the circuit. Raises CertificateError where a table is missing."""
-    gates = [item for item in items if isinstance(tables.get((item.place, 0)), Gate)]
+    gates = [item for item in items if isinstance(tables.get((item.place, 0)), GateHead)]
     if gates:
         found = table_bounds([item for item in items if item not in gates], tables, progress)
         return {**found, **_gate_bounds(gates, tables, progress)}
@@ -136,11 +136,11 @@ def _product_bounds(item: Item) -> TableBounds:
 
 def _gate_bounds(items: Sequence[Item], tables: Tables, progress: Progress | None) -> dict[int, TableBounds]:
     """out = y g(x), so |out - y (a + b x)| <= |y| |g - a - b x|, with slopes y g' and g, where 0 <= g <= 1."""
-    weights: dict[tuple[int, int], Table | Gate] = {}
+    weights: dict[tuple[int, int], Table | GateHead] = {}
     for item in items:
         for component in range(item.node.size):
             gate = tables.get((item.place, component))
-            if not isinstance(gate, Gate):
+            if not isinstance(gate, GateHead):
                 raise CertificateError("some components of an expression have gate heads, and others have not")
             weights[item.place, component] = gate.weight
     inner = [

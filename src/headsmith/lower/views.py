@@ -204,10 +204,10 @@ class Views:
             form = form.plus(-share, own)
             weights = {**weights, **({"own": share} if share else {})}
             useful |= len(weights) > 1
-            places = {name: self._pooled(name, argument, causal) for name in {*weights, "min", "max"}}
+            places = {name: self._pooled(name, argument, causal) for name in sorted({*weights, "min", "max"})}
             for side, base in enumerate(("min", "max")):
                 terms = {(places[base], 0): sum(weights.values(), Fraction(0))}
-                for name in weights.keys() - {base}:
+                for name in sorted(weights.keys() - {base}):
                     upper, lower = (name, base) if base == "min" else (base, name)
                     gap = self._gap(places[upper], places[lower])
                     terms[gap, 0] = weights[name] if base == "min" else -weights[name]

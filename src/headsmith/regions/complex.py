@@ -134,14 +134,15 @@ def box_complex(low: Array, high: Array) -> Complex:
     )
 
 
-def homed(complex: Complex, home: Indices) -> Complex:
-    """The same complex, the cells at these homes and every other face at the home of a cell that it belongs to."""
-    face = [each.copy() for each in complex.face]
-    face[-1][:, HOME] = home
+def homes_of(complex: Complex, home: Indices) -> list[Indices]:
+    """Homes for the faces of each dimension, where the cells are at these homes: each face at one of a cell of its."""
+    found = [home]
     for k in range(complex.dimension, 0, -1):
         owner, member = members(complex, k)
-        face[k - 1][member, HOME] = face[k][owner, HOME]
-    return replace(complex, face=tuple(face))
+        homes = np.empty(len(complex.face[k - 1]), dtype=np.int64)
+        homes[member] = found[0].take(owner)
+        found.insert(0, homes)
+    return found
 
 
 def taken(complex: Complex, chosen: Indices) -> Complex:

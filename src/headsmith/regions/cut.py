@@ -30,8 +30,10 @@ from headsmith.regions.complex import FIRST, HOME, PLANES, SECOND, Complex, Mask
 from headsmith.regions.forms import GUARD, UNIT
 
 COLUMNS = 32
-"""Forms that cut at a time: bits of half a machine word."""
+"""Forms that cut at a time, at most: bits of half a machine word."""
 HALF = np.uint64(COLUMNS)
+TWICE = np.uint64(2**COLUMNS + 1)
+"""Times this, a lower half is in both halves."""
 LIMIT = 2.0**-20
 FEW = 2048
 """Cells up to which it is worth while to look for forms that can cut at the same time."""
@@ -45,7 +47,20 @@ def words_of(positive: Mask, negative: Mask) -> Words:
     rows, columns = positive.shape
     signs = np.zeros((rows, 2, COLUMNS), dtype=np.bool_)
     signs[:, 0, :columns] = positive
-    signs[:, 1, : negative.shape[1]] = negative
+    signs[:, 1, :columns] = negative
+    return _packed(signs)
+
+
+def signs_of(value: Array, near: Array, first: int) -> Words:
+    """The words of forms, number `first` and following, with these values (n, forms) to within `near` (n, 1)."""
+    rows, columns = value.shape
+    signs = np.zeros((rows, 2, COLUMNS), dtype=np.bool_)
+    np.greater(value, near, out=signs[:, 0, first : first + columns])
+    np.less(value, -near, out=signs[:, 1, first : first + columns])
+    return _packed(signs)
+
+
+def _packed(signs: Mask) -> Words:
     return np.packbits(signs, bitorder="little").view("<u8").astype(np.uint64, copy=False)
 
 
@@ -88,98 +103,100 @@ class By:
 
 
 class Cutting:
-    """A complex in work. `value` (vertices, forms) are the forms at the vertices, scaled to at most 1, to within
-    `error` (vertices), `signs` the words of the vertices. Form f is column `chosen[f]` of `width`: on home h its plane
-    is number `base` + h * width + column."""
+    """A complex in work, its faces at `homes` (one array for each dimension). `value` (vertices, forms) are the forms
+    at the vertices, scaled to at most 1, to within `error` (vertices), `signs` the words of the vertices. The plane of
+    form f on home h is number `base` + h * forms + f. The complex itself stays as it is."""
 
     def __init__(
-        self,
-        complex: Complex,
-        value: Array,
-        error: Array,
-        signs: Words,
-        chosen: Indices,
-        width: int,
-        doubtful: Doubtful,
+        self, complex: Complex, homes: list[Indices], value: Array, error: Array, signs: Words, doubtful: Doubtful
     ) -> None:
         self.complex, self.dimension, self.doubtful = complex, complex.dimension, doubtful
-        self.chosen, self.width = chosen, width
         self.forms, self.base = value.shape[1], len(complex.planes.code)
-        self.vertices = Tables(signs, value, error, complex.face[0])
+        self.lists = [Tables(each) for each in complex.list]
         everything = np.uint64(2**self.forms - 1)
         touched = np.bitwise_or.reduce(~(signs | signs >> HALF) & everything, initial=np.uint64(0))
         # The forms that are zero at some vertex that they did not make.
         self.touched = int(touched)
-        self.lists = [Tables(each) for each in complex.list]
-        # Of every face: its word, the forms that cut it, its row, and (in a cut) the number of its negative part.
-        self.faces: list[Tables] = []
-        for k, face in enumerate(complex.face):
+        # Of every face: its word, its row, and (in a cut) the number of its negative part.
+        self.vertices = Tables(signs, complex.face[0], value, error)
+        self.faces: list[Tables] = [self.vertices]
+        for k, face in enumerate(complex.face[1:], 1):
             if k == 1:
-                signs = signs[face[:, FIRST]] | signs[face[:, SECOND]]
-            elif k > 1:
+                signs = signs.take(face[:, FIRST]) | signs.take(face[:, SECOND])
+            else:
                 length = face[:, SECOND]
                 _, place = ragged(face[:, FIRST], length)
-                signs = np.bitwise_or.reduceat(signs[complex.list[k][place]], length.cumsum() - length)
-            if k:
-                self.faces.append(Tables(signs, signs & signs >> HALF, face, np.arange(len(face))))
-            else:
-                self.faces.append(self.vertices)
+                signs = np.bitwise_or.reduceat(signs.take(complex.list[k].take(place)), length.cumsum() - length)
+            self.faces.append(Tables(signs, face, np.arange(len(face))))
+        for table, home in zip(self.faces, homes, strict=True):
+            table.arrays[1][: table.count, HOME] = home
+        every = int(np.bitwise_or.reduce(signs & signs >> HALF))
+        # The forms that cut some cell and have not done so yet.
+        self.todo = [form for form in range(self.forms) if every >> form & 1]
 
-    def cutting(self) -> list[list[int]]:
-        """The forms that cut some cell, those together that have no cell in common (and so no face)."""
-        top = self.faces[-1]
-        both = top.arrays[1][: top.count]
-        every = int(np.bitwise_or.reduce(both))
-        active = [form for form in range(self.forms) if every >> form & 1]
-        if top.count > FEW:
-            return [[form] for form in active]
-        cuts = lower_half(both, self.forms).astype(np.float32)
-        common = words_of(cuts.T @ cuts > 0.0, np.zeros((self.forms, 0), dtype=np.bool_)).tolist()
-        found: dict[int, list[int]] = {}
-        for form in active:
-            mask = next((mask for mask in found if not mask & common[form]), 0)
-            found[mask | 1 << form] = [*found.pop(mask, []), form]
-        return list(found.values())
+    @property
+    def cells(self) -> int:
+        return self.faces[-1].count
 
-    def cut(self, forms: list[int], left: int) -> None:
-        """Cut everything by forms that have no face in common. Forms below number `left` cut nothing any more."""
+    def next_forms(self) -> list[int]:
+        """The first form that is to do, and others, if there are few cells: forms that cut no cell in common, and so no
+        face in common. Each of them is done then."""
+        found, top = self.todo[:1], self.faces[-1]
+        if top.count <= FEW and len(self.todo) > 1:
+            words = top.arrays[0][: top.count]
+            cuts = words & words >> HALF
+            found, beside = [], 0
+            for form in self.todo:
+                if not beside >> form & 1:
+                    found.append(form)
+                    beside |= int(np.bitwise_or.reduce(cuts[(cuts & np.uint64(1 << form)).astype(np.bool_)]))
+        self.todo = [form for form in self.todo if form not in found]
+        return found
+
+    def cut(self, forms: list[int]) -> None:
+        """Cut everything by forms that have no face in common."""
         mask = np.uint64(sum(1 << form for form in forms))
-        cut = [(each.arrays[1][: each.count] & mask).astype(np.bool_).nonzero()[0] for each in self.faces[1:]]
         single = forms[0] if len(forms) == 1 else None
+        cut = [self._cut_by(each, mask, single) for each in self.faces[1:]]
         # What takes the number of a negative part to that of the new face between the parts.
         shift = self.vertices.count - self.faces[1].count
-        if len(cut[0]):
-            self._cut_edges(self._by(1, cut[0], mask, single), cut[0], left)
-        for k in range(2, self.dimension + 1):
+        rows, by = cut[0]
+        if len(rows):
+            self._cut_edges(by, rows)
+        for k, (rows, by) in enumerate(cut[1:], 2):
             between = self.faces[k - 1].count - self.faces[k].count
-            if len(cut[k - 1]):
-                self._cut_faces(self._by(k, cut[k - 1], mask, single), k, cut[k - 1], shift)
+            if len(rows):
+                self._cut_faces(by, k, rows, shift)
             shift = between
-        for each, rows in zip(self.faces[1:-1], cut, strict=False):
-            each.arrays[3][rows] = rows
+        for each, (rows, _) in zip(self.faces[1:-1], cut, strict=False):
+            each.arrays[2][rows] = rows
 
-    def _by(self, k: int, rows: Indices, mask: np.uint64, single: int | None) -> By:
-        """What each of some faces of dimension k is cut by: one of the forms of a mask."""
+    @staticmethod
+    def _cut_by(table: Tables, mask: np.uint64, single: int | None) -> tuple[Indices, By]:
+        """The faces of a dimension that are cut, and what by: the only form of the mask, or each by one of several."""
+        words = table.arrays[0][: table.count]
         if single is not None:
-            return By(mask, single)
-        bit = self.faces[k].arrays[1].take(rows) & mask
-        return By(bit, np.frexp(bit.astype(np.float64))[1].astype(np.int64) - 1)
+            both = mask | mask << HALF
+            return ((words & both) == both).nonzero()[0], By(mask, single)
+        bit = words & words >> HALF
+        bit &= mask
+        rows = bit.nonzero()[0]
+        bit = bit.take(rows)
+        return rows, By(bit, np.frexp(bit.astype(np.float64))[1].astype(np.int64) - 1)
 
-    def _cut_edges(self, by: By, edges: Indices, left: int) -> None:
+    def _cut_edges(self, by: By, edges: Indices) -> None:
         count, table = len(edges), self.faces[1]
-        word, both, face, minus = table.room(count)
-        rows, signs, divided = face.take(edges, axis=0), word.take(edges), both.take(edges)
+        word, face, minus = table.room(count)
+        rows, signs = face.take(edges, axis=0), word.take(edges)
         u, v = rows[:, FIRST], rows[:, SECOND]
         new = np.arange(self.vertices.count, self.vertices.count + count)
-        known = signs & ~(divided | divided << HALF)
-        middle = self._add_vertices(by.form, rows, divided ^ by.bit, known, left)
+        divided = signs & signs >> HALF
+        middle = self._add_vertices(by.form, rows, divided ^ by.bit, signs ^ divided * TWICE)
         ends = self.vertices.arrays[0]
         above = (ends.take(u) & by.bit).astype(np.bool_)
         high, low = np.where(above, u, v), np.where(above, v, u)
-        upper, lower = ends.take(high) | middle, ends.take(low) | middle
         start, stop = table.count, table.count + count
-        word[edges], word[start:stop] = upper, lower
-        both[edges], both[start:stop] = upper & upper >> HALF, lower & lower >> HALF
+        word[edges], word[start:stop] = ends.take(high) | middle, ends.take(low) | middle
         face[edges, FIRST] = high
         face[edges, SECOND] = new
         rows[:, FIRST], rows[:, SECOND] = low, new
@@ -187,7 +204,7 @@ class Cutting:
         minus[edges] = minus[start:stop] = np.arange(start, stop)
         table.count = stop
 
-    def _add_vertices(self, form: Any, edges: Indices, open: Words, known: Words, left: int) -> Words:
+    def _add_vertices(self, form: Any, edges: Indices, open: Words, known: Words) -> Words:
         """New vertices on edges (rows of them), and their words; `open` are the forms whose signs at the ends are
         strictly opposite.
 
@@ -197,15 +214,16 @@ class Cutting:
         |r - s| times that, and 6u for the rounding.
         """
         count, table = len(edges), self.vertices
-        word, value, error, face = table.room(count)
+        word, face, value, error = table.room(count)
         start, stop = table.count, table.count + count
         rows = face[start:stop]
         rows[:, :-1] = edges
-        rows[:, -1] = edges[:, HOME] * self.width + (self.base + self.chosen[form])
+        rows[:, -1] = edges[:, HOME] * self.forms + (self.base + form)
         table.count = stop
-        if left == self.forms:
+        if not self.todo:
             word[start:stop] = known
             return known
+        left = self.todo[0]
         u, v = edges[:, FIRST], edges[:, SECOND]
         s, r = value.take(u, axis=0), value.take(v, axis=0)
         each = slice(None) if isinstance(form, int) else np.arange(count)
@@ -218,10 +236,14 @@ class Cutting:
         found = r * (a / span)[:, None]
         found += s
         reach = np.abs(r, out=r).max(axis=1)
-        wrong += reach * (GUARD * share + 16.0 * UNIT)
-        wrong += 16.0 * UNIT
+        share *= GUARD
+        share += 16.0 * UNIT
+        wrong += reach * share
+        near = GUARD * wrong
+        near += 17.0 * UNIT
         # Where nothing is known well (or at all), no sign is decided.
-        near = np.where(share <= LIMIT, GUARD * wrong, np.inf)
+        if not share.max() <= LIMIT:
+            near[~(share <= LIMIT)] = np.inf
         value[start:stop, left:], error[start:stop] = found, near
         if open.any():
             known = self._decided(left, found, near[:, None], open, known, rows)
@@ -230,12 +252,11 @@ class Cutting:
 
     def _decided(self, first: int, value: Array, near: Array, open: Words, known: Words, rows: Indices) -> Words:
         """The words of new vertices with the open forms decided; `value` are the forms from number `first` on."""
-        signs = words_of(value > near, value < -near) << np.uint64(first)
-        known = known | (signs & (open | open << HALF))
+        known = known | signs_of(value, near, first) & open * TWICE
         doubt = open & ~(known | known >> HALF)
         if doubt.any():
             which, column = lower_half(doubt, self.forms).nonzero()
-            exact = self.doubtful(self.chosen[column], rows[which, PLANES:], rows[which, HOME])
+            exact = self.doubtful(column, rows[which, PLANES:], rows[which, HOME])
             bit = np.left_shift(np.uint64(1), column.astype(np.uint64))
             np.bitwise_or.at(known, which[exact > 0], bit[exact > 0])
             np.bitwise_or.at(known, which[exact < 0], bit[exact < 0] << HALF)
@@ -244,42 +265,45 @@ class Cutting:
 
     def _cut_faces(self, by: By, k: int, cut: Indices, shift: int) -> None:
         count, table, under = len(cut), self.faces[k], self.faces[k - 1]
-        word, both, face, minus = table.room(count)
-        rows = face.take(cut, axis=0)
-        owner, place = ragged(rows[:, FIRST], rows[:, SECOND])
-        member = self.lists[k].arrays[0].take(place)
-        signs, other = under.arrays[0].take(member), under.arrays[3].take(member)
-        above = (signs & by.bits(owner)).astype(np.bool_)
+        rows = table.arrays[1].take(cut, axis=0)
+        new = np.arange(under.count, under.count + count)
+        under.room(count)[2][under.count : under.count + count] = new
+        # The entries of the lists, and at the end of each list one more, for the new face.
+        length = rows[:, SECOND] + 1
+        last = length.cumsum()
+        last -= 1
+        owner = np.arange(count).repeat(length)
+        place = np.arange(len(owner))
+        place += (rows[:, FIRST] + rows[:, SECOND] - last).take(owner)
+        member = self.lists[k].room(1)[0].take(place)
+        member[last] = new
+        signs, other = under.arrays[0].take(member), under.arrays[2].take(member)
         divided = other != member
         both_parts = divided.nonzero()[0]
         # The new faces that bound the new face, and those of the plane that were there already.
         flat, line = other.take(both_parts) + shift, owner.take(both_parts)
+        above = (signs & by.bits(owner)).astype(np.bool_)
         if self.touched:
             whole = ~divided
+            whole[last] = False
             flat, line = self._in_plane(by, k, flat, line, member[whole], owner[whole])
-        new = np.arange(under.count, under.count + count)
         self._add_faces(by.form, k - 1, rows, flat, line)
-        # A bounding face that is not above and not cut is below.
-        up, down = above.nonzero()[0], (divided | ~above).nonzero()[0]
-        entries = np.concatenate([member.take(up), other.take(down)])
-        side = np.concatenate([owner.take(up), owner.take(down) + count])
-        length = np.bincount(side, minlength=2 * count)
-        length += 1
-        end = length.cumsum()
-        side += np.arange(len(side))
-        written = np.empty(len(entries) + 2 * count, dtype=np.int64)
-        written[side] = entries
-        written[end - 1] = np.concatenate([new, new])
-        end -= length
-        signs = np.bitwise_or.reduceat(under.arrays[0].take(written), end)
-        end += self._write(k, written)
+        # A bounding face that is not above and not cut is below. The new face is on both sides.
+        below = divided | ~above
+        above[last] = below[last] = True
+        up, down = above.nonzero()[0], below.nonzero()[0]
+        written = np.concatenate([member.take(up), other.take(down)])
+        length = np.concatenate([np.bincount(owner.take(each), minlength=count) for each in (up, down)])
+        begin = length.cumsum()
+        begin -= length
+        signs = np.bitwise_or.reduceat(under.arrays[0].take(written), begin)
+        begin += self._write(k, written)
+        word, face, minus = table.room(count)
         start, stop = table.count, table.count + count
-        divided_by = signs & signs >> HALF
         word[cut], word[start:stop] = signs[:count], signs[count:]
-        both[cut], both[start:stop] = divided_by[:count], divided_by[count:]
-        face[cut, FIRST] = end[:count]
+        face[cut, FIRST] = begin[:count]
         face[cut, SECOND] = length[:count]
-        rows[:, FIRST], rows[:, SECOND] = end[count:], length[count:]
+        rows[:, FIRST], rows[:, SECOND] = begin[count:], length[count:]
         face[start:stop] = rows
         if k < self.dimension:
             minus[cut] = minus[start:stop] = np.arange(start, stop)
@@ -288,22 +312,20 @@ class Cutting:
     def _add_faces(self, form: Any, k: int, cut: Indices, flat: Indices, line: Indices) -> None:
         """The faces of dimension k along which those of dimension k + 1 (rows) are cut, bounded by `flat`."""
         count, table, under = len(cut), self.faces[k], self.faces[k - 1]
-        word, both, face, minus = table.room(count)
+        word, face, _ = table.arrays
         start, stop = table.count, table.count + count
         rows = face[start:stop]
         rows[:, :-1] = cut
-        rows[:, -1] = cut[:, HOME] * self.width + (self.base + self.chosen[form])
+        rows[:, -1] = cut[:, HOME] * self.forms + (self.base + form)
         signs = under.arrays[0].take(flat)
         if k == 1:
             rows[:, FIRST], rows[:, SECOND] = flat[0::2], flat[1::2]
-            signs = signs[0::2] | signs[1::2]
+            word[start:stop] = signs[0::2] | signs[1::2]
         else:
             length = np.bincount(line, minlength=count)
             begin = length.cumsum() - length
-            signs = np.bitwise_or.reduceat(signs, begin)
+            word[start:stop] = np.bitwise_or.reduceat(signs, begin)
             rows[:, FIRST], rows[:, SECOND] = begin + self._write(k, flat), length
-        word[start:stop], both[start:stop] = signs, signs & signs >> HALF
-        minus[start:stop] = np.arange(start, stop)
         table.count = stop
 
     def _write(self, k: int, entries: Indices) -> int:
@@ -318,7 +340,7 @@ class Cutting:
         self, by: By, k: int, flat: Indices, line: Indices, whole: Indices, owner: Indices
     ) -> tuple[Indices, Indices]:
         """Add the faces of dimension k - 2 of the faces that are not cut that lie in the plane: two share each."""
-        face = self.faces[k - 1].arrays[2][whole]
+        face = self.faces[k - 1].arrays[1][whole]
         if k == 2:
             found, which = face[:, FIRST : SECOND + 1].ravel(), owner.repeat(2)
         else:
@@ -333,7 +355,7 @@ class Cutting:
 
     def finished(self) -> Complex:
         """The faces as they are now; vertices that were added have no place yet."""
-        face = tuple(each.arrays[2 if k else 3][: each.count] for k, each in enumerate(self.faces))
+        face = tuple(each.arrays[1][: each.count] for each in self.faces)
         lists = tuple(each.arrays[0][: each.count] for each in self.lists)
         return replace(self.complex, face=face, list=lists)
 

@@ -59,8 +59,8 @@ def regions(
     t v + ..., and the box is one of (s, t, ...). A compiled model has a domain of its own.
     After `limit` cells (two million, if they are kept), or when interrupted by Ctrl-C, what was found is returned, with
     `complete` False. With `keep=False` cells are counted and forgotten: in bounded memory, without a limit.
-    `workers` processes share the work if it takes longer than a second: by default one for each core. The outcome does
-    not depend on them.
+    `workers` processes share the work if it takes longer than half a second: by default one for each core. The outcome
+    does not depend on them.
 
     Guarantee: every sign that the cells were cut by is exact, so a complete count is exact, whatever the weights and
     the size of the box. A unit that is zero (or has equal pieces) on a whole cell takes its lowest piece: relu'(0) = 0.

@@ -23,6 +23,8 @@ GUARD = 1.0 + 2.0**-6
 TINY = 2.0**-900
 SMALL_PRODUCT = 2**18
 """Multiplications up to which OpenBLAS stays on one thread."""
+IN_CACHE = 2**13
+"""Numbers that are worked on at a time where several arrays of as many are needed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +60,7 @@ def apply(weights: Array, bias: Array, state: Forms) -> Forms:
     returned: |G - value| <= |weights| error + (n + 2) u (|weights| |value| + |bias|).
     """
     count = state.value.shape[2]
-    # What is the same on all homes is multiplied once.
-    same = (state.value == state.value[:, :1]).all(axis=(0, 1)) & (state.error == state.error[:, :1]).all(axis=(0, 1))
+    same = _same(state)
     value = _shared_product(state.value, weights, same)
     value[-1] += bias
     rounding = 1.01 * (count + 2) * UNIT
@@ -74,10 +75,21 @@ def apply(weights: Array, bias: Array, state: Forms) -> Forms:
     return Forms(value, error)
 
 
+def _same(state: Forms) -> Mask:
+    """Which forms are the same on all homes: they need to be multiplied only once. None, where that does not pay."""
+    _, homes, count = state.value.shape
+    same = np.ones(count, dtype=np.bool_)
+    for each in (*state.value[::-1], *state.error):
+        if homes < 64 or 4 * np.count_nonzero(same) < count:
+            return np.zeros(count, dtype=np.bool_)
+        same &= (each == each[0]).all(axis=0)
+    return same
+
+
 def _shared_product(forms: Array, weights: Array, same: Mask) -> Array:
     """forms (k, homes, n) times weights (m, n); `same` are the forms that are the same on all homes."""
     columns, homes, count = forms.shape
-    if homes < 64 or 4 * np.count_nonzero(same) < count:
+    if not same.any():
         return _product(forms.reshape(-1, count), weights).reshape(columns, homes, len(weights))
     rest = np.flatnonzero(~same)
     rows = forms.take(rest, axis=2).reshape(columns * homes, len(rest))
@@ -162,46 +174,39 @@ def stacked(first: Forms, second: Forms) -> Forms:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Filter:
-    """Forms prepared for the question "which sign at x": |form(x) - computed| <= radius * near + |x| * far + fixed."""
+def values_at(forms: Forms, point: Array, radius: Array, home: Indices, floor: float) -> tuple[Array, Array]:
+    """The values of all forms at points that are known to within `radius`, on these homes, and bounds of their errors.
 
-    forms: Forms
-    near: Array
-    far: Array
-    fixed: Array
-
-    def at(self, point: Array, radius: Array, home: Indices) -> tuple[Array, Array]:
-        """The values of all forms at points known to within `radius`, on these homes, and bounds of their errors."""
-        value = self.forms.value[-1].take(home, axis=0)
-        size = np.abs(point).max(axis=1)
-        for slope, x in zip(self.forms.value, point.T, strict=False):
-            term = slope.take(home, axis=0)
-            term *= x[:, None]
-            value += term
-        bound = self.near.take(home, axis=0)
-        bound *= radius[:, None]
-        far = self.far.take(home, axis=0)
-        far *= size[:, None]
-        bound += far
-        bound += self.fixed.take(home, axis=0)
-        # Infinity and nan decide nothing.
-        bound += 0.0 * value
-        return value, bound
-
-
-def prepared(forms: Forms, floor: float) -> Filter:
-    """The filter of these forms. `floor` is added to every bound: what underflow may hide."""
-    d = len(forms.value) - 1
+    Guarantee: with s the sum of the slopes' sizes, c the constant, e and f the bounds of their errors, and X no less
+    than any coordinate, |form(x) - value| <= radius (s + d e) + X (d e + (d + 4) u s) + f + (d + 4) u |c|. To this
+    `floor` is added: what underflow may hide.
+    """
+    count, d = point.shape
     slope = np.abs(forms.value[0])
     for axis in range(1, d):
         slope += np.abs(forms.value[axis])
-    wobble = d * forms.error[0]
-    rounding = (d + 4) * UNIT
+    wobble, rounding = d * forms.error[0], (d + 4) * UNIT
+    largest = np.abs(point).max(initial=0.0)
     near = GUARD * (slope + wobble)
-    far = GUARD * (wobble + rounding * slope)
-    fixed = GUARD * (forms.error[1] + rounding * np.abs(forms.value[-1])) + floor
-    return Filter(forms, near, far, fixed)
+    fixed = GUARD * (largest * (wobble + rounding * slope) + forms.error[1] + rounding * np.abs(forms.value[-1]))
+    fixed += floor
+    value, bound = np.empty((2, count, slope.shape[1]))
+    block = 1 + IN_CACHE // max(1, slope.shape[1])
+    for start in range(0, count, block):
+        rows = slice(start, start + block)
+        at = home[rows]
+        found = forms.value[-1].take(at, axis=0)
+        for each, x in zip(forms.value, point[rows].T, strict=False):
+            term = each.take(at, axis=0)
+            term *= x[:, None]
+            found += term
+        wrong = near.take(at, axis=0)
+        wrong *= radius[rows, None]
+        wrong += fixed.take(at, axis=0)
+        # Infinity and nan decide nothing.
+        wrong += 0.0 * found
+        value[rows], bound[rows] = found, wrong
+    return value, bound
 
 
 def normalised(plane: Array, slack: Array) -> tuple[Array, Array]:

@@ -1,16 +1,18 @@
 """Split the cells of a complex by a level.
 
-The forms that decide a level are, for a unit of two pieces, their difference, and up to 64 of them cut at a time: the
-signs at all vertices decide everything (cut.py). They are found by float64 where its error bound decides, otherwise by
-rationals. A unit of more pieces is built up piece by piece: where the next piece is larger than the largest so far, it
-wins, and the cells that it takes from become one (merge.py).
+A unit of two pieces is decided by the sign of their difference, an affine form on every cell. First the signs of all
+forms are found at all vertices. A form that is positive at all of them, or at none, is decided. The others cut the
+cells, at most 32 of them at a time (cut.py). A sign is found by float64 where its error bound decides, otherwise by
+rationals.
+
+A unit of more pieces is built up piece by piece. Where the next piece is larger than the largest so far, it wins, and
+the cells that it takes over become one (merge.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -25,19 +27,16 @@ from headsmith.regions.complex import (
     Pattern,
     Planes,
     first_vertices,
-    homed,
+    homes_of,
     plane_code,
     plane_name,
     taken,
 )
 from headsmith.regions.cut import COLUMNS, Cutting, lower_half, words_of
 from headsmith.regions.exact import Name, Oracle, Vertex
-from headsmith.regions.forms import TINY, Forms, apply, crossing, gap, normalised, prepared, selected, stacked
+from headsmith.regions.forms import TINY, Forms, apply, crossing, gap, normalised, selected, stacked, values_at
 from headsmith.regions.levels import Level
 from headsmith.regions.merge import carried, merged
-
-WINDOW = 2 * COLUMNS
-"""Forms that are looked at at a time: those that change sign cut, as many as go."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +78,9 @@ class Columns:
     code: Indices
     key: Indices
 
+    def chosen(self, columns: Indices) -> Columns:
+        return Columns(self.forms.chosen(columns), self.code.take(columns, axis=1), self.key)
+
 
 @dataclass(frozen=True, eq=False)
 class Signs:
@@ -89,12 +91,15 @@ class Signs:
     positive: Mask
     negative: Mask
 
+    def chosen(self, columns: Indices) -> Signs:
+        return Signs(*(each.take(columns, axis=1) for each in vars(self).values()))
+
 
 def begun(batch: Batch, stage: int, level: Level) -> Work:
     """A level before its first cut."""
     ranks = np.diff(level.first, append=len(level.row))
     pairs = np.flatnonzero(ranks == 2)
-    todo: list[Any] = [pairs[i : i + WINDOW] for i in range(0, len(pairs), WINDOW)]
+    todo: list[Any] = [pairs] if len(pairs) else []
     todo += [(int(unit), piece) for unit in np.flatnonzero(ranks > 2) for piece in range(1, int(ranks[unit]))]
     state, homes = batch.state(), np.arange(len(batch.complex))
     return Work(
@@ -159,30 +164,28 @@ def step(work: Work, oracle: Oracle, floor: float, size: int) -> Work:
     else:
         forms = gap(rows, None, high, low)
     columns = Columns(forms, plane_code(work.stage, high, low)[None], work.key)
-    complex = homed(work.complex, work.home)
-    complex.face[-1][:, CARRIER] = np.arange(len(work))
-    signs = _signs(complex, columns, oracle, floor)
+    homes = homes_of(work.complex, work.home)
+    signs = _signs(work.complex, homes[0], columns, oracle, floor)
     some, every = np.any(signs.positive, axis=0), np.asarray(np.all(signs.positive, axis=0))
     changes = np.asarray(some & ~every)
-    chosen = np.flatnonzero(changes)[:COLUMNS]
-    done = ~changes
-    done[chosen] = True
     winners = work.winners.copy()
     winners[:, first[~changes]] = every[~changes]
-    cutting = _cutting(complex, columns, signs, chosen, oracle)
-    active = cutting.cutting()
-    for place, together in enumerate(active):
-        if cutting.faces[-1].count > size:
-            done[chosen[list(chain(*active[place:]))]] = False
-            break
-        cutting.cut(together, min(chain(*active[place + 1 :]), default=len(chosen)))
+    changing = np.flatnonzero(changes)
+    chosen = changing[:COLUMNS]
+    if len(chosen) < len(changes):
+        columns, signs = columns.chosen(chosen), signs.chosen(chosen)
+    cutting = _cutting(work.complex, homes, columns, signs, oracle)
+    cutting.faces[-1].arrays[1][: len(work), CARRIER] = np.arange(len(work))
+    while cutting.todo and cutting.cells <= size:
+        cutting.cut(cutting.next_forms())
     complex = _settled(cutting, columns, oracle)
     top = complex.face[-1]
     winners = winners.take(top[:, CARRIER], axis=0)
-    decided = done[chosen]
+    decided = np.delete(np.arange(len(chosen)), cutting.todo)
     winners[:, first[chosen[decided]]] = lower_half(cutting.positive(-1), len(chosen))[:, decided]
-    left = [] if done.all() else [first[~done]]
-    return replace(work, complex=complex, home=top[:, HOME].copy(), winners=winners, todo=(*left, *rest))
+    left = [chosen[cutting.todo], *(changing[i : i + COLUMNS] for i in range(COLUMNS, len(changing), COLUMNS))]
+    todo = (*(first[each] for each in left if len(each)), *rest)
+    return replace(work, complex=complex, home=top[:, HOME].copy(), winners=winners, todo=todo)
 
 
 def _next_piece(work: Work, unit: int, piece: int, oracle: Oracle, floor: float) -> Work:
@@ -193,12 +196,11 @@ def _next_piece(work: Work, unit: int, piece: int, oracle: Oracle, floor: float)
     high = np.full(len(work), row[piece])
     forms = gap(work.rows, work.home, high, low)
     columns = Columns(forms, plane_code(work.stage, high, low)[:, None], work.key[work.home])
-    complex = homed(work.complex, np.arange(len(work)))
-    if piece == 1:
-        complex = carried(complex)
-    cutting = _cutting(complex, columns, _signs(complex, columns, oracle, floor), np.arange(1), oracle)
-    for together in cutting.cutting():
-        cutting.cut(together, 1)
+    complex = carried(work.complex) if piece == 1 else work.complex
+    homes = homes_of(complex, np.arange(len(work)))
+    cutting = _cutting(complex, homes, columns, _signs(complex, homes[0], columns, oracle, floor), oracle)
+    while cutting.todo:
+        cutting.cut(cutting.next_forms())
     complex = _settled(cutting, columns, oracle)
     before = complex.face[-1][:, HOME]
     home, winners = work.home[before], work.winners[before]
@@ -210,10 +212,9 @@ def _next_piece(work: Work, unit: int, piece: int, oracle: Oracle, floor: float)
     return replace(work, complex=complex, home=home, winners=winners, todo=work.todo[1:])
 
 
-def _signs(complex: Complex, columns: Columns, oracle: Oracle, floor: float) -> Signs:
-    """The values of forms at all vertices, with their bounds, and their signs."""
-    homes = complex.face[0][:, HOME]
-    value, error = prepared(columns.forms, floor).at(complex.point, complex.radius, homes)
+def _signs(complex: Complex, homes: Indices, columns: Columns, oracle: Oracle, floor: float) -> Signs:
+    """The values of forms at all vertices, which are at these homes, with their bounds, and their signs."""
+    value, error = values_at(columns.forms, complex.point, complex.radius, homes, floor)
     positive, negative = value > error, value < -error
     doubt = ~(positive | negative)
     # What is zero with a bound of zero is zero.
@@ -233,18 +234,18 @@ def _exact(oracle: Oracle, names: _Names) -> Any:
     return signs
 
 
-def _cutting(complex: Complex, columns: Columns, signs: Signs, chosen: Indices, oracle: Oracle) -> Cutting:
-    """Everything ready for cuts by some columns: each divided by a power of two, so that it is at most 1."""
-    value, error = signs.value.take(chosen, axis=1), signs.error.take(chosen, axis=1)
+def _cutting(complex: Complex, homes: list[Indices], columns: Columns, signs: Signs, oracle: Oracle) -> Cutting:
+    """Everything ready for cuts by some columns: each divided by a power of two, so that it is at most 1. The signs'
+    values are used up."""
+    value, error = signs.value, signs.error
     size = np.maximum(value.max(axis=0, initial=0.0), -value.min(axis=0, initial=0.0))
     scale = np.ldexp(1.0, -np.clip(np.frexp(np.where(np.isfinite(size), size, 1.0))[1], -1000, 1000))
     # What underflows here is below TINY.
     value *= scale
     error *= scale
     near = error.max(axis=1, initial=0.0) + TINY
-    words = words_of(signs.positive.take(chosen, axis=1), signs.negative.take(chosen, axis=1))
-    exact = _exact(oracle, _Names(complex, columns))
-    return Cutting(complex, value, near, words, chosen, columns.forms.value.shape[2], exact)
+    words = words_of(signs.positive, signs.negative)
+    return Cutting(complex, homes, value, near, words, _exact(oracle, _Names(complex, columns)))
 
 
 class _Names:

@@ -1,32 +1,39 @@
 """Walk through all cells depth first, so that memory stays bounded, alone or with several processes.
 
 What is cut into what depends on the cells alone, not on who does it or when. So the cells, and their order, are the
-same for any number of workers. A worker takes cells in work, goes on with them for a while, and returns what is
-finished and what is left, which takes its place in the line.
+same for any number of workers. Cells in work stand in a line. A worker takes the first that nobody works on, and goes
+on with them until they are finished. If another worker has nothing to do meanwhile, it gives away the last of what it
+still has to do, which stands behind it in the line from then on.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import time
 from collections.abc import Generator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
-from typing import Any
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headsmith.core.errors import HeadsmithError
 from headsmith.regions.complex import Complex, slim
 from headsmith.regions.exact import Oracle
 from headsmith.regions.split import Batch, Work, advanced, begun, parts, step
 
-ALONE = 1.0
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+ALONE = 0.5
 """Seconds after which other processes are asked to help."""
-TURN, LONG = 0.5, 10.0
-"""Seconds of its own time that a worker goes on before it reports: where others wait for work, and where none does."""
+TURN, LONG = 0.25, 2.0
+"""Seconds of its own time after which a worker gives away cells, if another one has none, and after which it reports
+what it has finished."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,66 +98,102 @@ def _cores() -> list[int]:
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
 
 
-Turn = tuple[list[Found | Work], int]
+Packed = bytes
+"""Cells in work on their way to a worker."""
+Place = Any
+"""A place in the line: finished cells (Found), cells that nobody works on (Packed), or the connection to the worker
+that works on them."""
 
 
 def _together(walker: Walker, line: list[Found | Work], workers: int) -> Generator[Found, None, None]:
-    places: list[Found | Work | Future[Turn]] = list(line)
-    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
     hungry = context.Event()
-    pool = ProcessPoolExecutor(workers, context, _welcome, (walker, hungry))
+    idle: list[Connection] = []
+    processes = []
     try:
+        for _ in range(workers):
+            here, there = context.Pipe()
+            process = context.Process(target=_serve, args=(there, walker, hungry), daemon=True)
+            process.start()
+            there.close()
+            processes.append(process)
+            idle.append(here)
+        places: list[Place] = [_packed(each) for each in line]
         while places:
             while places and isinstance(first := places[0], Found):
                 yield first
                 del places[0]
-            running = [place for place in places if isinstance(place, Future)]
             for i, place in enumerate(places):
-                if len(running) > workers:
-                    break
-                if isinstance(place, Work):
-                    places[i] = future = pool.submit(_turn, replace(place, complex=slim(place.complex)))
-                    running.append(future)
-            if any(isinstance(place, Work) for place in places):
-                hungry.clear()
-            else:
+                if idle and isinstance(place, Packed):
+                    places[i] = worker = idle.pop()
+                    worker.send_bytes(place)
+            if idle:
                 hungry.set()
-            if running:
-                wait(running, return_when=FIRST_COMPLETED)
-                places = [each for place in places for each in _received(walker, place)]
+            else:
+                hungry.clear()
+            busy = [place for place in places if not isinstance(place, Found | Packed)]
+            ready: list[Any] = wait(busy) if busy else []
+            places = [each for place in places for each in (_received(place, walker) if place in ready else [place])]
+            idle += [worker for worker in ready if worker not in places]
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.join()
 
 
-def _received(walker: Walker, place: Found | Work | Future[Turn]) -> list[Found | Work | Future[Turn]]:
-    if not isinstance(place, Future) or not place.done():
-        return [place]
-    found, asked = place.result()
-    walker.oracle.asked += asked
-    return list(found)
+def _received(worker: Connection, walker: Walker) -> list[Place]:
+    """What a worker reports, in place of it: finished cells, itself unless it is done, and what it gives away."""
+    try:
+        report = worker.recv()
+        if isinstance(report, Exception):
+            raise report
+        found, asked, done, gives = report
+        walker.oracle.asked += asked
+        return [*found, *([] if done else [worker]), *([worker.recv_bytes()] if gives else [])]
+    except EOFError:
+        raise HeadsmithError(
+            "a process that helped to count regions ended before its work was done, perhaps for want of memory; "
+            "count with workers=1, or on a smaller box"
+        ) from None
 
 
-_known: list[tuple[Walker, Any]] = []
+def _packed(each: Found | Work) -> Any:
+    """What leaves a process: without patterns that nobody needs; cells in work as bytes, to be passed on."""
+    if each.complex is None:
+        return each
+    slender = replace(each, complex=slim(each.complex))
+    return slender if isinstance(each, Found) else pickle.dumps(slender, protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def _welcome(walker: Walker, hungry: Any) -> None:
-    """A worker begins. An interrupt is for the first process to deal with."""
+def _serve(line: Connection, walker: Walker, hungry: Any) -> None:
+    """What a worker does, until it is ended. An interrupt is for the first process to deal with."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _known[:] = [(walker, hungry)]
+    try:
+        while True:
+            _finish(line, walker, hungry, pickle.loads(line.recv_bytes()))
+    except (EOFError, BrokenPipeError):
+        return
+    except Exception as error:
+        line.send(error)
 
 
-def _turn(work: Work) -> Turn:
-    """What became of cells after a while, in order, and how many signs the oracle was asked for."""
-    ((walker, hungry),) = _known
+def _finish(line: Connection, walker: Walker, hungry: Any, work: Work) -> None:
+    """Go on with cells until they are finished, and report."""
     began, before = time.process_time(), walker.oracle.asked
     stack: list[Found | Work] = [work]
-    found: list[Found | Work] = []
-    while stack and time.process_time() - began < (TURN if hungry.is_set() else LONG):
+    found: list[Found] = []
+    while stack:
         item = stack.pop()
         if isinstance(item, Found):
-            found.append(item)
+            found.append(_packed(item))
         else:
             stack += reversed(walker.go(item))
-    found += reversed(stack)
-    kept = [each if each.complex is None else replace(each, complex=slim(each.complex)) for each in found]
-    return kept, walker.oracle.asked - before
+        passed = time.process_time() - began
+        # The last in line is at the bottom. To give away the only cells would help nobody.
+        gives = passed > TURN and len(stack) > 1 and isinstance(stack[0], Work) and hungry.is_set()
+        if gives or passed > LONG or not stack:
+            line.send((found, walker.oracle.asked - before, not stack, gives))
+            if gives:
+                line.send_bytes(_packed(stack.pop(0)))
+            began, before, found = time.process_time(), walker.oracle.asked, []

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from headsmith import single
+from headsmith import head_models
 from headsmith.compile import compile
 from headsmith.core.arrays import Array
 from headsmith.heads.ramp import HARDMAX_ERROR, WIDTH, ramp_error, ramp_table
@@ -197,7 +197,7 @@ def _direct(tokens: int, heads: int, width: float = WIDTH) -> float:
 
 def _measured(tokens: int, heads: int, width: float = WIDTH, own: bool = False) -> float:
     """The largest error over arguments around both ends, in the middle and anywhere."""
-    model = single.ramp(LOW, HIGH, tokens, heads, tokens=None if own else 1, width=width)
+    model = head_models.ramp(LOW, HIGH, tokens, heads, tokens=None if own else 1, width=width)
     places = _places(tokens, heads)
     length = tokens if own else 1
     places = np.concatenate([places, places[: -len(places) % length]]).reshape(-1, length, 1)

@@ -19,10 +19,10 @@ from headsmith.core.extras import install
 from headsmith.heads.gate_fit import gate_product_fit
 from headsmith.lower.approximation import approximate
 from headsmith.lower.budget import with_softmax_budget
+from headsmith.lower.design import gained
 from headsmith.lower.lower import lower
-from headsmith.lower.plan import gained
 from headsmith.lower.prove import certified, drafted
-from headsmith.lower.tables import Gate
+from headsmith.lower.tables import GateHead
 from headsmith.model import Compiled, parts_of
 from headsmith.reading import read
 from headsmith.report.audit import audit
@@ -30,7 +30,7 @@ from headsmith.report.claims import Finding, Rows, claim, judged, need
 from headsmith.report.recipe_claims import Counted, exponent
 from headsmith.sequence import in_context
 from headsmith.sequence.descent import Descent, descent_graph
-from headsmith.sequence.in_context import Learner
+from headsmith.sequence.learner import Learner
 from headsmith.source.graph import Product
 from headsmith.transformer.bill import bill
 
@@ -147,15 +147,15 @@ def same_heads(steps: int, decay: float = 0.0, features: int = 3, examples: int 
     choices = {number: gate for number, node in enumerate(graph.nodes) if isinstance(node, Product)}
     assembly = assemble(graph, choices)
     tables = {
-        (expression_of(assembly, number), component): Gate(fit.slope, fit.offset)
+        (expression_of(assembly, number), component): GateHead(fit.slope, fit.offset)
         for number in choices
         for component in range(features)
     }
-    planned = gained(
+    design = gained(
         graph, choices, assembly.circuit, approximate(graph, request.found, assembly, choices, tables), tables
     )
-    skeleton = lower(planned.circuit, planned.ranges, tokens=examples, dtype="float64", tables=tables)
-    transformer = with_softmax_budget(skeleton, planned.gains, 1e-4, 1e-10)
+    skeleton = lower(design.circuit, design.ranges, tokens=examples, dtype="float64", tables=tables)
+    transformer = with_softmax_budget(skeleton, design.gains, 1e-4, 1e-10)
     draft = drafted(graph, request.box, choices, None, transformer)
     proven = certified(draft, transformer)
     billed = bill(transformer, proven.max_score)

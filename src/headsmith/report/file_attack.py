@@ -10,18 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from headsmith.core import precise
 from headsmith.core.errors import HeadsmithError
-from headsmith.export.banks import read_bank, read_links
-from headsmith.heads.stream import Register
+from headsmith.export.banks import read_transformer
+from headsmith.kernel.reading import read
 from headsmith.report.rounding_oracle import plain_run, worst_run
 from headsmith.report.target_oracle import Digits, Wide, target_values
 from headsmith.transformer.dense import DenseTransformer, dense
-from headsmith.transformer.ir import Layer, Transformer
 
 Header = Mapping[str, Any]
 Tensors = Mapping[str, Any]
@@ -46,33 +47,25 @@ class CannotRunError(Exception):
     """The contents of a file are no model that can be run, or none that is small enough."""
 
 
+def saved(model: Any) -> tuple[Any, Any]:
+    """The header and the tensors of the file of a model."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        model.save(path)
+        return read(path)
+
+
 def stored_model(header: Header, tensors: Tensors) -> DenseTransformer:
     """The dense matrices of the model in a file."""
     stored = header["transformer"]
-
-    def tensor(name: str) -> Any:
-        return tensors[name]
-
     try:
-        transformer = Transformer(
-            inputs=int(stored["inputs"]),
-            outputs=int(stored["outputs"]),
-            tokens=int(stored["tokens"]),
-            dtype=stored["dtype"],
-            registers=tuple(Register(str(item["name"]), int(item["size"])) for item in stored["registers"]),
-            embedding=read_links(stored["embedding"], tensor),
-            initial={name: tensor(key) for name, key in stored["initial"].items()},
-            positional={name: tensor(key) for name, key in stored.get("positional", {}).items()},
-            layers=tuple(
-                Layer(tuple(read_bank({**bank, **role}, tensor) for bank, role in zip(banks, roles, strict=True)))
-                for banks, roles in zip(stored["layers"], header["proof"]["roles"], strict=True)
-                if banks
-            ),
-            readout=read_links(stored["readout"], tensor),
-            readout_bias=tensor(stored["readout_bias"]),
-            attention=stored.get("attention", "softmax"),
-            alone=stored.get("alone", False),
-        )
+        layers = [
+            [{**bank, **role} for bank, role in zip(banks, roles, strict=True)]
+            for banks, roles in zip(stored["layers"], header["proof"]["roles"], strict=True)
+            if banks
+        ]
+        # Keys and values are the same numbers in all forms of the grid.
+        transformer = read_transformer({**stored, "layers": layers, "grid_form": "one-hot"}, tensors.__getitem__)
         heads = sum(layer.heads for layer in transformer.layers)
         columns = sum(register.size for register in transformer.registers)
         if (4 * heads + transformer.tokens + 1) * columns**2 > LARGEST:

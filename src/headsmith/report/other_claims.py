@@ -27,7 +27,7 @@ from headsmith.compile import compile
 from headsmith.core.arrays import Array
 from headsmith.heads.attentions import EXACT, GATES, weights_of
 from headsmith.heads.sink import SinkBank
-from headsmith.lower.product_plan import BERNSTEIN
+from headsmith.lower.product_design import BERNSTEIN
 from headsmith.model import Compiled
 from headsmith.report.audit import audit
 from headsmith.report.claims import Finding, Rows, claim, judged, need

@@ -7,6 +7,9 @@ For every class of model, in turn, until the time is up:
     change      the contents of the file, one thing at a time: any tensor, bit, field, order of heads and layers
     attack      whatever the kernel still certifies, with the bound that it certifies
 
+One class has circuits instead (forging.py), laid out as files with what they mean for a target: these are rewritten,
+node by node and claim by claim, and also attacked by runs in which every head is off by as much as it may be.
+
 What must never happen is called a failure: a bound that is exceeded, an exception other than a refusal, a check that
 takes far longer than that of the file before it was changed. Everything follows from the seed: a case is named by its
 class and its number, and comes again with the same seed.
@@ -14,12 +17,10 @@ class and its number, and comes again with the same seed.
 
 from __future__ import annotations
 
-import tempfile
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,12 @@ import numpy as np
 from headsmith.core.errors import HeadsmithError
 from headsmith.kernel.check import Certificate, proved
 from headsmith.kernel.errors import Refused
-from headsmith.kernel.reading import read
-from headsmith.report.file_attack import CannotRunError, worst_ratio
+from headsmith.report.adversary import worst_share
+from headsmith.report.drafts import Draft
+from headsmith.report.file_attack import CannotRunError, Worst, saved, worst_ratio
+from headsmith.report.forging import laid_out
 from headsmith.report.mutations import Change, one_change
+from headsmith.report.rewrites import rewritten
 from headsmith.report.selftest_cases import CLASSES
 
 CHANGES = 24
@@ -129,34 +133,39 @@ class _Case:
     failures: list[Failure] = field(default_factory=list)
 
     def run(self, make: Callable[[Any], Any], end: float) -> None:
-        contents = self._compiled(make)
-        if contents is None:
-            return
-        honest = Change("as it was compiled", *contents)
-        usual = self._tried(honest, None)
-        for _ in range(CHANGES if usual is not None else 0):
-            if time.monotonic() >= end and self.tally.changes > 0:
-                return
-            self._tried(one_change(*contents, self.rng), usual)
-
-    def _compiled(self, make: Callable[[Any], Any]) -> tuple[Any, Any] | None:
-        """The contents of the file of a random model."""
         try:
-            model = make(self.rng)
+            made = make(self.rng)
         except HeadsmithError:
             self.tally.unreachable += 1
-            return None
+            return
         self.tally.compiled += 1
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "model.safetensors"
-            model.save(path)
-            header, tensors = read(path)
+        if isinstance(made, Draft):
+            self._changed(lambda: laid_out(rewritten(made, self.rng)), 1.0, end, forged=True)
+        elif (contents := self._saved(made)) is not None:
+            usual = self._tried(Change("as it was compiled", *contents), None)
+            if usual is not None:
+                self._changed(lambda: one_change(*contents, self.rng), usual, end)
+
+    def _changed(self, change: Callable[[], Change | None], usual: float, end: float, forged: bool = False) -> None:
+        """Try changes until the time is up."""
+        for _ in range(CHANGES):
+            if time.monotonic() >= end and self.tally.changes > 0:
+                return
+            changed = change()
+            if changed is None:
+                self.tally.cannot_run += 1
+            else:
+                self._tried(changed, usual, forged)
+
+    def _saved(self, model: Any) -> tuple[Any, Any] | None:
+        """The contents of the file of a model."""
+        header, tensors = saved(model)
         if "proof" not in header:
             self.tally.without_proof += 1
             return None
         return header, tensors
 
-    def _tried(self, change: Change, usual: float | None) -> float | None:
+    def _tried(self, change: Change, usual: float | None, forged: bool = False) -> float | None:
         """Check and attack; the seconds that the check took. `usual` is what it took before anything was changed."""
         tally, start = self.tally, time.process_time()
         tally.changes += usual is not None
@@ -175,15 +184,20 @@ class _Case:
         if usual is not None and taken > PATIENCE + 20.0 * usual:
             self._failed(change, f"the check took {taken:.1f} s, and {usual:.1f} s before")
         if found is not None:
-            self._attacked(change, found, usual is not None)
+            self._attacked(change, found, usual is not None, forged)
         return None if found is None else taken
 
-    def _attacked(self, change: Change, found: Certificate, changed: bool) -> None:
+    def _attacked(self, change: Change, found: Certificate, changed: bool, forged: bool) -> None:
+        met = list[Worst]()
+        if forged:
+            met.append(worst_share(change.header, change.tensors, found.outputs, self.rng))
         try:
-            worst = worst_ratio(change.header, change.tensors, found.outputs, found.masks, self.rng)
+            met.append(worst_ratio(change.header, change.tensors, found.outputs, found.masks, self.rng))
         except CannotRunError:
             self.tally.cannot_run += 1
-            return
+            if not met:
+                return
+        worst = max(met, key=lambda each: each.ratio)
         if changed:
             self.tally.attacked += 1
             self.tally.tightest_change = max(self.tally.tightest_change, worst.ratio)

@@ -230,6 +230,19 @@ def learner(rng: Random) -> Any:
     return in_context.least_squares(int(rng.integers(1, 3)), features, examples, error=1e-2)
 
 
+def circuit(rng: Random) -> Any:
+    """A circuit to be rewritten: a sketch, or that of a compiled model."""
+    from headsmith.report.drafts import draft_of
+    from headsmith.report.file_attack import saved
+    from headsmith.report.forged_seeds import SEEDS
+
+    name = str(rng.choice([*SEEDS, "compiled"]))
+    if name != "compiled":
+        return SEEDS[name](rng)
+    makers = [network, formula("native"), formula("relu"), formula("ramp"), formula("swiglu"), program]
+    return draft_of(*saved(makers[int(rng.integers(len(makers)))](rng))) or SEEDS["gates"](rng)
+
+
 CLASSES: dict[str, Maker] = {
     "networks": network,
     "deep networks": deep_network,
@@ -244,4 +257,5 @@ CLASSES: dict[str, Maker] = {
     "approximators": approximator,
     "sequence programs": program,
     "learners": learner,
+    "rewritten circuits": circuit,
 }

@@ -21,10 +21,10 @@ from headsmith.analysis.piecewise import Atom, Form, Forms
 from headsmith.core.errors import TargetError
 from headsmith.core.functions import FUNCTIONS
 from headsmith.core.program import Call, Linear, Over, Program, Step, Times
+from headsmith.source.builder import Builder
 from headsmith.source.graph import (
     Affine,
     Attend,
-    Builder,
     Expression,
     Function,
     Graph,

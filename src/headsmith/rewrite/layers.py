@@ -16,18 +16,8 @@ import numpy as np
 from headsmith.analysis.contraction import contractions
 from headsmith.analysis.doubling import iterates
 from headsmith.core.arrays import Array
-from headsmith.source.graph import (
-    Affine,
-    Builder,
-    Function,
-    Graph,
-    Input,
-    Node,
-    Positional,
-    Term,
-    arguments,
-    needed,
-)
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Affine, Function, Graph, Input, Node, Positional, Term, arguments, needed
 from headsmith.source.node_programs import moved
 
 FEWEST = 8

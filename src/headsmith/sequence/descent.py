@@ -29,8 +29,9 @@ import numpy as np
 from headsmith.analysis.contraction import CURVATURE
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
+from headsmith.source.builder import Builder
 from headsmith.source.evaluation import evaluate
-from headsmith.source.graph import Affine, Builder, Graph, Pool, Relu, Term
+from headsmith.source.graph import Affine, Graph, Pool, Relu, Term
 
 Loss = Literal["squared", "logistic"]
 LOSSES: tuple[Loss, ...] = ("squared", "logistic")

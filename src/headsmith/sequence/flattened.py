@@ -23,7 +23,8 @@ from headsmith.analysis.ranges import ranges
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import as_box
-from headsmith.source.graph import Builder, Graph
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Graph
 from headsmith.source.network import Network
 
 ROOM = 1.0 + 1e-9

@@ -24,7 +24,8 @@ import numpy as np
 from headsmith.core.errors import TargetError
 from headsmith.core.rounding import upper
 from headsmith.sequence.descent import input_names, same_graph
-from headsmith.source.graph import Affine, Attend, Builder, Graph
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Affine, Attend, Graph
 
 LARGEST = 1e12
 """Scores are of the size of the scale; beyond this, doubles resolve none of them."""

@@ -32,7 +32,8 @@ from headsmith.sequence.descent import (
     smoothness,
     token_parts,
 )
-from headsmith.source.graph import Builder, Graph
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Graph
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,8 @@ from headsmith.core.arrays import Array
 from headsmith.heads.move import MoveBank
 from headsmith.heads.stream import DATA, Link, Register, position_bits, position_code
 from headsmith.heads.table import TableBank
-from headsmith.source.graph import Builder, Graph, Move, Sampled
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Graph, Move, Sampled
 from headsmith.transformer.ir import GridForm, Layer, Transformer, reserved_registers
 
 APART, LEAST_APART = 60.0, 36.0

@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from headsmith.core.arrays import Array, Indices
-from headsmith.source.graph import Affine, Builder, Graph, Input, Node, Scattered, arguments
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Affine, Graph, Input, Node, Scattered, arguments
 from headsmith.source.node_programs import moved
 
 WIDTH = 256

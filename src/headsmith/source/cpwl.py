@@ -19,7 +19,8 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
-from headsmith.source.graph import Builder, Graph
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Graph
 from headsmith.source.maxout import as_pieces
 
 Place = tuple[int, int]

@@ -18,7 +18,8 @@ import numpy as np
 
 from headsmith.core.errors import TargetError
 from headsmith.core.functions import FUNCTIONS
-from headsmith.source.graph import Builder, Graph, PoolKind
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Graph, PoolKind
 
 LARGEST_POWER = 64
 POOLS: dict[str, PoolKind] = {"mean": "mean", "max": "max", "min": "min"}

@@ -29,8 +29,9 @@ import numpy as np
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import DomainError
 from headsmith.core.intervals import Box
+from headsmith.source.builder import Builder
 from headsmith.source.cpwl import Place, gather
-from headsmith.source.graph import Builder, Graph
+from headsmith.source.graph import Graph
 
 BLOCK = 128
 """Minima in one node: weights are dense, and a block reads little of what is there."""

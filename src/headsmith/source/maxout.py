@@ -15,8 +15,9 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
 from headsmith.core.figures import count
+from headsmith.source.builder import Builder
 from headsmith.source.evaluation import evaluate
-from headsmith.source.graph import Builder, Graph
+from headsmith.source.graph import Graph
 from headsmith.source.library import is_traced, maximum
 from headsmith.source.network import Network, checked_chain, layers_html, pairs_of, real_pair
 

@@ -13,9 +13,10 @@ from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import TargetError
 from headsmith.core.figures import count, number
 from headsmith.core.html import table
+from headsmith.source.builder import Builder
 from headsmith.source.evaluation import evaluate
 from headsmith.source.foreign import advice, plain
-from headsmith.source.graph import Builder, Graph
+from headsmith.source.graph import Graph
 
 
 class Network:

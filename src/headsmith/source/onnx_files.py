@@ -13,9 +13,10 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
 from headsmith.core.extras import install
-from headsmith.source.graph import Builder
+from headsmith.source.builder import Builder
 from headsmith.source.imported import UNCOMPARED, Difference, Imported, input_names, measured
-from headsmith.source.onnx_operators import OPERATORS, Call, Comparison
+from headsmith.source.onnx_call import Call
+from headsmith.source.onnx_operators import OPERATORS, Comparison
 from headsmith.source.operators import unsupported
 from headsmith.source.pooled import finished
 from headsmith.source.tensors import MOST_ALTOGETHER, Tensor, check_shape, flat, joined, moved, shape_of

@@ -16,7 +16,7 @@ import numpy as np
 
 from headsmith.core.errors import TargetError
 from headsmith.core.functions import FUNCTIONS
-from headsmith.source.graph import Builder
+from headsmith.source.builder import Builder
 from headsmith.source.tensors import Operand, Tensor, add, flat, scale, shape_of, spread, whole
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.errors import TargetError
-from headsmith.source.graph import Builder
+from headsmith.source.builder import Builder
 from headsmith.source.operators import clamp, divide, extreme, function, log_sigmoid, multiply, negative, power, relu
 from headsmith.source.tensors import Operand, Tensor, add, check_shape, linear, moved, scale, shape_of
 

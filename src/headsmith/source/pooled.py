@@ -7,7 +7,8 @@ from collections.abc import Collection
 import numpy as np
 
 from headsmith.source.bands import banded
-from headsmith.source.graph import Affine, Builder, Graph, Input, Maximum, Relu, arguments
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Affine, Graph, Input, Maximum, Relu, arguments
 from headsmith.source.node_programs import moved, pruned
 
 

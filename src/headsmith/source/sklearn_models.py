@@ -16,8 +16,9 @@ from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
 from headsmith.source import operators as op
 from headsmith.source import over_axes as axes
+from headsmith.source.builder import Builder
 from headsmith.source.foreign import family_of
-from headsmith.source.graph import Builder, Graph
+from headsmith.source.graph import Graph
 from headsmith.source.imported import Difference, Imported, input_names, measured
 from headsmith.source.pooled import finished
 from headsmith.source.tensors import Operand, Tensor, add, flat, joined, moved, scale, shape_of, whole

@@ -19,7 +19,8 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
-from headsmith.source.graph import Affine, Builder, Scattered, arguments
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Affine, Scattered, arguments
 
 MOST_ENTRIES = 1 << 27
 """So many numbers one matrix may have: a gigabyte."""

@@ -14,8 +14,9 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
 from headsmith.core.extras import install
+from headsmith.source.builder import Builder
 from headsmith.source.foreign import family_of
-from headsmith.source.graph import Builder, Graph
+from headsmith.source.graph import Graph
 from headsmith.source.imported import UNCOMPARED, Imported, input_names, measured
 from headsmith.source.operators import unsupported
 from headsmith.source.pooled import finished

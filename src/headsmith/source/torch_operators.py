@@ -13,7 +13,7 @@ from headsmith.core.errors import TargetError
 from headsmith.source import operators as op
 from headsmith.source import over_axes as axes
 from headsmith.source import windows
-from headsmith.source.graph import Builder
+from headsmith.source.builder import Builder
 from headsmith.source.tensors import Operand, Tensor, add, check_shape, dropped, joined, lifted, padded, scale, shape_of
 from headsmith.source.windows import each
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.errors import TargetError
-from headsmith.source.graph import Builder
+from headsmith.source.builder import Builder
 from headsmith.source.tensors import Operand, Tensor, check_shape, flat, linear, whole
 
 Sizes = Sequence[int]

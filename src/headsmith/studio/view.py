@@ -7,8 +7,8 @@ Numbers are written so that they read back as the same doubles.
 
 from __future__ import annotations
 
-import importlib
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +23,8 @@ from headsmith.core.program import Call, Linear, Over, Program
 from headsmith.core.prose import blocks_of
 from headsmith.export.nodes import node_data
 from headsmith.files import Model
+from headsmith.heads import attentions
+from headsmith.heads.kinds import KINDS
 from headsmith.inside.explain import bank_sentences, domain_text, readout_lines
 from headsmith.inside.meanings import Meanings, without_kind
 from headsmith.inside.shares import head_shares
@@ -31,7 +33,7 @@ from headsmith.model import Compiled
 from headsmith.report.data import as_data
 from headsmith.report.inputs import assumption
 from headsmith.sequence.compiled import CompiledSequence
-from headsmith.sequence.in_context import Learner
+from headsmith.sequence.learner import Learner
 from headsmith.sequence.universal import Universal
 from headsmith.source.describe import outputs_text
 from headsmith.source.graph import Expression, Function, Graph, Relu
@@ -49,7 +51,7 @@ EVALUATED = (
 )
 """The kinds of nodes that pages evaluate: see assets/target.js."""
 
-RUN = ("sink", "table", "gate", "boltzmann", "mean", "move", "attend", "product", "swiglu", "silu")
+RUN = tuple(KINDS)
 """The kinds of heads and neurons that pages run, as the matrices of `model.dense()`: see assets/model.js."""
 
 MOST_WORDS = 400
@@ -223,8 +225,8 @@ def _compiled(model: Compiled) -> dict[str, Any]:
 def lemma(kind: str, attention: str = "softmax") -> str:
     """What a kind of head computes, and why that is true: the text that opens its module. Gates of other attentions
     have their lemmas in one place."""
-    module = "attentions" if kind == "sink" and attention != "softmax" else kind
-    return (importlib.import_module(f"headsmith.heads.{module}").__doc__ or "").strip()
+    home = attentions if kind == "sink" and attention != "softmax" else sys.modules[KINDS[kind].__module__]
+    return (home.__doc__ or "").strip()
 
 
 def _exact(meanings: Meanings, bank: Bank) -> list[Any] | None:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 import headsmith as hs
-from headsmith.source.graph import Builder, Graph
+from headsmith.source.builder import Builder
+from headsmith.source.graph import Graph
 
 
 def random_network(

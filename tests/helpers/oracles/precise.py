@@ -14,10 +14,10 @@ import numpy as np
 from mpmath import mpf
 
 from headsmith.core.program import Call, Linear, Over, Program, Times
+from headsmith.source.builder import Builder
 from headsmith.source.graph import (
     Affine,
     Attend,
-    Builder,
     Expression,
     Function,
     Graph,

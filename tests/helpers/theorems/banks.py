@@ -17,11 +17,11 @@ import pytest
 from headsmith.core.certificate import PARTS, Certificate
 from headsmith.core.errors import CertificateError
 from headsmith.core.intervals import Box
-from headsmith.core.rounding import EXP_ULPS
 from headsmith.export.file import Contents, read_file, write_file
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import DATA, Link, Register
 from headsmith.heads.table import TableBank
+from headsmith.kernel.arithmetic import EXP_ULPS
 from headsmith.run.numpy_runner import patterns, run
 from headsmith.source.graph import Affine, Graph, Input, Term
 from headsmith.transformer.bill import bill

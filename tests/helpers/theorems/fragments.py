@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import mpmath
 import numpy as np
 
 from headsmith.circuits import Fragment, build
+from headsmith.circuits.proposal import Proposal
 from headsmith.core.functions import FUNCTIONS
 from headsmith.source.graph import Affine, Graph, Relu
 from helpers.oracles.exact import exact, extended
@@ -106,3 +108,12 @@ def check_form(fragment: Fragment, loose: int = 0) -> None:
     read = {term.node for node in graph.nodes if isinstance(node, Affine) for term in node.terms}
     read |= {node.argument for node in graph.nodes if isinstance(node, Relu)} | {graph.output}
     assert {number for number, node in enumerate(graph.nodes) if isinstance(node, Relu)} <= read
+
+
+def cheapest(proposals: Iterable[Proposal]) -> list[Proposal]:
+    """Those that no other beats in both gates and depth, fewest gates first."""
+    front: list[Proposal] = []
+    for proposal in sorted(proposals, key=lambda each: (each.gates, each.depth)):
+        if not front or proposal.depth < front[-1].depth:
+            front.append(proposal)
+    return front

@@ -7,8 +7,8 @@ Keys and values are all free; what softmax is exactly, such as sigmoid and tanh,
 ESTIMATES, from dense evaluation in extended precision: proofs are the kernel's business.
 """
 
-from headsmith.lower.fit_curve import Fit
-from headsmith.lower.fit_program import fit_program
-from headsmith.lower.fit_surface import fit_surfaces
+from headsmith.fit.curve import Fit
+from headsmith.fit.program import fit_program
+from headsmith.fit.surface import fit_surfaces
 
 __all__ = ["Fit", "fit_program", "fit_surfaces"]

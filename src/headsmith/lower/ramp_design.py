@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from headsmith.core.errors import UnreachableError
 from headsmith.heads.ramp import ramp_error, ramp_table
-from headsmith.lower.plan import Planned
+from headsmith.lower.design import Design
 from headsmith.lower.tables import Table
 from headsmith.source.graph import Relu
 
@@ -19,20 +19,20 @@ MOST_TOKENS, FEW_TOKENS = 1025, 193
 """What is tried; and what is soon proven."""
 
 
-def with_ramps(planned: Planned, budget: float, most_tokens: int = MOST_TOKENS) -> Planned:
+def with_ramps(design: Design, budget: float, most_tokens: int = MOST_TOKENS) -> Design:
     """The plan with a ramp table for every unstable gate, so that their errors add up to at most `budget`."""
     reach: dict[int, float] = {}
     demand = 0.0
-    for number, node in enumerate(planned.circuit.nodes):
+    for number, node in enumerate(design.circuit.nodes):
         if not isinstance(node, Relu):
             continue
-        argument = planned.ranges[node.argument]
+        argument = design.ranges[node.argument]
         unstable = (argument.low < 0.0) & (argument.high > 0.0)
         if unstable.any():
             # Beyond the exact range: what is read may be off, and past its end a ramp is flat.
             reach[number] = 1.05 * float(argument.high[unstable].max())
-            if number in planned.gains:
-                demand += reach[number] * float(planned.gains[number].magnitude[unstable].sum(axis=0).max())
+            if number in design.gains:
+                demand += reach[number] * float(design.gains[number].magnitude[unstable].sum(axis=0).max())
     tokens = 3 + math.ceil(1.1 * ramp_error(64) * demand / budget)
     if tokens > most_tokens:
         raise UnreachableError(
@@ -45,5 +45,5 @@ def with_ramps(planned: Planned, budget: float, most_tokens: int = MOST_TOKENS) 
     for number, high in reach.items():
         slope, offset, values = ramp_table(0.0, high, tokens)
         table = Table(slope[0], offset[0], values[0, :, 0])
-        tables.update({(number, component): table for component in range(planned.circuit.nodes[number].size)})
-    return replace(planned, tables=tables)
+        tables.update({(number, component): table for component in range(design.circuit.nodes[number].size)})
+    return replace(design, tables=tables)

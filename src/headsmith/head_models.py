@@ -4,14 +4,14 @@ clamp.
 Each function returns a `Transformer` that runs on its own:
 
     >>> import numpy as np
-    >>> from headsmith import single
+    >>> from headsmith import head_models
     >>> from headsmith.run.numpy_runner import run
     >>> tokens = np.array([[[1.0], [5.0], [3.0]]])              # one sequence of three tokens, one input each
-    >>> run(single.mean(3), tokens)[0, :, 0].tolist()
+    >>> run(head_models.mean(3), tokens)[0, :, 0].tolist()
     [3.0, 3.0, 3.0]
-    >>> run(single.move(3, 1), tokens)[0, :, 0].round(9).tolist()           # from the token before, if there is one
+    >>> run(head_models.move(3, 1), tokens)[0, :, 0].round(9).tolist()  # from the token before, if there is one
     [0.0, 1.0, 5.0]
-    >>> run(single.boltzmann(3, 100.0), tokens)[0, :, 0].round(6).tolist()
+    >>> run(head_models.boltzmann(3, 100.0), tokens)[0, :, 0].round(6).tolist()
     [5.0, 5.0, 5.0]
 """
 

@@ -1,8 +1,8 @@
 """One table head for programs of the same one or two variables.
 
-One variable: exactly, where softmax is the programs (lower.fit_exact); by moving all keys (lower.fit_curve); on an even
-grid, where the programs oscillate (lower.fit_grid). Two variables: pairs of tokens, and scattered ones where they save
-many (lower.fit_surface). Effort is limited, so that what cannot be done is known soon.
+One variable: exactly, where softmax is the programs (fit/exact.py); by moving all keys (fit/curve.py); on an even
+grid, where the programs oscillate (fit/grid.py). Two variables: pairs of tokens, and scattered ones where they save
+many (fit/surface.py). Effort is limited, so that what cannot be done is known soon.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from headsmith.core.arrays import Array, frozen
 from headsmith.core.program import Call, Linear, Over, Program, Step, Times, fault_of, program_values
 from headsmith.core.program_range import defined_on
 from headsmith.core.rounding import FLOAT64, Precision
-from headsmith.lower.fit_curve import Curves, Fit, fit_curves
-from headsmith.lower.fit_exact import exact_table
-from headsmith.lower.fit_grid import MOST, fit_grid, fit_tensor
-from headsmith.lower.fit_points import MOST_CELLS
-from headsmith.lower.fit_solve import Meter
-from headsmith.lower.fit_surface import Patch, Products, fit_pairs, fit_scattered, products_of
+from headsmith.fit.curve import Curves, Fit, fit_curves
+from headsmith.fit.exact import exact_table
+from headsmith.fit.grid import MOST, fit_grid, fit_tensor
+from headsmith.fit.points import MOST_CELLS
+from headsmith.fit.solve import Meter
+from headsmith.fit.surface import Patch, Products, fit_pairs, fit_scattered, products_of
 
 EFFORT, PAIRS_EFFORT, SCATTERED_EFFORT = 1.7, 0.8, 0.7  # in seconds of a usual processor
 FEW_EXACT = 4  # tokens of an exact head that are not worth a search for fewer

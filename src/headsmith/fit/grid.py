@@ -18,11 +18,11 @@ import numpy as np
 
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.rounding import Precision
-from headsmith.lower.fit_curve import Curves, Fit, acceptable, finished, ridge_ladders, rounded
-from headsmith.lower.fit_points import with_ones
-from headsmith.lower.fit_search import grids
-from headsmith.lower.fit_solve import Head, problem_of, project
-from headsmith.lower.fit_surface import DENSE, Patch
+from headsmith.fit.curve import Curves, Fit, acceptable, finished, ridge_ladders, rounded
+from headsmith.fit.points import with_ones
+from headsmith.fit.search import grids
+from headsmith.fit.solve import Head, problem_of, project
+from headsmith.fit.surface import DENSE, Patch
 
 FEWEST, MOST = 16, 512
 KERNELS = ((0.2, 6), (0.1, 6), (0.4, 3))  # sharpness, and nodes past each end

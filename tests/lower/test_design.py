@@ -1,4 +1,4 @@
-"""The planner: circuits whose proven approximation part fits the error, with few gates, within the layers allowed."""
+"""Designs: circuits whose proven approximation part fits the error, with few gates, within the layers allowed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headsmith.core.intervals import Interval, as_box
 from headsmith.lower.approximation import approximate
 from headsmith.lower.candidates import Option, candidates
 from headsmith.lower.choose import Chooser, Plan, target_gains
-from headsmith.lower.plan import Planned, plan
+from headsmith.lower.design import Design, design_circuits
 from headsmith.source.evaluation import node_values
 from headsmith.source.formula import formula_graph
 from headsmith.source.graph import Function, Graph, Product, Quotient
@@ -47,9 +47,9 @@ def question(formula: str, domain: Domain) -> tuple[Graph, tuple[Interval, ...]]
     return graph, tuple(ranges(graph, as_box(domain, graph.input.names)))
 
 
-def planned(formula: str, domain: Domain, error: float, max_layers: int | None = None) -> Planned:
+def design(formula: str, domain: Domain, error: float, max_layers: int | None = None) -> Design:
     graph, found = question(formula, domain)
-    return plan(graph, found, error, SHARE, np.zeros(len(domain)), ROOM, max_layers=max_layers)
+    return design_circuits(graph, found, error, SHARE, np.zeros(len(domain)), ROOM, max_layers=max_layers)
 
 
 def proven(graph: Graph, found: tuple[Interval, ...], choices: Any) -> float:
@@ -69,7 +69,7 @@ def proven(graph: Graph, found: tuple[Interval, ...], choices: Any) -> float:
 def test_the_proven_part_fits(formula: str, domain: Domain, error: float, rng: np.random.Generator) -> None:
     """Theorem: |circuit - target| <= approximation <= share of the error; and most of it is used."""
     graph, found = question(formula, domain)
-    result = planned(formula, domain, error)
+    result = design(formula, domain, error)
     assert result.approximation <= SHARE * error
     assert result.approximation == pytest.approx(proven(graph, found, result.choices), rel=1e-9)
     box = as_box(domain, graph.input.names)
@@ -83,14 +83,14 @@ def test_the_proven_part_fits(formula: str, domain: Domain, error: float, rng: n
 
 @pytest.mark.parametrize("formula", ["2*x - y", "max(x, y, 0.5)", "abs(x) - min(x, 2*y)", "relu(relu(x) - y)"])
 def test_piecewise_linear_targets_need_no_approximation(formula: str) -> None:
-    result = planned(formula, {"x": (-1, 1), "y": (-1, 1)}, 1e-9)
+    result = design(formula, {"x": (-1, 1), "y": (-1, 1)}, 1e-9)
     assert result.approximation == 0.0
     assert not result.choices
 
 
 @pytest.mark.parametrize(("formula", "domain", "error"), TARGETS)
 def test_smaller_errors_never_need_fewer_gates(formula: str, domain: Domain, error: float) -> None:
-    gates = [planned(formula, domain, error * factor).gates for factor in (30.0, 5.0, 1.0)]
+    gates = [design(formula, domain, error * factor).gates for factor in (30.0, 5.0, 1.0)]
     assert gates == sorted(gates)
 
 
@@ -142,11 +142,11 @@ def test_two_nodes_against_exhaustive_search(formula: str, domain: Domain, error
     """The greedy split costs at most two gates more than the best pair of circuits whose proven part fits."""
     graph, found = question(formula, domain)
     assert len(Chooser(graph, found).nodes) == 2
-    result = planned(formula, domain, error)
+    result = design(formula, domain, error)
     for gates, choices in all_pairs(formula, domain, error):
         if gates >= result.gates - 2:
             return
-        assert proven(graph, found, choices) > SHARE * error, f"{gates} gates are enough, {result.gates} were planned"
+        assert proven(graph, found, choices) > SHARE * error, f"{gates} gates are enough, {result.gates} were design"
 
 
 # ---- depth
@@ -155,12 +155,12 @@ def test_two_nodes_against_exhaustive_search(formula: str, domain: Domain, error
 
 @pytest.mark.parametrize(("formula", "domain", "error"), [*TARGETS[:5], *TARGETS[6:]])
 def test_layers_are_respected_and_more_never_cost_gates(formula: str, domain: Domain, error: float) -> None:
-    """With every layer more the planner finds as few gates or fewer, down to what it needs when free."""
-    free = planned(formula, domain, 30 * error)
+    """With every layer more the search finds as few gates or fewer, down to what it needs when free."""
+    free = design(formula, domain, 30 * error)
     counts = []
     for layers in range(1, depth(free.circuit) + 2):
         try:
-            result = planned(formula, domain, 30 * error, layers)
+            result = design(formula, domain, 30 * error, layers)
         except hs.UnreachableError:
             assert not counts, "more layers made it unreachable"
             continue
@@ -190,7 +190,7 @@ def test_the_unreachable_has_a_reason(
     formula: str, domain: Domain, error: float, layers: int | None, says: str
 ) -> None:
     with pytest.raises(hs.UnreachableError, match=says) as refusal:
-        planned(formula, domain, error, layers)
+        design(formula, domain, error, layers)
     assert refusal.value.part == "approximation"
     assert refusal.value.smallest > error
 

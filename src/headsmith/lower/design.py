@@ -27,9 +27,9 @@ ROUNDS = 14
 
 
 @dataclass(frozen=True, eq=False)
-class Planned:
-    """A circuit for the target: the choices that rebuild it, ranges and gains of its nodes, its proven approximation
-    part."""
+class Design:
+    """What stands for a target: a circuit, the choices that rebuild it, ranges and gains of its nodes, its proven
+    approximation part, and the tables, gate heads and products of its expressions by node and component."""
 
     choices: Mapping[int, Choice]
     circuit: Graph
@@ -40,7 +40,7 @@ class Planned:
     tables: Tables = field(default_factory=dict)
 
 
-def plan(
+def design_circuits(
     target: Graph,
     found: Sequence[Interval],
     error: float,
@@ -49,7 +49,7 @@ def plan(
     room: float,
     max_layers: int | None = None,
     quick: bool = False,
-) -> Planned:
+) -> Design:
     """Choose circuits so that the proven approximation part is at most `share` of `error`.
 
     Softmax scales cost no gates, so they can live on little: a share near one gives the fewest gates. `inputs` bounds
@@ -60,16 +60,16 @@ def plan(
     if max_layers is None:
         return search.best(None)
     # The search goes by steps: now and then a tighter limit leads it to fewer gates.
-    plans, refusal = [], None
+    designs, refusal = [], None
     for layers in range(max_layers, max(max_layers - 3, 0), -1):
         try:
-            plans.append(search.best(layers))
+            designs.append(search.best(layers))
         except UnreachableError as problem:
             refusal = refusal or problem
-    if not plans:
+    if not designs:
         assert refusal is not None
         raise refusal
-    return min(plans, key=lambda planned: planned.gates)
+    return min(designs, key=lambda design: design.gates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +81,8 @@ class _Search:
     room: float
     quick: bool = False
 
-    def best(self, max_layers: int | None) -> Planned:
-        """The plan with the fewest gates whose proven approximation part is within the limit."""
+    def best(self, max_layers: int | None) -> Design:
+        """The design with the fewest gates whose proven approximation part is within the limit."""
         limit = self.limit
         budget, best = 0.998 * limit, None
         fits, exceeds = 0.0, np.inf
@@ -93,25 +93,25 @@ class _Search:
         patience = 0 if self.quick else 7 if len(chooser.nodes) <= 4 else 2
         for turn in range(ROUNDS):
             chosen = chooser.choose(budget)
-            planned = self._prove(chooser.with_margins(chosen, self.inputs, self.room), chooser)
-            if planned is None:
+            design = self._prove(chooser.with_margins(chosen, self.inputs, self.room), chooser)
+            if design is None:
                 continue
-            if planned.approximation <= limit:
+            if design.approximation <= limit:
                 fits = max(fits, budget)
-                best = planned if best is None or planned.gates < best.gates else best
+                best = design if best is None or design.gates < best.gates else best
             else:
                 exceeds = min(exceeds, budget)
                 # Where rounding decides, smaller budgets prove nothing smaller.
-                stalled = stalled + 1 if planned.approximation > max(0.7 * smallest, 3.0 * limit) else 0
-                smallest = min(smallest, planned.approximation)
+                stalled = stalled + 1 if design.approximation > max(0.7 * smallest, 3.0 * limit) else 0
+                smallest = min(smallest, design.approximation)
                 if best is None and stalled >= 2:
                     break
             key = str(sorted(chosen.choices.items()))
-            if (best is not None and (key in seen or turn >= patience)) or planned.approximation == 0.0:
+            if (best is not None and (key in seen or turn >= patience)) or design.approximation == 0.0:
                 break
             seen.add(key)
             # Aim just below the limit, from either side, and stay between what fitted and what did not.
-            budget *= 0.995 * limit / planned.approximation
+            budget *= 0.995 * limit / design.approximation
             if best is None and turn >= 4:
                 # Steps make the proven error jump about: take no more chances.
                 budget = min(budget, 0.6 * exceeds)
@@ -128,7 +128,7 @@ class _Search:
             )
         return best
 
-    def _prove(self, choices: Mapping[int, Choice], chooser: Chooser) -> Planned | None:
+    def _prove(self, choices: Mapping[int, Choice], chooser: Chooser) -> Design | None:
         """What the choices really cost; None if a circuit has too many pieces to prove, which rules its family out."""
         assembly = assemble(self.target, choices)
         circuit = assembly.circuit
@@ -146,8 +146,8 @@ def gained(
     circuit: Graph,
     approximation: Approximation,
     tables: Tables | None = None,
-) -> Planned:
-    """The plan with its gains and its proven approximation part."""
+) -> Design:
+    """The design with its gains and its proven approximation part."""
     slopes = slopes_on(circuit, approximation.ranges)
     known = approximation.shortcuts, approximation.steps, approximation.doublings
     flow = flow_through(circuit, slopes, *known)
@@ -159,4 +159,4 @@ def gained(
     for number, error in approximation.errors.items():
         if number in outside:
             sides = pushed(sides, outside[number], error)
-    return Planned(choices, circuit, approximation.ranges, gains, float(sides.max()), circuit.gates, tables or {})
+    return Design(choices, circuit, approximation.ranges, gains, float(sides.max()), circuit.gates, tables or {})

@@ -15,9 +15,9 @@ import numpy as np
 
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.rounding import FLOAT64, Precision, held
-from headsmith.lower.fit_points import cell_edges, points_of, with_ones
-from headsmith.lower.fit_search import Accept, Search, grids, search
-from headsmith.lower.fit_solve import (
+from headsmith.fit.points import cell_edges, points_of, with_ones
+from headsmith.fit.search import Accept, Search, grids, search
+from headsmith.fit.solve import (
     UNLIMITED,
     Head,
     Meter,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headsmith.core.arrays import Array
-from headsmith.lower.fit_solve import Head, Problem, descend, level, project
+from headsmith.fit.solve import Head, Problem, descend, level, project
 
 REACHES = (1.2, 1.6, 2.5, 5.0, 15.0, 50.0)
 SHARPNESSES = (0.02, 0.07, 0.2, 0.6, 2.0)

@@ -25,7 +25,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array, Indices, frozen
 from headsmith.core.rounding import FLOAT64, Precision
-from headsmith.lower.fit_curve import (
+from headsmith.fit.curve import (
     GOALS,
     MARGIN,
     Curves,
@@ -37,9 +37,9 @@ from headsmith.lower.fit_curve import (
     score_sizes,
     value_room,
 )
-from headsmith.lower.fit_points import points_of, with_ones
-from headsmith.lower.fit_search import Search, scattered, search
-from headsmith.lower.fit_solve import UNLIMITED, Head, Meter, Problem, problem_of, project
+from headsmith.fit.points import points_of, with_ones
+from headsmith.fit.search import Search, scattered, search
+from headsmith.fit.solve import UNLIMITED, Head, Meter, Problem, problem_of, project
 
 NODES = 48  # of the grid that finds the products
 MOST_PRODUCTS = 12

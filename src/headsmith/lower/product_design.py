@@ -17,7 +17,7 @@ from headsmith.analysis.ranges import ranges
 from headsmith.circuits.assemble import TABLE, Choice, assemble, expressions_of
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Box, Interval
-from headsmith.lower.plan import Planned
+from headsmith.lower.design import Design
 from headsmith.lower.tables import Multiplied
 from headsmith.source.describe import describe
 from headsmith.source.graph import Affine, Function, Graph, Input, arguments, needed
@@ -35,7 +35,7 @@ def layers_for_gate(error: float, size: float = 1.0) -> int:
     return max(1, math.ceil(math.log(max(degree, 1.0)) / math.log(3.0)))
 
 
-def product_plan(graph: Graph, found: Sequence[Interval], box: Box, error: float, unit: float = 0.0) -> Planned:
+def product_design(graph: Graph, found: Sequence[Interval], box: Box, error: float, unit: float = 0.0) -> Design:
     """Every product and square of the target a head. Raises TargetError where the target is no polynomial."""
     choices = {}
     for number in needed(graph, graph.output):
@@ -50,7 +50,7 @@ def product_plan(graph: Graph, found: Sequence[Interval], box: Box, error: float
     places = [place for number in choices for place in expressions_of(assembly, number)]
     nodes = assembly.circuit.nodes
     tables = {(place, component): Multiplied() for place in places for component in range(nodes[place].size)}
-    return Planned(choices, assembly.circuit, tuple(ranges(assembly.circuit, box)), {}, 0.0, 0, tables)
+    return Design(choices, assembly.circuit, tuple(ranges(assembly.circuit, box)), {}, 0.0, 0, tables)
 
 
 def _refusal(graph: Graph, number: int, error: float) -> str:

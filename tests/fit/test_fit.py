@@ -13,11 +13,11 @@ import pytest
 from headsmith.core.functions import FUNCTIONS
 from headsmith.core.program import Call, Linear, Over, Program, Times, program_values
 from headsmith.core.rounding import PRECISIONS
-from headsmith.lower import fit_program as fit_program_module
-from headsmith.lower.fit import Fit, fit_program, fit_surfaces
-from headsmith.lower.fit_points import cell_edges, points_of, with_ones
-from headsmith.lower.fit_search import additions, grids, mirrored_additions, mirrored_removals, removals
-from headsmith.lower.fit_solve import Meter, descend, level, problem_of, project, slopes, softmax_weights
+from headsmith.fit import Fit, fit_program, fit_surfaces
+from headsmith.fit import program as fit_program_module
+from headsmith.fit.points import cell_edges, points_of, with_ones
+from headsmith.fit.search import additions, grids, mirrored_additions, mirrored_removals, removals
+from headsmith.fit.solve import Meter, descend, level, problem_of, project, slopes, softmax_weights
 
 PI = math.pi
 IDENTITY = ("power", 1.0)

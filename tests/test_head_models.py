@@ -8,7 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from headsmith import single
+from headsmith import head_models
 from headsmith.heads.boltzmann import boltzmann_error
 from headsmith.heads.move import constant_address
 from headsmith.run import numpy_runner
@@ -17,7 +17,7 @@ from headsmith.transformer.bill import bill
 
 
 def test_the_examples_run() -> None:
-    found = doctest.testmod(single)
+    found = doctest.testmod(head_models)
     assert found.attempted >= 12
     assert found.failed == 0
 
@@ -25,13 +25,13 @@ def test_the_examples_run() -> None:
 def test_what_they_cost() -> None:
     """(layers, heads, reference tokens)."""
     costs = {
-        "mean": (single.mean(8, 3), (1, 1, 0)),
-        "boltzmann": (single.boltzmann(8, 10.0, 3), (1, 3, 0)),
-        "shift": (single.move(8, 1), (1, 1, 1)),
-        "broadcast": (single.move(8, address=constant_address(8, 0)), (1, 1, 0)),
-        "product": (single.gate_product(), (1, 1, 5)),
-        "ramp": (single.ramp(0.0, 1.0, 9, 2, tokens=3), (1, 2, 9)),
-        "ramp over data tokens": (single.ramp(0.0, 1.0, 9, 2), (1, 2, 0)),
+        "mean": (head_models.mean(8, 3), (1, 1, 0)),
+        "boltzmann": (head_models.boltzmann(8, 10.0, 3), (1, 3, 0)),
+        "shift": (head_models.move(8, 1), (1, 1, 1)),
+        "broadcast": (head_models.move(8, address=constant_address(8, 0)), (1, 1, 0)),
+        "product": (head_models.gate_product(), (1, 1, 5)),
+        "ramp": (head_models.ramp(0.0, 1.0, 9, 2, tokens=3), (1, 2, 9)),
+        "ramp over data tokens": (head_models.ramp(0.0, 1.0, 9, 2), (1, 2, 0)),
     }
     for name, (model, wanted) in costs.items():
         cost = bill(model, 1.0)
@@ -47,10 +47,10 @@ def test_long_sequences_fit(kind, causal, rng) -> None:
     """Nobody holds all pairs of 2400 tokens at once (46 megabytes), and the numbers are right."""
     x = rng.uniform(-1, 1, (1, LONG, 2 if kind == "gate" else 1))
     model = {
-        "mean": single.mean(LONG),
-        "boltzmann": single.boltzmann(LONG, 1e4),
-        "move": single.move(LONG, 1),
-        "gate": single.gate_product(tokens=LONG),
+        "mean": head_models.mean(LONG),
+        "boltzmann": head_models.boltzmann(LONG, 1e4),
+        "move": head_models.move(LONG, 1),
+        "gate": head_models.gate_product(tokens=LONG),
     }[kind]
     tracemalloc.start()
     try:
@@ -74,4 +74,4 @@ def test_long_sequences_fit(kind, causal, rng) -> None:
 
 def test_sequences_that_are_too_long_are_refused() -> None:
     with pytest.raises(ValueError, match="a sequence of 4 tokens; the model takes at most 3"):
-        run(single.mean(3), np.zeros((1, 4, 1)))
+        run(head_models.mean(3), np.zeros((1, 4, 1)))

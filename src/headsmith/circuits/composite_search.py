@@ -22,13 +22,13 @@ def composite_proposals(name: str, low: float, high: float, error: float) -> lis
     found: list[Proposal] = []
     for share in SHARES:
         if name == "gaussian":
-            found += _gaussian_plans(low, high, error, share)
+            found += _gaussians(low, high, error, share)
         else:
-            found += _sided_plans(name, low, high, error, share)
+            found += _sided(name, low, high, error, share)
     return found
 
 
-def _sided_plans(name: str, low: float, high: float, error: float, share: float) -> list[Proposal]:
+def _sided(name: str, low: float, high: float, error: float, share: float) -> list[Proposal]:
     """sigmoid, tanh and softplus: exp of -|x|, `share` of the error for it, the rest for what follows."""
     both = low < 0.0 < high
     if not both and min(abs(low), abs(high)) > FLAT:
@@ -86,7 +86,7 @@ def _decays(start: float, stop: float, allowed: float, tail: float) -> list[Deca
     return found
 
 
-def _gaussian_plans(low: float, high: float, error: float, share: float) -> list[Proposal]:
+def _gaussians(low: float, high: float, error: float, share: float) -> list[Proposal]:
     """exp(-y) with `share` of the error, y = x^2 / 2 with the rest; x is cut where the gaussian is below the error."""
     found: list[Proposal] = []
     if min(abs(low), abs(high)) > FLAT and not low <= 0.0 <= high:

@@ -17,13 +17,13 @@ from headsmith.core.arrays import Array
 from headsmith.core.program import Program, program_values
 from headsmith.core.program_range import defined_on
 from headsmith.core.rounding import Precision
-from headsmith.lower.fit_curve import ROUNDINGS, USUAL_SCORE, Curves, Fit, finished
-from headsmith.lower.fit_exact import exact_table
-from headsmith.lower.fit_grid import NODES, tensor
-from headsmith.lower.fit_points import with_ones
-from headsmith.lower.fit_search import grids
-from headsmith.lower.fit_solve import Head, Meter, Problem, descend, problem_of, project
-from headsmith.lower.fit_surface import Patch
+from headsmith.fit.curve import ROUNDINGS, USUAL_SCORE, Curves, Fit, finished
+from headsmith.fit.exact import exact_table
+from headsmith.fit.grid import NODES, tensor
+from headsmith.fit.points import with_ones
+from headsmith.fit.search import grids
+from headsmith.fit.solve import Head, Meter, Problem, descend, problem_of, project
+from headsmith.fit.surface import Patch
 
 TOKENS = (1, 2, 3, 4, 5, 6, 8, 11, 16, 22, 32, 45, 64, 90)
 OSCILLATING_TOKENS = (128, 160)
