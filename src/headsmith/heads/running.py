@@ -17,9 +17,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from headsmith.core.sparse import blocks_of, sparse_product
 from headsmith.heads.attentions import shares_of
 from headsmith.heads.stream import Link, position_bits, position_code
 from headsmith.heads.surroundings import Surroundings
+from headsmith.kernel.sparse import Sparse
 
 Stream = dict[str, Any]
 """What data tokens hold: for each register an array (batch, token, column); a batch of one stands for all alike. A
@@ -160,6 +162,9 @@ def read(links: tuple[Link, ...], stream: Stream, shape: tuple[int, int, int], d
 
 def linear(link: Link, values: Any) -> Any:
     """A link's weights times values (..., from)."""
+    if isinstance(link.weights, Sparse):
+        flat = values.reshape(-1, values.shape[-1])
+        return sparse_product(link.weights, link.grouped(blocks_of), flat).reshape(*values.shape[:-1], -1)
     weights = link.weights.astype(values.dtype, copy=False)
     if weights.ndim == 1:
         return values * weights

@@ -12,6 +12,7 @@ from headsmith.core.arrays import Array, frozen
 from headsmith.core.rounding import FLOAT64, Precision, held
 from headsmith.heads.running import Reader
 from headsmith.heads.surroundings import Surroundings
+from headsmith.kernel.sparse import parts_of
 
 SMALLEST_SCALE = 2.0**-20
 
@@ -70,7 +71,7 @@ def heaviest_read(bank: Reader) -> Array:
 
 def in_parts(bank: Reader) -> bool:
     """Whether heads read sums of several registers, all by the same weights."""
-    first = {(link.first, link.weights.tobytes()) for link in bank.read}
+    first = {(link.first, *(part.tobytes() for part in parts_of(link.weights))) for link in bank.read}
     return len(first) < len(bank.read)
 
 

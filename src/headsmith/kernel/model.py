@@ -51,9 +51,10 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import FLOAT64, PRECISIONS, Array, Interval, Precision, interval
+from .arithmetic import FLOAT64, PRECISIONS, Array, Interval, Precision, Weights, interval
 from .errors import Refused
-from .reading import Tensors, field, flag, indices, items, mapping, numbers, real, text, whole
+from .reading import Tensors, field, flag, indices, items, mapping, numbers, real, text, weights, whole
+from .sparse import entries_of, entrywise, of_rows
 
 DATA, REFERENCE, POSITION, GRID = "data", "reference", "position", "grid"
 RESERVED = (DATA, REFERENCE, POSITION, GRID)
@@ -88,7 +89,7 @@ class Link:
     stands for a diagonal matrix."""
 
     register: str
-    weights: Array
+    weights: Weights
     first: int
 
     @property
@@ -274,7 +275,7 @@ class _Reader:
         links = []
         for each in items(stored):
             register, first = text(field(each, "register")), whole(field(each, "first"))
-            link = Link(register, self.numbers(field(each, "weights"), 1, 2), first)
+            link = Link(register, entrywise(weights(self.tensors, field(each, "weights")), self._of_format), first)
             if way == "read" and register in (REFERENCE, POSITION, GRID):
                 raise Refused(f"the register {register} tells tokens apart; only scores may use it")
             if way == "write" and register in self.fixed:
@@ -337,8 +338,8 @@ def _heaviest(links: Iterable[Link], scale: Array | float = 1.0) -> list[float]:
     """For each register the sum of the largest weights of its links, times the scales of what they feed."""
     found: dict[str, Interval] = {}
     for link in links:
-        weights = interval(np.abs(link.weights))
+        sizes = interval(np.abs(entries_of(link.weights)))
         if isinstance(scale, np.ndarray):
-            weights = weights * (scale[link.rows] if link.weights.ndim == 1 else scale[link.rows, None])
-        found[link.register] = interval(weights.high.max(initial=0.0)) + found.get(link.register, interval(0.0))
+            sizes = sizes * of_rows(link.weights, scale[link.rows])
+        found[link.register] = interval(sizes.high.max(initial=0.0)) + found.get(link.register, interval(0.0))
     return [float(size.high) for size in found.values()]

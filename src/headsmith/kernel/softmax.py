@@ -56,6 +56,7 @@ from .arithmetic import EXP_ULPS, Array, Interval, Precision, Upper, bound, inte
 from .errors import Refused
 from .functions import enclosed
 from .model import Bank, Model
+from .sparse import entries_of, of_rows
 
 APART = {"hardmax": 0.0, "sparsemax": 2.0}  # by how much silent tokens must score less than some active one
 SPARE = 16  # so many roundings more than columns of position codes and keys are enough for any score
@@ -280,9 +281,10 @@ def scales_of(model: Model, bank: Bank, reads: Reads, first: str, second: str) -
         raise Refused(f"a score scale of a {bank.kind} bank is not positive")
     refuse_large(model, largest(reads.magnitude, reads.drift) * scales, "a query or key")
     for link in bank.read:
-        sizes = np.abs(link.weights) * scales[link.rows].reshape(-1, *[1] * (link.weights.ndim - 1))
+        weights = entries_of(link.weights)
+        sizes = np.abs(weights) * of_rows(link.weights, scales[link.rows])
         fine = (sizes >= precision.normal) & (sizes <= precision.largest / 16.0)
-        if not (fine | (link.weights == 0.0)).all():
+        if not (fine | (weights == 0.0)).all():
             raise Refused(f"a weight times its head's scale is beyond {precision.name}")
     products = sum(link.weights.shape[-1] for link in bank.read) + 4.0
     return interval(scales) * others, ((Upper(others) + 1.0) * (products * precision.smallest_normal)).max()

@@ -36,7 +36,7 @@ from headsmith.sequence.compiled import CompiledSequence
 from headsmith.sequence.learner import Learner
 from headsmith.sequence.universal import Universal
 from headsmith.source.describe import outputs_text
-from headsmith.source.graph import Expression, Function, Graph, Relu
+from headsmith.source.graph import Affine, Expression, Function, Graph, Relu
 from headsmith.studio.extras import checks, regions_data
 from headsmith.transformer.bill import bill_rows
 from headsmith.transformer.dense import DenseLayer
@@ -272,7 +272,9 @@ def target_data(graph: Graph) -> dict[str, Any] | None:
     kind that pages do not evaluate, as samples of a callable are."""
     nodes = []
     for node in graph.nodes:
-        data = node_data(node, lambda place: place, lambda name, values: _plain(values))
+        data = node_data(node, lambda place: place, lambda name, values, kind=None: _plain(values))
+        for place, term in enumerate(node.terms if isinstance(node, Affine) else ()):
+            data["terms"][place]["weights"] = _plain(np.asarray(term.weights))
         if data["kind"] not in EVALUATED:
             return None
         if isinstance(node, Expression):

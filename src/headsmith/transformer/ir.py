@@ -53,6 +53,7 @@ from headsmith.heads.stream import (
 )
 from headsmith.heads.swiglu import NeuronBank
 from headsmith.heads.table import TableBank
+from headsmith.kernel.sparse import entries_of
 
 GridForm = Literal["one-hot", "rows", "softmax"]
 Bank = HeadBank
@@ -195,7 +196,7 @@ def arrays(transformer: Transformer, folded: bool = True) -> Iterator[tuple[str,
     """Every stored number of the model with the place where it stands. Without `folded`, those alone that stand in a
     matrix as they are, and not in sums and products with others."""
     for link in transformer.embedding:
-        yield f"embedding into {link.register}", link.weights
+        yield f"embedding into {link.register}", entries_of(link.weights)
     for name, value in transformer.initial.items():
         yield f"initial value of {name}", value
     for name, value in transformer.positional.items():
@@ -204,16 +205,16 @@ def arrays(transformer: Transformer, folded: bool = True) -> Iterator[tuple[str,
         for bank in layer.banks:
             where = f"layer {number}, {bank.kind} bank"
             for link in bank.read:
-                yield f"{where}, read of {link.register}", link.weights
+                yield f"{where}, read of {link.register}", entries_of(link.weights)
             for link in bank.write:
-                yield f"{where}, write to {link.register}", link.weights
+                yield f"{where}, write to {link.register}", entries_of(link.weights)
             for name in bank.arrays:
                 if folded or name not in bank.folded_arrays:
                     yield f"{where}, {name.replace('_', ' ')}", getattr(bank, name)
             if folded and bank.numbers:
                 yield f"{where}, gains", np.array([getattr(bank, name) for name in bank.numbers])
     for link in transformer.readout:
-        yield f"read-out of {link.register}", link.weights
+        yield f"read-out of {link.register}", entries_of(link.weights)
     yield "read-out bias", transformer.readout_bias
 
 
