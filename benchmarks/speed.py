@@ -6,6 +6,8 @@ memory    peak memory, weights included, over the bytes of the network's weights
 growth    compile time against parameters from 1e4 to 2e7: the log-log slope      1.05
 width     d_model of networks of depth 32 and 2, and of wide ones, over the widest layer
 smooth    64-256-256-256-10 with GELU: compile and verify, in seconds
+sparse    an unrolled convolutional network: the same ratios over its forward pass by torch and its entries that are not
+          zero; file 2, in bytes of all such entries of target and model
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import tracemalloc
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -154,6 +157,43 @@ def smooth(folder: str) -> None:
     )
 
 
+def sparse(folder: str, side: int = 28, channels: tuple[int, int] = (8, 16)) -> None:
+    """Two convolutions of 3 x 3 pixels and a linear layer, whose matrices are nearly all zeros."""
+    import torch
+    from torch.nn import Conv2d, Flatten, Linear, ReLU, Sequential
+
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    first, second = (Conv2d(a, b, 3, padding=1) for a, b in pairwise((1, *channels)))
+    module = Sequential(first, ReLU(), second, ReLU(), Flatten(), Linear(channels[1] * side**2, 10)).double()
+    example = torch.rand(256, 1, side, side, dtype=torch.float64)
+    network, path = hs.from_torch(module, example), os.path.join(folder, "sparse.safetensors")
+    terms = [term.weights for node in network.graph.nodes for term in getattr(node, "terms", ())]
+    nonzeros, entries = (sum(map(count, terms)) for count in (lambda w: w.size, lambda w: w.shape[0] * w.shape[-1]))
+    with torch.no_grad():
+        pass_time = best(lambda: module(example), 3)
+    resident = _peak_resident(lambda: hs.compile(network, (0.0, 1.0), ERROR).save(path))
+    compile_time = best(lambda: hs.compile(network, (0.0, 1.0), ERROR).save(path), 1)
+    verify_time = best(lambda: hs.verify(path), 1)
+    model, inputs = hs.load(path), example.numpy().reshape(256, -1)
+    stored = nonzeros + sum(link.nonzeros for links in _links(model) for link in links)
+    print(f"\nconvolutions on {side} x {side}: {nonzeros:,d} of {entries:,d} weights are not zero")
+    for name, seconds in (("compile + certify + save", compile_time), ("verify", verify_time)):
+        print(f"{name}: {seconds:.1f} s, {seconds / pass_time:.0f} batch-256 forward passes by torch")
+    if resident is not None:
+        print(f"peak memory above the network: {resident / (8 * nonzeros):.1f} times its non-zeros")
+    print(f"the file is {os.path.getsize(path) / (8 * stored):.2f} times the non-zeros of target and model (goal 2)")
+    for fused in (False, True):
+        run_time = best(lambda fused=fused: model(inputs, fused=fused), 2)  # type: ignore[misc]
+        print(f"run, fused={fused}: {run_time / pass_time:.1f} forward passes")
+
+
+def _links(model: hs.Compiled) -> list[tuple[Any, ...]]:
+    banks = [bank for layer in model.transformer.layers for bank in layer.banks]
+    reads = [links for bank in banks for links in (bank.read, bank.write)]
+    return [model.transformer.embedding, model.transformer.readout, *reads]
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         # Memory first: later on, freed pages that the process keeps would hide what is used.
@@ -162,6 +202,7 @@ def main() -> None:
         growth(folder)
         width()
         smooth(folder)
+        sparse(folder)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def test_another_function_or_a_smaller_claim_is_refused(squared, tmp_path, name)
             (function,) = (node for node in header["approximates"]["nodes"] if node["kind"] == "function")
             function["name"] = "sin"
         case "cells":
-            header["proof"]["approximation"] = "0"
+            header["proof"]["pieces"][0]["approximation"] = "0"
         case "claim":
             header["claim"]["parts"]["approximation"] *= 1.0 - 1e-6
     write(path, header, tensors)
@@ -113,7 +113,7 @@ def test_many_inputs_where_the_network_is_a_sum():
     assert model.certificate.parts["approximation"] == pytest.approx(12 * 4.0**-3, abs=1e-8)
     points = np.random.default_rng(0).uniform(0, 1, (1000, 12))
     assert np.abs(model(points)[:, 0] - (points**2).sum(axis=1)).max() <= model.certificate.error
-    assert model.proof.stored["approximation"].count(" ") == 11
+    assert model.proof.stored["pieces"][0]["approximation"].count(" ") == 11
     assert model.verify().error == pytest.approx(model.certificate.error)
 
 

@@ -31,7 +31,7 @@ NEURONS = ("swiglu", "neurons", "neurons and means")
 LENSLESS |= dict.fromkeys(NEURONS, "SwiGLU blocks")
 SINGLE = ("float32", "swiglu", "neurons and means")
 """Models that a stock architecture holds."""
-OTHERS = ("elu+1", "relu attention", "linear")
+OTHERS = ("elu+1", "relu attention", "linear", "hardmax", "sparsemax", "sigmoid", "relu among tokens")
 """Models that other tools are not given: their attention is not softmax."""
 HALVES = ("bfloat16", "float16", "half precision")
 """Models of 16 bits, which torch alone is given."""
@@ -62,6 +62,13 @@ KINDS: dict[str, tuple[type, Callable[[], Any]]] = {
     "elu+1": (Compiled, lambda: hs.compile("abs(x) + relu(y)", (-1, 1), 1e-3, attention="elu+1")),
     "relu attention": (Compiled, lambda: hs.compile("x*y", (-1, 1), 1e-1, attention="relu")),
     "linear": (Compiled, lambda: hs.compile("x*y + x*x*y", (-1, 1), 1e-9, attention="linear")),
+    "hardmax": (hs.CompiledSequence, lambda: sequence(lambda x: T.sort(x) + T.mean(x), 4, attention="hardmax")),
+    "sparsemax": (
+        hs.CompiledSequence,
+        lambda: sequence(lambda x: T.max(x) + hs.relu(T.shift(x, 1) - x), causal=True, attention="sparsemax"),
+    ),
+    "sigmoid": (Compiled, lambda: hs.compile("abs(x) + relu(y)", (-1, 1), 1e-3, attention="sigmoid", tokens=4)),
+    "relu among tokens": (hs.CompiledSequence, lambda: sequence(T.sort, 4, 1e-3, dtype="float32", attention="relu")),
     "swiglu": (Compiled, lambda: hs.compile("x*y/(2 + max(x, y))", (-1, 1), 1e-3, recipe="swiglu", dtype="float32")),
     "neurons": (Compiled, lambda: hs.compile("x*y - relu(x - y)", (-1, 1), 1e-6, recipe="swiglu")),
     "alone": (Compiled, lambda: hs.compile("x*y", (-1, 1), 1e-4, tokens=9, mask="self+prefix")),

@@ -23,13 +23,24 @@ import numpy as np
 
 from headsmith.core.errors import TargetError
 from headsmith.core.rounding import HALVES, Dtype
-from headsmith.heads.attentions import ATTENTIONS, MASKS, NOT_AMONG, AttentionKind, MaskKind
+from headsmith.heads.attentions import (
+    ATTENTIONS,
+    BANKS,
+    MASKS,
+    NO_MIXING,
+    NOT_AMONG,
+    ONE_TOKEN,
+    AttentionKind,
+    MaskKind,
+)
 from headsmith.lower.approximates import apart, meet_apart
 from headsmith.lower.meet import Met, Request
 from headsmith.lower.recipes import as_cost, meet
 from headsmith.model import Compiled
 from headsmith.progress import Shown, shown
 from headsmith.reading import Target, multiplied, paired, read
+from headsmith.source.graph import Attend, Graph, Move, Pool
+from headsmith.source.node_programs import masks
 from headsmith.transformer.bill import bill
 
 RECIPES = ("auto", "native", "relu", "ramp", "maxout", "swiglu")
@@ -63,9 +74,10 @@ def compile(
     it, which is proven as well, and the model gets the rest of the error.
 
     `attention` is the kind of all heads (heads/attentions.py). Under "hardmax", "sparsemax", "sigmoid", "relu" and
-    "elu+1" every operation becomes a ReLU circuit, under "linear" polynomials are products; data tokens then see
-    themselves and the reference tokens alone, which is the mask "self+prefix". `mask` says under which mask the model
-    must run, "full", "causal" or "self+prefix"; under the last one sequences may be of any length, and leak nothing.
+    "elu+1" every operation becomes a ReLU circuit, under "linear" polynomials are products. Under the last two, data
+    tokens see themselves and the reference tokens alone, which is the mask "self+prefix". `mask` says under which mask
+    the model must run, "full", "causal" or "self+prefix"; under the last one sequences may be of any length, and leak
+    nothing.
 
     `progress` is True for a bar on standard error, False for none, None (the default) for a bar where standard error is
     a terminal, or a function that is called with what is being done (a text) and how much of that is done (0 to 1).
@@ -81,13 +93,15 @@ def compile(
     with shown(progress) as report, np.errstate(over="ignore", invalid="ignore"):
         network, wanted, box = (target, None, domain) if approximates is None else paired(target, approximates, domain)
         request = read(network, box, error, 1 if alone else tokens, dtype, max_layers, report)
-        request = replace(request, attention=attention, alone=alone)
+        refuse_mixing(attention, request.graph)
+        request = replace(request, attention=attention, alone=alone and not (mask is None and masks(request.graph)))
         request = multiplied(request) if recipe == "swiglu" else request
         heads = recipe if attention == "softmax" else "relu"
         if wanted is None:
             met = meet(request, heads, order)
         else:
-            met = meet_apart(request, apart(request, wanted), lambda asked: meet(asked, heads, order))
+            request, known = apart(request, wanted)
+            met = meet_apart(request, known, lambda asked: meet(asked, heads, order))
     if mask is not None and mask not in met.certificate.masks:
         proven = " and ".join(met.certificate.masks)
         raise TargetError(f"nothing can be proven of this model under a {mask} mask: it is proven under {proven}")
@@ -107,12 +121,21 @@ def asked_alone(attention: str, mask: str | None, tokens: int, recipe: str) -> b
         return mask == "self+prefix"
     if recipe not in ("auto", "relu", "native" if attention == "linear" else "relu"):
         raise TargetError(f"recipe {recipe!r} is for softmax attention; under {attention} attention leave it out")
-    if tokens > 1 and mask != "self+prefix":
+    if tokens > 1 and mask != "self+prefix" and attention in ONE_TOKEN:
         raise TargetError(
             f"{attention} attention is certified for data tokens that see themselves and the prefix alone "
             f"({NOT_AMONG[attention]}): with tokens={tokens}, ask for mask='self+prefix'"
         )
-    return True
+    return tokens == 1 or mask == "self+prefix"
+
+
+def refuse_mixing(attention: str, graph: Graph) -> None:
+    """Raise TargetError where tokens take from each other what this attention does not give them."""
+    known = BANKS.get(attention, {*NO_MIXING})
+    for node in graph.nodes:
+        wanted = [name for name, kind in (("attend", Attend), ("mean", Pool), ("move", Move)) if isinstance(node, kind)]
+        if not known >= {*wanted}:
+            raise TargetError(f"there is no head for what tokens take from each other here: {NO_MIXING[wanted[0]]}")
 
 
 def compiled_of(request: Request, met: Met) -> Compiled:

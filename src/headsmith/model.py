@@ -215,10 +215,11 @@ class Compiled:
     def called(self, *, causal: bool = False) -> dict[str, Any]:
         """How the model is called, for other tools (export/plain.py)."""
         model, mask = self.transformer, "causal" if causal else "full"
-        if model.attention != "softmax":
+        other: dict[str, Any] = {} if model.attention == "softmax" else {"attention": model.attention}
+        if other and model.alone:
             # Tokens see themselves and the prefix alone: what is called with many points runs them one by one.
-            kind = {"attention": model.attention, "alone": True}
-            return called(model.inputs, model.outputs, model.tokens, "points", False, model.dtype) | kind
+            other["alone"] = True
+            return called(model.inputs, model.outputs, model.tokens, "points", False, model.dtype) | other
         self._refuse_mask(causal)
         refuse_length(model, model.tokens, causal)
         if mask not in self.certificate.masks:
@@ -226,7 +227,7 @@ class Compiled:
             raise DomainError(f"the certificate is about {proven} attention: nothing is proven under a {mask} mask")
         takes: Takes = "points" if model.tokens == 1 else "sequences"
         takes = "blocks" if isinstance(self.fusion, Pieces) else takes
-        return called(model.inputs, model.outputs, model.tokens, takes, causal, model.dtype)
+        return called(model.inputs, model.outputs, model.tokens, takes, causal, model.dtype) | other
 
     def _refuse_closed_forms(self, fused: bool) -> None:
         if fused and self.transformer.attention != "softmax":

@@ -34,7 +34,7 @@ UNIT = Interval(np.zeros(1), np.ones(1))
 @pytest.mark.parametrize("gates", [1, 4, 7])
 def test_the_square_of_Yarotsky_is_off_by_a_power_of_four(gates):
     _, pair = graphs(square_network(gates), "x**2")
-    (found,) = check_approximation(*pair, UNIT, halved(gates)).value
+    (found,) = check_approximation(*pair, UNIT, halved(gates))[0].value
     assert 0.0 <= found - 4.0 ** -(gates + 1) <= 1e-12
 
 
@@ -68,7 +68,7 @@ def test_bounds_hold_on_random_networks_formulas_and_cells(seed):
         low = rng.uniform(-2.0, 0.5, len(names))
         box = Interval(low, low + rng.uniform(0.01, 2.0, len(names)))
         ends = ends_of(box, read_cells(random_tree(len(names), choose.choice([0, 2, 5]), choose), len(names)))
-        found = on_cells(*pair, ends)
+        found = on_cells(*pair, ends)[:1]
         points = rng.uniform(ends.low.T, ends.high.T, size=(40, *ends.low.T.shape))
         points[:10] = np.where(rng.random(points[:10].shape) < 0.5, ends.low.T, ends.high.T)
         gap = (evaluate(ours, points, np.longdouble) - evaluate(theirs, points, np.longdouble))[..., 0]
@@ -87,7 +87,7 @@ def test_a_bound_is_close_to_what_mpmath_finds():
     slopes = np.diff(np.sin(ends)) / np.diff(ends)
     network = hs.Network([(np.ones((40, 1)), -knots), (np.diff(slopes, prepend=0)[None], [np.sin(-3.0)])], names=["x"])
     _, pair = graphs(network, "sin(x)")
-    (found,) = check_approximation(*pair, Interval(np.array([-3.0]), np.array([3.0])), halved(10)).value
+    (found,) = check_approximation(*pair, Interval(np.array([-3.0]), np.array([3.0])), halved(10))[0].value
     mpmath.mp.dps = 30
     (weights, bias), (out, start) = network.layers
 
@@ -110,7 +110,7 @@ def test_inputs_that_a_gate_or_a_product_reads_together_are_one_group():
     _, mixed = graphs(hs.Network([([[1, 1, 0], [0, 1, 1]], [-1, -1]), ([[1, 1]], [0])], names=list("xyz")), "x + y + z")
     assert len(approximates.boxes_of(*mixed, box)) == 1
     # x - x^2 is at most 1/4, y - sin(y) at most 1 - sin(1).
-    (found,) = check_approximation(*alone, box, " ".join([halved(6)] * 3)).value
+    (found,) = check_approximation(*alone, box, " ".join([halved(6)] * 3))[0].value
     assert 0.0 <= found - (0.25 + 1.0 - np.sin(1.0)) <= 1e-3
     with pytest.raises(Refused, match="3 functions of other inputs"):
         check_approximation(*alone, box, halved(2))
@@ -124,16 +124,27 @@ def test_what_is_not_defined_has_no_bound():
     logarithm = builder.function("log", builder.affine([(builder.input, np.ones((1, 1)))], [-0.5]))
     wanted = builder.graph(builder.affine([(logarithm, np.zeros((1, 1))), (builder.input, np.ones((1, 1)))], [0.0]))
     pair = kernel_graph(hs.Network([([[1.0]], [0.0])], names=["x"]).graph), kernel_graph(wanted)
-    assert check_approximation(*pair, Interval(np.array([0.6]), np.ones(1)), "0").value < 1e-15
+    assert check_approximation(*pair, Interval(np.array([0.6]), np.ones(1)), "0")[0].value < 1e-15
     with pytest.raises(Refused, match="no finite bound"):
         check_approximation(*pair, UNIT, halved(3))
+
+
+def test_what_is_not_defined_has_no_bound_though_no_output_reads_it():
+    """y + 0 log(x): x is a group of its own, and is looked at."""
+    builder = Builder(["x", "y"])
+    logarithm = builder.function("log", builder.affine([(builder.input, [[1.0, 0.0]])], [-0.5]))
+    wanted = builder.graph(builder.affine([(logarithm, np.zeros((1, 1))), (builder.input, [[0.0, 1.0]])], [0.0]))
+    pair = kernel_graph(hs.Network([([[0.0, 1.0]], [0.0])], names=["x", "y"]).graph), kernel_graph(wanted)
+    assert check_approximation(*pair, Interval(np.array([0.6, 0.0]), np.ones(2)), "0 0")[0].value < 1e-15
+    with pytest.raises(Refused, match="no finite bound"):
+        check_approximation(*pair, Interval(np.zeros(2), np.ones(2)), "0 0")
 
 
 @pytest.mark.parametrize("cells", ["", "1", "100", "2", "20", "1000", "00", "x", "1 0"])
 def test_cells_that_are_no_tree_are_refused(cells):
     _, pair = graphs(square_network(2), "x**2")
     if cells == "100":
-        assert check_approximation(*pair, UNIT, cells).value < 1.0
+        assert check_approximation(*pair, UNIT, cells)[0].value < 1.0
         return
     with pytest.raises(Refused, match="tree"):
         check_approximation(*pair, UNIT, cells)

@@ -10,8 +10,8 @@ from helpers.attacks.saved import read, write
 from helpers.models.networks import product_network
 
 import headsmith as hs
-from headsmith.kernel.approximates import check_approximation
 from headsmith.kernel.arithmetic import Interval
+from headsmith.kernel.composed import check_composition
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.turned import turned
 from headsmith.lower.prove import kernel_graph
@@ -28,6 +28,11 @@ def graphs(network: hs.Network, formula: str) -> Any:
     return (network.graph, wanted), (kernel_graph(network.graph), kernel_graph(wanted))
 
 
+def bound_of(pair: Any, box: Interval, turn: Any, cells: str) -> float:
+    (found,) = check_composition(*pair, box, {"turned": turn, "approximation": cells}, {}).error.value
+    return float(found)
+
+
 def squares(levels: int) -> str:
     """A tree of halvings along both axes in turn."""
     return "0" if levels == 0 else "1" + 2 * ("2" + 2 * squares(levels - 1))
@@ -37,7 +42,7 @@ def squares(levels: int) -> str:
 def test_products_by_squares_are_off_by_a_power_of_four_exactly(gates: int) -> None:
     """The bound is attained: cells of the size of the network's pieces show it."""
     _, pair = graphs(product_network(gates), "x*y")
-    (found,) = check_approximation(*turned(*pair, BOX, HALF), squares(gates + 1)).value
+    found = bound_of(pair, BOX, HALF, squares(gates + 1))
     assert 0.0 <= found - 4.0 ** -(gates + 1) <= 1e-12
 
 
@@ -54,9 +59,8 @@ def test_products_by_squares_are_off_by_a_power_of_four_exactly(gates: int) -> N
     ],
 )
 def test_what_is_no_turn_is_refused(turn: Any) -> None:
-    _, pair = graphs(product_network(1), "x*y")
     with pytest.raises(Refused):
-        turned(*pair, BOX, turn)
+        turned(BOX, turn)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -76,7 +80,7 @@ def test_bounds_hold_on_the_whole_box(seed: int) -> None:
         low = rng.uniform(-1.0, 0.0, 2)
         box = Interval(low, low + rng.uniform(0.1, 1.0, 2))
         turn = {"M": M.tolist(), "K": K.tolist()}
-        (found,) = check_approximation(*turned(*pair, box, turn), squares(int(rng.integers(1, 4)))).value
+        found = bound_of(pair, box, turn, squares(int(rng.integers(1, 4))))
         points = rng.uniform(box.low, box.high, (2000, 2))
         points[:200] = np.where(rng.random((200, 2)) < 0.5, box.low, box.high)
         assert np.abs(evaluate(ours, points) - evaluate(theirs, points)).max() <= found
@@ -87,14 +91,14 @@ def test_the_search_finds_the_forms_that_gates_read() -> None:
     assert turn_of(pair[0]) == HALF
     assert turn_of(kernel_graph(hs.Network([([[1, 0], [0, 1]], [0, 0]), ([[1, 1]], [0])]).graph)) is None
     assert turn_of(kernel_graph(hs.Network([([[1, 2], [1, -1]], [0, 0]), ([[1, 1]], [0])]).graph)) is None  # thirds
-    (ours, theirs), pair = graphs(product_network(4), "x*y")
+    (ours, theirs), pair = graphs(product_network(4), "((x + y)/2)**2 - ((x - y)/2)**2")
 
     def gap(points: Any) -> Any:
         return np.asarray(evaluate(ours, points) - evaluate(theirs, points))
 
     found = search_cells(*pair, BOX.low, BOX.high, gap, 2e-3)
     assert found.turn == HALF
-    assert found.cells.count("0") <= 2000
+    assert found.cells.count("0") <= 128  # along each of the two coordinates
     assert found.bound == pytest.approx(4.0**-5, rel=1e-9)
     assert np.abs(gap(found.place[None])).max() == pytest.approx(found.largest)
 
@@ -109,8 +113,9 @@ def test_a_product_in_few_cells_and_its_file(tmp_path: Any) -> None:
     model.save(path)
     assert hs.verify(path).error == pytest.approx(model.certificate.error)
     header, tensors = read(path)
+    (piece,) = header["proof"]["pieces"]
     for change in ({"M": [[1.0, 0.0], [0.0, 1.0]], "K": [[1.0, 0.0], [0.0, 1.0]]}, {"M": [], "K": []}, 7, None):
-        header["proof"]["turned"] = change
+        piece["turned"] = change
         write(path, header, tensors)
         with pytest.raises(hs.CertificateError):
             hs.verify(path)

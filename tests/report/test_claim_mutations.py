@@ -16,11 +16,9 @@ import pytest
 from headsmith.report import feedforward_claims, universal_claims
 from headsmith.report.claims import Finding, select
 
-JUDGED = ("R3", "R4", "R6", "R7", "U1", "U2", "M2", "M3", "M4")
-LONG = [
-    pytest.param(each, marks=pytest.mark.campaign)
-    for each in ("R1", "R2", "R5", "R8", "R9", "R10", "U3", "U4", "U5", "U6", "M1")
-]
+JUDGED = ("R3", "R4", "R6", "R7", "U1", "U2", "M2", "M3", "M4", "A1")
+CAMPAIGN = ("R1", "R2", "R5", "R8", "R9", "R10", "R11", "U3", "U4", "U5", "U6", "M1", "A2", "A3", "I1", "I2")
+LONG = [pytest.param(each, marks=pytest.mark.campaign) for each in CAMPAIGN]
 """Ten seconds to a minute each, most of it for more cases of what the others check."""
 
 

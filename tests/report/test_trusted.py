@@ -35,7 +35,7 @@ def test_a_special_rule_is_loaded_only_where_a_file_needs_it(product: Path, tmp_
     """Who reads the core has read all that takes part in the check of a formula or a network."""
     found = groups()
     assert {f"{name}.py" for group in found.values() for name in group} == trusted().keys()
-    assert {"stock", "steps", "attentions", "approximates", "sampled"} <= found.keys()
+    assert {"stock", "steps", "attentions", "composed", "sampled"} <= found.keys()
     network = tmp_path / "network.safetensors"
     hs.compile("relu(x - y) + max(x, y)", (-1, 1), error=1e-3, recipe="relu").save(network)
     learner, descent = tmp_path / "learner.safetensors", {*found["core"], *found["steps"]}

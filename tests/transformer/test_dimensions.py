@@ -12,6 +12,7 @@ MODELS: dict[str, Any] = {
     "gates": lambda: hs.compile("relu(x - y) + abs(x)", (-1, 1), 1e-2),
     "gates in a sequence": lambda: hs.compile("relu(x - y) + x*y", (-1, 1), 1e-2, tokens=5),
     "table and gate": lambda: hs.compile(["x*y", "exp(x)"], (-1, 1), 1e-2),
+    "gates by relu attention": lambda: hs.compile("relu(x - y)", (-1, 1), 1e-2, tokens=5, attention="relu"),
     "maxout": lambda: hs.compile("max(x, y, z)", (-1, 1), 1e-2, recipe="maxout"),
 }
 
@@ -21,9 +22,9 @@ def model(request: pytest.FixtureRequest) -> Any:
     return MODELS[request.param]()
 
 
-def value(law: str, tokens: int, arguments: int) -> int:
-    """What a law says: a sum of numbers, ceil(log2 n) and k."""
-    known = {"ceil(log2 n)": math.ceil(math.log2(tokens)), "k": arguments}
+def value(law: str, tokens: int, arguments: int, grid: int = 0) -> int:
+    """What a law says: a sum of numbers, ceil(log2 n), k and p."""
+    known = {"ceil(log2 n)": math.ceil(math.log2(tokens)), "k": arguments, "p": grid}
     return sum(known[term] if term in known else int(term) for term in law.split(" + "))
 
 
@@ -48,10 +49,19 @@ def test_the_bill_counts_the_same_heads(model: Any) -> None:
     assert 0 <= bill.parameters - ends - sum(row.parameters for row in found.layers) <= bill.reference_tokens + 15
 
 
+@pytest.mark.parametrize("attention", ["softmax", "hardmax", "relu"])
+def test_the_laws_of_moves_are_true(attention: Any) -> None:
+    test_the_laws_are_true(
+        hs.compile_sequence(hs.tokens.sort, tokens=3, domain=(-1, 1), error=1e-2, attention=attention)
+    )
+
+
 def test_the_laws_are_true(model: Any) -> None:
     for row in model.dimensions.layers:
         arguments = int(row.stands_for.split("=")[1].split()[0]) if "k =" in row.stands_for else 0
         assert value(row.law, model.bill.data_tokens, arguments) == row.d_head
+    grid = model.transformer.grid_tokens
+    assert value(model.dimensions.law, model.bill.data_tokens, 0, grid) == model.bill.d_model
 
 
 def test_the_table_is_written_in_every_form(model: Any) -> None:

@@ -5,8 +5,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from headsmith.core.sparse import SparseArray, sparse_array
+from headsmith.kernel.sparse import Sparse, parts_of
+
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
+Weights = Any
+"""A matrix (to, from), as an array or by its entries (core/sparse.py); or a vector, for a diagonal one."""
+
+LARGE, THIN = 1 << 14, 8
+"""A matrix of so many entries, of which at most one in so many is not zero, is held by its entries."""
 
 
 def reals(values: Any) -> Array:
@@ -35,6 +43,28 @@ def frozen(values: Any) -> Array:
     array = reals(values)
     # Bytes are immutable for good: no flag makes an array on them writeable.
     return np.ndarray(array.shape, np.float64, array.tobytes())
+
+
+def frozen_weights(weights: Any) -> Weights:
+    """Weights that nobody can write; a large matrix that is mostly zeros by its entries."""
+    if not isinstance(weights, Sparse):
+        array = frozen(weights)
+        few = array[:: max(len(array) // 16, 1)] if array.ndim == 2 else array
+        if array.ndim != 2 or array.size < LARGE or any(np.count_nonzero(x) * THIN > x.size for x in (few, array)):
+            return array
+        weights = sparse_array(array)
+    if isinstance(weights, SparseArray) and _nobody_writes(weights.values):
+        return weights
+    rows, columns = (
+        np.ndarray(each.shape, np.int64, each.astype(np.int64).tobytes()) for each in parts_of(weights)[1:3]
+    )
+    return SparseArray(weights.shape, rows, columns, frozen(weights.values))
+
+
+def same_weights(left: Weights, right: Weights) -> bool:
+    """Whether two weights are the same, and held alike."""
+    parts, others = parts_of(left), parts_of(right)
+    return left is right or (len(parts) == len(others) and all(map(np.array_equal, parts, others)))
 
 
 def _nobody_writes(array: Any) -> bool:

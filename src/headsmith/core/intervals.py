@@ -11,6 +11,7 @@ import numpy as np
 from headsmith.core.arrays import Array, frozen, locked, reals
 from headsmith.core.errors import DomainError
 from headsmith.core.rounding import FLOAT64, magnitude_product, upper
+from headsmith.kernel.sparse import Sparse
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +80,9 @@ def _kept_at_zero(weights: Array, interval: Interval, found: Interval) -> Interv
         parts, ends = weights[rows, None], interval[rows, None]
     else:
         parts, ends = weights[rows], interval
+    if isinstance(parts, Sparse):
+        parts, columns = parts.packed()
+        ends = interval[columns]
     rises, falls = (parts > 0.0), (parts < 0.0)
     negative = ((rises & (ends.low < 0.0)) | (falls & (ends.high > 0.0))).any(axis=1)
     positive = ((rises & (ends.high > 0.0)) | (falls & (ends.low < 0.0))).any(axis=1)

@@ -100,7 +100,7 @@ def lower(value: Any, operations: int) -> Any:
 
 def magnitude_product(weights: Array, magnitudes: Array) -> Array:
     """|weights| @ magnitudes, rounded up. `weights` is dense (to, from), or diagonal (a vector)."""
-    absolute = np.abs(weights)
+    absolute = abs(weights)
     if weights.ndim == 1:
         return np.asarray(upper((absolute * magnitudes.T).T, 1))
     return np.asarray(upper(absolute @ magnitudes, weights.shape[1]))

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.core.arrays import frozen
 from headsmith.core.errors import FileFormatError
 from headsmith.core.rounding import PRECISIONS
+from headsmith.export.nodes import read_weights, stored_weights
 from headsmith.heads.kinds import KINDS
 from headsmith.heads.stream import Link, Register
 from headsmith.transformer.ir import Bank, Layer, Transformer
@@ -21,14 +21,18 @@ from headsmith.transformer.ir import Bank, Layer, Transformer
 def stored_links(stem: str, items: Sequence[Link], keep: Callable[..., str]) -> list[dict[str, Any]]:
     """Links, with the names of their tensors."""
     return [
-        {"register": link.register, "first": link.first, "weights": keep(f"{stem}.{index}", link.weights)}
+        {
+            "register": link.register,
+            "first": link.first,
+            "weights": stored_weights(f"{stem}.{index}", link.weights, keep),
+        }
         for index, link in enumerate(items)
     ]
 
 
 def read_links(items: list[dict[str, Any]], tensor: Callable[[str], Any]) -> tuple[Link, ...]:
     """The links that `stored_links` stored."""
-    return tuple(Link(item["register"], frozen(tensor(item["weights"])), int(item["first"])) for item in items)
+    return tuple(Link(item["register"], read_weights(item["weights"], tensor), int(item["first"])) for item in items)
 
 
 def stored_bank(stem: str, item: Bank, keep: Callable[..., str]) -> dict[str, Any]:

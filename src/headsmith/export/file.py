@@ -32,6 +32,7 @@ from headsmith.core.errors import FileFormatError, HeadsmithError
 from headsmith.core.folders import replaced
 from headsmith.core.intervals import Box
 from headsmith.export.banks import read_transformer
+from headsmith.export.nodes import read_weights
 from headsmith.export.stored import (
     APPROXIMATES,
     Header,
@@ -255,7 +256,7 @@ def _contents(header: dict[str, Any], tensors: Tensors) -> Contents:
             case "input":
                 return Input(tuple(str(name) for name in item["names"]))
             case "affine":
-                terms = tuple(Term(int(term["node"]), tensor(term["weights"])) for term in item["terms"])
+                terms = tuple(Term(int(term["node"]), read_weights(term["weights"], tensor)) for term in item["terms"])
                 return Affine(terms, tensor(item["bias"]))
             case "relu":
                 return Relu(int(item["argument"]), int(item["size"]))

@@ -19,7 +19,7 @@ from headsmith.export.plain import Plain, refuse_halves
 def lens(model: Plain) -> Plain:
     """The model's weights under the names of a native TransformerBridge, and its configuration."""
     config, tensors = model.config, model.tensors
-    if "alone" in config:
+    if "attention" in config:
         raise TargetError(
             f"this model has {config['attention']} attention under the mask self+prefix; TransformerLens has softmax "
             "attention, full or causal: export to torch, onnx or huggingface"

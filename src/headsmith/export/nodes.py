@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, assert_never
 
+import numpy as np
+
+from headsmith.core.arrays import Array, Weights, frozen
+from headsmith.core.errors import FileFormatError
 from headsmith.core.program import Call, Linear, Over, Program, Times
+from headsmith.core.sparse import SparseArray
 from headsmith.source.graph import (
     Affine,
     Attend,
@@ -26,7 +31,7 @@ from headsmith.source.graph import (
 )
 
 
-def node_data(node: Node, place: Callable[[int], int], keep: Callable[[str, Any], str]) -> dict[str, Any]:
+def node_data(node: Node, place: Callable[[int], int], keep: Callable[..., str]) -> dict[str, Any]:
     """A node as JSON. `place` says which numbers the nodes that it reads have in the file; `keep` stores an array, by a
     name that is the node's own, and returns the name that it has in the file."""
     match node:
@@ -34,7 +39,7 @@ def node_data(node: Node, place: Callable[[int], int], keep: Callable[[str, Any]
             return {"kind": "input", "names": list(node.names)}
         case Affine():
             terms = [
-                {"node": place(term.node), "weights": keep(f"terms.{index}", term.weights)}
+                {"node": place(term.node), "weights": stored_weights(f"terms.{index}", term.weights, keep)}
                 for index, term in enumerate(node.terms)
             ]
             return {"kind": "affine", "terms": terms, "bias": keep("bias", node.bias)}
@@ -72,6 +77,34 @@ def node_data(node: Node, place: Callable[[int], int], keep: Callable[[str, Any]
             return {**stored, "norm": node.norm, "evaluation": node.evaluation}
         case _:
             assert_never(node)
+
+
+def stored_weights(name: str, weights: Weights, keep: Callable[..., str]) -> Any:
+    """The name of the tensor of a matrix, or of a vector; of a matrix by its entries its shape, the entries, and how
+    far each of them is from the one before it, row by row: in float32, where that is exact."""
+    if not isinstance(weights, SparseArray):
+        return keep(name, weights)
+    places = weights.rows * weights.shape[1] + weights.columns
+    arrays = {"gaps": np.diff(places, prepend=-1).astype(np.float64), "values": weights.values}
+    tensors = {each: keep(f"{name}.{each}", array, _narrow(array)) for each, array in arrays.items()}
+    return {"shape": list(weights.shape), **tensors}
+
+
+def _narrow(values: Array) -> Any:
+    """float32 where that holds all of the numbers exactly."""
+    with np.errstate(over="ignore"):
+        return np.float32 if np.array_equal(values.astype(np.float32), values) else np.float64
+
+
+def read_weights(stored: Any, tensor: Callable[[str], Any]) -> Weights:
+    """The weights that `stored_weights` stored."""
+    if isinstance(stored, str):
+        return frozen(tensor(stored))
+    (rows, columns), gaps = stored["shape"], tensor(stored["gaps"])
+    places = np.cumsum(gaps, dtype=np.int64) - 1
+    if (gaps < 1).any() or places.max(initial=-1) >= rows * columns:
+        raise FileFormatError(f"the entries of a matrix of shape {(rows, columns)} are not in order, or outside of it")
+    return SparseArray((int(rows), int(columns)), places // columns, places % columns, frozen(tensor(stored["values"])))
 
 
 def program_data(program: Program) -> dict[str, Any]:

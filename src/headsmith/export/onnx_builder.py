@@ -73,12 +73,15 @@ class Builder:
     def ahead(self, count: str) -> str:
         """Which of `count` (one whole number) key tokens lie ahead of which query: (query token, key token)."""
         if not any("ahead" in node.output for node in self.nodes):
-            scalar = self.op("Squeeze", count)
-            self.constants["zero"], self.constants["one"] = np.array(0, dtype=np.int64), np.array(1, dtype=np.int64)
-            places = self.op("Range", "zero", scalar, "one")
+            places = self.counted(count)
             queries, keys = (self.op("Unsqueeze", places, self.whole(axis)) for axis in (1, 0))
             self.op("Less", queries, keys, name="ahead")
         return "ahead"
+
+    def counted(self, count: str) -> str:
+        """The numbers from 0 to `count` (one whole number) less one."""
+        self.constants["zero"], self.constants["one"] = np.array(0, dtype=np.int64), np.array(1, dtype=np.int64)
+        return self.op("Range", "zero", self.op("Squeeze", count), "one")
 
     def masked(self, scores: str, count: str) -> str:
         """Scores (..., query token, key token), minus infinity where the key lies ahead."""

@@ -55,10 +55,10 @@ def textbook_onnx(model: Plain) -> Any:
                 apart = positive(graph, apart)
             parts.append(graph.op("Transpose", apart, perm=[0, 2, 3, 1] if name == "key" else [0, 2, 1, 3]))
         scores = graph.op("MatMul", parts[0], parts[1], name=f"layers.{number}.scores")
-        scores = graph.masked(scores, everyone) if config["causal"] else scores
-        if "alone" in config:
-            pattern = weights_of(graph, config, scores)
+        if "attention" in config:
+            pattern = weights_of(graph, config, scores, everyone)
         else:
+            scores = graph.masked(scores, everyone) if config["causal"] else scores
             pattern = graph.op("Softmax", scores, name=f"layers.{number}.pattern", axis=-1)
         means = graph.op("Transpose", graph.op("MatMul", pattern, parts[2]), perm=[0, 2, 1, 3])
         side = graph.op("Reshape", means, graph.whole(0, 0, layer["heads"] * layer["d_value"]))

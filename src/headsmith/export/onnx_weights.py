@@ -1,15 +1,11 @@
-"""Weights of other attentions than softmax in ONNX, where tokens see themselves and the prefix alone.
-
-There is one data token, which sees everything; reference tokens do not see it. `weights_of` of heads/attentions.py, in
-primitives that ONNX Runtime has for float64.
-"""
+"""Weights of other attentions than softmax in ONNX: `weights_of` of heads/attentions.py, in primitives that ONNX
+Runtime has for float64. Where tokens see themselves and the prefix alone there is one data token, which sees
+everything; reference tokens, which come first, do not see it: as under a causal mask."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from headsmith.export.onnx_builder import Builder
 
@@ -20,36 +16,32 @@ def positive(graph: Builder, features: str) -> str:
     return graph.op("Add", graph.op("Max", features, zero), graph.op("Exp", graph.op("Min", features, zero)))
 
 
-def weights_of(graph: Builder, config: Mapping[str, Any], scores: str) -> str:
-    """Scores (batch, head, query token, key token), or products of features under elu+1, as weights."""
-    kind, prefix = config["attention"], config["reference_tokens"]
-    seen = np.ones((prefix + 1, prefix + 1))
-    seen[:prefix, prefix] = 0.0
+def weights_of(graph: Builder, config: Mapping[str, Any], scores: str, count: str) -> str:
+    """Scores (batch, head, query token, key token), or products of features under elu+1, of `count` tokens, as
+    weights."""
+    kind, hides = config["attention"], config["causal"] or config.get("alone", False)
     if kind in ("sigmoid", "relu", "linear", "elu+1"):
         if kind == "sigmoid":
             unit = graph.number("unit", 1.0)
             scores = graph.op("Div", unit, graph.op("Add", unit, graph.op("Exp", graph.op("Neg", scores))))
         if kind == "relu":
             scores = graph.op("Max", scores, graph.number("nothing", 0.0))
-        weights = graph.op("Mul", scores, graph.number("seen", seen)) if prefix else scores
+        weights = graph.op("Where", graph.ahead(count), graph.number("nothing", 0.0), scores) if hides else scores
         return _shares(graph, weights) if kind == "elu+1" else weights
-    if prefix:
-        scores = graph.op("Add", scores, graph.number("unseen", np.where(seen > 0.0, 0.0, -np.inf)))
+    scores = graph.masked(scores, count) if hides else scores
     scores = graph.op("Sub", scores, graph.op("ReduceMax", scores, axes=[-1], keepdims=1))
     if kind == "hardmax":
         return _shares(graph, _as_number(graph, graph.op("Equal", scores, graph.number("nothing", 0.0))))
-    return _sparsemax(graph, scores, prefix + 1)
+    return _sparsemax(graph, scores, count)
 
 
-def _sparsemax(graph: Builder, scores: str, tokens: int) -> str:
+def _sparsemax(graph: Builder, scores: str, count: str) -> str:
     """The largest scores lose the same, so that what is left of them has the sum one."""
     unit, nothing = graph.number("unit", 1.0), graph.number("nothing", 0.0)
-    graph.nodes.append(
-        graph.onnx.helper.make_node("TopK", [scores, graph.whole(tokens)], [f"{scores}_sorted", f"{scores}_places"])
-    )
+    graph.nodes.append(graph.onnx.helper.make_node("TopK", [scores, count], [f"{scores}_sorted", f"{scores}_places"]))
     ordered = graph.op("Max", f"{scores}_sorted", graph.number("far", -2.0))
-    sums, counts = graph.op("CumSum", ordered, graph.places("last_axis", 3)), np.arange(1.0, tokens + 1.0)
-    reach = graph.op("Add", unit, graph.op("Mul", ordered, graph.number("counts", counts)))
+    sums, counts = graph.op("CumSum", ordered, graph.places("last_axis", 3)), _as_number(graph, graph.counted(count))
+    reach = graph.op("Add", unit, graph.op("Mul", ordered, graph.op("Add", counts, unit)))
     inside = _as_number(graph, graph.op("Greater", reach, sums))
     kept = graph.op("ReduceSum", inside, graph.whole(-1), keepdims=1)
     place = graph.op("Sub", graph.op("Cast", kept, to=graph.onnx.TensorProto.INT64), graph.whole(1))

@@ -21,6 +21,9 @@ SOURCE, PROOF, APPROXIMATES = "source.", "proof.", "approximates"
 """How the names of the target's tensors begin, and those of a proof's own; the field of a file, and the beginning of
 the names of tensors, of what a network approximates."""
 
+SPARSE = (".gaps", ".values")
+"""How the names of the tensors of sparse weights end."""
+
 SMALL = 64
 """Arrays of at most so many numbers are stored wherever they are used."""
 
@@ -45,8 +48,8 @@ def graph_data(graph: Graph, tensors: Tensors, prefix: str = "source") -> Header
         if isinstance(item, Expression):
             raise FileFormatError("a target that is stored has no fused expressions")
 
-        def keep(name: str, values: Any) -> str:
-            tensors[f"{prefix}.{number}.{name}"] = np.ascontiguousarray(values, dtype=np.float64)
+        def keep(name: str, values: Any, kind: Any = np.float64) -> str:
+            tensors[f"{prefix}.{number}.{name}"] = np.ascontiguousarray(values, dtype=kind)
             return f"{prefix}.{number}.{name}"
 
         return node_data(item, lambda read: read, keep)
@@ -66,13 +69,18 @@ def _place(array: Any) -> tuple[Any, ...]:
 
 def transformer_data(transformer: Transformer, tensors: Tensors) -> Header:
     """A model as JSON; its weights are added to the tensors, in its own format. Large weights of the target, in the
-    same memory, are stored once."""
+    same memory, are stored once; and so are equal entries of sparse weights, and their places."""
     dtype = np.dtype(transformer.arithmetic)
-    known = {_place(each): name for name, each in tensors.items() if name.startswith(SOURCE) and each.size > SMALL}
+    large = {name: each for name, each in tensors.items() if name.startswith(SOURCE) and each.size > SMALL}
+    known = {_place(each): name for name, each in large.items()}
+    sparse = {name: each for name, each in large.items() if name.endswith(SPARSE)}
 
     def keep(name: str, values: Any, kind: Any = dtype) -> str:
         array = np.ascontiguousarray(values, dtype=kind)
         name = known.get(_place(array), name)
+        for other, each in sparse.items() if name.endswith(SPARSE) else ():
+            if each.dtype == array.dtype and np.array_equal(each, array):
+                name = other
         tensors[name] = array
         return name
 

@@ -8,8 +8,8 @@
     linear      the score itself, divided by nothing
     elu+1       phi(query) . phi(key), divided by their sum; phi(x) = e^x below zero, 1 + x above, feature by feature
 
-Under any but softmax a sink head is a gate with a lemma of its own (kernel/attentions.py): with the score t = b z it
-returns z s(t) for
+Under any but softmax a sink head is a gate with a lemma of its own (kernel/softmax.py, kernel/attentions.py): with the
+score t = b z it returns z s(t) for
 
     hardmax     s = 1 where t > 0, else 0            exact
     sparsemax   s = (1 + t) / 2, clipped to [0, 1]   within 1/8 / b of the ReLU
@@ -19,10 +19,29 @@ returns z s(t) for
     relu        max(z, 0) times a value of one       exact, without a sink
 
 and linear attention has no gates, but products: x times y is the score x times the value y.
+
+Data tokens that see each other score `gain` less for each bit in which their positions differ, whatever t is:
+
+    hardmax     anything less is no weight at all
+    sparsemax   a score that is lower by one or more has no weight
+    sigmoid     weights e^(t - gain): the gain must be above the largest t
+    relu        no weight below a score of zero: the gain must be above the largest t
+
+so that under hardmax, sparsemax and relu attention nothing leaks. Two kinds have no such code (`NOT_AMONG`).
+What tokens take from each other:
+
+    hardmax     moves and maxima exactly, means as equal shares
+    sparsemax   moves exactly, means as equal shares, maxima within (n - 1)/(4 n) / b
+    sigmoid     moves, up to e^(-gain/2)
+    relu        moves exactly
+
+Weights that are divided by nothing add up: one layer of sigmoid, relu or linear attention computes neither the means of
+two and of three tokens, nor the largest of three (report/among_claims.py has the proofs).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -36,6 +55,8 @@ WITHOUT_SINK = ("sigmoid", "relu", "linear")
 """Kinds whose gates and products need no reference token."""
 EXACT = ("hardmax", "relu")
 """Kinds whose gates are exact, whatever their scale."""
+SHARP = ("hardmax", "sparsemax")
+"""Kinds whose weights are shares of one, and nothing at all for scores that are low enough."""
 GATES: dict[str, float] = {
     "hardmax": 0.0,
     "sparsemax": 0.125,
@@ -44,12 +65,35 @@ GATES: dict[str, float] = {
     "elu+1": 0.16,
 }
 """How far a gate of scale one can be from the ReLU."""
-NOT_AMONG: dict[str, str] = {
-    "linear": "a linear weight cannot be zero for all other tokens and the score for oneself",
-    "elu+1": "its weights add up feature by feature, so that no code of positions silences other tokens",
-    **dict.fromkeys(("hardmax", "sparsemax", "sigmoid", "relu"), "codes of positions have a proof for softmax alone"),
+MAXIMA: dict[str, Callable[[int], float]] = {
+    "hardmax": lambda tokens: 0.0,
+    "sparsemax": lambda tokens: 0.25 * (tokens - 1) / tokens,
 }
-"""Why data tokens that see each other are refused."""
+"""How far a head of scale one can be from the largest of so many tokens, where it can be one."""
+ONE_TOKEN = ("elu+1", "linear")
+"""Kinds under which a model has one data token, or any number that do not see each other."""
+NOT_AMONG: dict[str, str] = {
+    "linear": "in one layer x_i times y_j comes for every token j or for none",
+    "elu+1": "it takes a feature for each token to tell them apart, for weights add up feature by feature",
+}
+"""Why data tokens that see each other are refused (report/among_claims.py has the proofs)."""
+NO_MIXING = {
+    "attend": "hs.tokens.attend is softmax attention itself",
+    "mean": "weights that are divided by nothing add up, and one layer of them computes neither means of sequences of "
+    "two and of three tokens nor the largest of three; hardmax and sparsemax attention do, and hs.tokens.sort takes "
+    "moves and gates alone",
+    "move": "data tokens do not see each other",
+}
+"""Why a token cannot take from others what some nodes need, where the attention has no head for it."""
+BANKS: dict[str, set[str]] = {
+    "hardmax": {"sink", "mean", "boltzmann", "move"},
+    "sparsemax": {"sink", "mean", "boltzmann", "move"},
+    "sigmoid": {"sink", "move"},
+    "relu": {"sink", "move"},
+    "elu+1": {"sink"},
+    "linear": {"product"},
+}
+"""The kinds of heads that there are."""
 PEAKS = {"sparsemax": 0.5, "elu+1": 0.8031}
 """How far from zero that is, where it is not as far as under softmax."""
 
@@ -60,7 +104,11 @@ def weights_of(kind: str, queries: Any, keys: Any, visible: Any) -> Any:
     if kind == "elu+1":
         products = np.where(visible, positive(queries) @ np.swapaxes(positive(keys), -1, -2), 0.0)
         return products / products.sum(axis=-1, keepdims=True)
-    scores = queries @ np.swapaxes(keys, -1, -2)
+    return shares_of(kind, queries @ np.swapaxes(keys, -1, -2), visible)
+
+
+def shares_of(kind: str, scores: Any, visible: Any) -> Any:
+    """The same from scores (..., query, key), of any kind but elu+1."""
     if kind in WITHOUT_SINK:
         return np.where(visible, _alone(kind, scores), scores.dtype.type(0.0))
     scores = np.where(visible, scores, scores.dtype.type(-np.inf))

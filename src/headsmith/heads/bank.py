@@ -28,6 +28,7 @@ from headsmith.heads.running import Attention
 from headsmith.heads.scaling import Scaling
 from headsmith.heads.stream import GRID, REFERENCE, Link
 from headsmith.heads.surroundings import Surroundings
+from headsmith.kernel.sparse import entries_of
 
 KEY = 8.0
 """Keys of constants: it only shares gains between query and key, so that neither has large weights. A power of two, it
@@ -290,6 +291,6 @@ def largest_scaled(links: Sequence[Link], scales: Array) -> float:
         scale = scales[link.reads]
         with np.errstate(over="ignore"):
             found = max(
-                found, largest(np.asarray(link.weights * (scale if link.weights.ndim == 1 else scale[:, None])))
+                found, largest(entries_of(link.weights * (scale if link.weights.ndim == 1 else scale[:, None])))
             )
     return found

@@ -41,6 +41,7 @@ from headsmith.core.balls import boltzmann_constant
 from headsmith.core.errors import CertificateError
 from headsmith.core.figures import number, shortened
 from headsmith.core.rounding import upper
+from headsmith.heads.attentions import EXACT, MAXIMA
 from headsmith.heads.bank import (
     KEY,
     Columns,
@@ -135,14 +136,16 @@ class BoltzmannBank(ScaledBank):
         return [KEY, abs(self.gain) / KEY, steep, *keep_folded(model, self.keep_gain)]
 
     def scaled(self, scaling: Scaling) -> Self:
-        query, key = split_scale(scaling.common / heaviest_read(self), scaling.model.precision)
+        # Under hardmax no scale is too small; scores should be no smaller than what is rounded.
+        least = 1.0 if scaling.model.attention in EXACT else 0.0
+        query, key = split_scale(max(scaling.common, least) / heaviest_read(self), scaling.model.precision)
         # Reference tokens score zero: the gain must lift the largest data token above them, wherever it is.
         depth = max((float(b * scaling.sizes[n]) for b, n in zip(query * key, self.node.tolist(), strict=True)))
         gain = scaling.lifted(scaling.reach + depth)
         return replace(self, query_scale=query, key_scale=key, gain=gain, keep_gain=scaling.reference)
 
     def softmax_constant(self, model: Surroundings) -> float:
-        return boltzmann_constant(model.tokens)
+        return MAXIMA.get(model.attention, boltzmann_constant)(model.tokens)
 
     def told(self, head: int, model: Surroundings, words: Words) -> list[str]:
         scale = float(self.scale[head])

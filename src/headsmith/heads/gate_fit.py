@@ -9,8 +9,8 @@ t agrees. The rise b is a trade: the error of x y falls like C_p b^(2 p), but al
 For |x|, |y| <= 1 the error of x y is
 
     b         1 token   2         3         4         5
-    0.125     5e-3      2e-4      8e-6      1e-6      2e-7
-    0.1       3e-3      6e-5      2e-6      2e-7      2e-8
+    0.125     5e-3      1e-4      8e-6      9e-7      2e-7
+    0.1       3e-3      5e-5      2e-6      2e-7      2e-8
     0.05      8e-4      3e-6      3e-8      5e-10     2e-11
     0.025     2e-4      2e-7      5e-10     2e-12
     0.0125    5e-5      1e-8      7e-12
@@ -35,8 +35,8 @@ from headsmith.core.errors import DomainError
 LARGEST_RISE = 0.125
 """Larger ones have no good gates."""
 
-SHARES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2)
-"""The best level is 1 / (p + 1) and a share of the rise squared."""
+SHARES = (0.0, 0.2, 0.3, 0.4, 0.6, 0.8, 0.9, 1.0, 1.2)
+"""The best level is 1 / (p + 1) and a share of the rise squared, of about 0.3 (p - 1)."""
 
 RISE = 0.05
 """The usual b."""

@@ -27,6 +27,11 @@ The features of query and key, and the value:
 Where all tokens fetch from the same one, whose code is c, the address needs no register, and one feature is enough:
 
     all bits    gain / KEY * data                                           KEY sum_k c[k] position[k]
+
+Under sigmoid and relu attention, which know no sink, one feature more takes gain (bits - 1/2) from all scores, so that
+the addressee has gain/2, and all others less than zero (kernel/attentions.py):
+
+    offset      KEY * data                                                  -gain (bits - 1/2) / KEY * data
 """
 
 from __future__ import annotations
@@ -41,6 +46,7 @@ import numpy as np
 from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
 from headsmith.core.errors import CertificateError, DomainError
 from headsmith.core.figures import shortened
+from headsmith.heads.attentions import EXACT, WITHOUT_SINK
 from headsmith.heads.bank import (
     KEY,
     Columns,
@@ -53,6 +59,7 @@ from headsmith.heads.bank import (
     keep_nonzeros,
     split_rows,
 )
+from headsmith.heads.other_gates import other_moves
 from headsmith.heads.running import Attention
 from headsmith.heads.scaling import Scaling
 from headsmith.heads.stream import DATA, POSITION, position_bits, position_code
@@ -124,6 +131,8 @@ class MoveBank(HeadBank):
         position = position_code(attention.transformer.tokens, tokens).astype(dtype)
         rows = address_rows(self, attention.transformer.positional, attention.transformer.tokens)
         address = rows[:tokens].astype(dtype)
+        if attention.transformer.attention in WITHOUT_SINK:
+            return other_moves(attention, values, address[:, :bits], self.gain)
         places, outputs = np.arange(tokens), np.empty_like(values)
         for queries in attention.query_chunks(tokens):
             scores = (address[queries, :bits] * dtype.type(self.gain)) @ position.T
@@ -158,10 +167,14 @@ class MoveBank(HeadBank):
 
     def features(self, model: Surroundings) -> tuple[str, ...]:
         bits = tuple(f"bit {bit}" for bit in range(position_bits(model.tokens)))
-        return (*(("all bits",) if isinstance(self.address, int) else bits), *(("sink",) if model.sink_tokens else ()))
+        last = ("offset",) if model.attention in WITHOUT_SINK else ("sink",) * model.sink_tokens
+        return (*(("all bits",) if isinstance(self.address, int) else bits), *last)
 
     def dense(self, model: Surroundings, columns: Columns, read: Array, write: Array) -> Matrices:
         (W_Q, W_K), bits = self.no_features(model, read), position_bits(model.tokens)
+        if model.attention in WITHOUT_SINK:
+            W_Q[:, columns[DATA], -1] = KEY
+            W_K[:, columns[DATA], -1] = -self.gain * (bits - 0.5) / KEY
         if isinstance(self.address, int):
             W_Q[:, columns[DATA], 0] = self.gain / KEY
             W_K[:, columns[POSITION], 0] = KEY * position_code(model.tokens)[self.address]
@@ -177,20 +190,25 @@ class MoveBank(HeadBank):
 
     def law(self, model: Surroundings) -> tuple[str, str]:
         bits = "1" if isinstance(self.address, int) else "ceil(log2 n)"
-        return bits + " + 1" * model.sink_tokens, "move between tokens"
+        return bits + " + 1" * (model.sink_tokens or model.attention in WITHOUT_SINK), "move between tokens"
 
     def nonzeros(self, model: Surroundings, read: int) -> int:
         bits = position_bits(model.tokens)
         pairs = 1 + bits if isinstance(self.address, int) else 2 * bits + model.sink_tokens
-        return read + self.heads * (pairs + keep_nonzeros(model))
+        return read + self.heads * (pairs + keep_nonzeros(model) + 2 * (model.attention in WITHOUT_SINK))
 
     def folded(self, model: Surroundings) -> list[float]:
-        steps = max(1, position_bits(model.tokens) * model.sink_tokens)
+        bits = position_bits(model.tokens)
+        steps = max(1.0, bits - 0.5 if model.attention in WITHOUT_SINK else bits * model.sink_tokens)
         return [KEY, abs(self.gain) * steps / KEY, *keep_folded(model, self.keep_gain)]
 
     def scaled(self, scaling: Scaling) -> Self:
-        # Other data tokens are 2 gain below, and reference tokens gain * bits.
         bits, far = position_bits(scaling.model.tokens), scaling.alone(int(self.node[0]))
+        if scaling.model.attention in WITHOUT_SINK:
+            # The addressee scores half the gain above zero, and others at least as much below.
+            exact = scaling.model.attention in EXACT
+            return replace(self, gain=2.0 if exact else 4.0 * math.ceil((far + 4.0) / 2.0), keep_gain=scaling.reference)
+        # Other data tokens are 2 gain below, and reference tokens gain * bits.
         gain = 2.0 * math.ceil(max(max(scaling.position, far) / 2.0, (far + 4.0) / max(bits, 1)) / 2.0)
         return replace(self, gain=gain, keep_gain=scaling.reference)
 

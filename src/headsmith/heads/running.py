@@ -17,8 +17,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from headsmith.core.sparse import blocks_of, sparse_product
+from headsmith.heads.attentions import shares_of
 from headsmith.heads.stream import Link, position_bits, position_code
 from headsmith.heads.surroundings import Surroundings
+from headsmith.kernel.sparse import Sparse
 
 Stream = dict[str, Any]
 """What data tokens hold: for each register an array (batch, token, column); a batch of one stands for all alike. A
@@ -78,6 +81,11 @@ class Attention:
         count = np.arange(1, self.tokens + 1) if self.causal else np.full(self.tokens, self.tokens)
         return count[queries].astype(self.dtype)
 
+    def in_sight(self, queries: slice) -> Any:
+        """Which data tokens each of some queries sees: (query token, key token)."""
+        places = np.arange(self.tokens)
+        return (places[None, :] <= places[queries, None]) | (not self.causal)
+
     def crowd(self, gain: float, queries: slice) -> Any:
         """The powers of the data tokens, up to that of the token itself: (query token, key token) of some queries."""
         if self.hard:
@@ -127,6 +135,12 @@ def shares(attention: Attention, scores: Any, silent: float, references: int) ->
     if references:
         top = np.maximum(top, attention.dtype.type(silent))
     scores -= top
+    if attention.transformer.attention == "sparsemax":
+        # Reference tokens hold zero: only what data tokens weigh matters.
+        low = np.broadcast_to(attention.dtype.type(silent) - top, (*scores.shape[:-2], references, scores.shape[-1]))
+        every = np.swapaxes(np.concatenate([scores, low], axis=-2), -1, -2)
+        weights = np.swapaxes(shares_of("sparsemax", every, True), -1, -2)[..., : scores.shape[-2], :]
+        return weights.copy(), np.ones_like(top)
     weights = attention.powers(scores)
     total = weights.sum(axis=-2, keepdims=True)
     if references:
@@ -148,6 +162,9 @@ def read(links: tuple[Link, ...], stream: Stream, shape: tuple[int, int, int], d
 
 def linear(link: Link, values: Any) -> Any:
     """A link's weights times values (..., from)."""
+    if isinstance(link.weights, Sparse):
+        flat = values.reshape(-1, values.shape[-1])
+        return sparse_product(link.weights, link.grouped(blocks_of), flat).reshape(*values.shape[:-1], -1)
     weights = link.weights.astype(values.dtype, copy=False)
     if weights.ndim == 1:
         return values * weights

@@ -12,6 +12,7 @@ from headsmith.core.arrays import Array, frozen
 from headsmith.core.rounding import FLOAT64, Precision, held
 from headsmith.heads.running import Reader
 from headsmith.heads.surroundings import Surroundings
+from headsmith.kernel.sparse import parts_of
 
 SMALLEST_SCALE = 2.0**-20
 
@@ -25,7 +26,8 @@ class Scaling:
     reach       how far, in scores, silent tokens must be kept below the others
     position    the gain that keeps data tokens apart
     reference   the gain that keeps reference tokens to the sink
-    sizes       by node of the circuit: what is read where maxima are taken over tokens, and the scores of attention
+    sizes       by node of the circuit: what is read where maxima are taken over tokens, and the scores of attention;
+                what gates read, under attentions without a sink and for several tokens
     """
 
     model: Surroundings
@@ -52,6 +54,12 @@ class Scaling:
         return self.reach if node >= 0 else max(self.reach, rounding)
 
 
+def even(size: float, precision: Precision) -> float:
+    """An even number of the format that is at least so large."""
+    unit = max(2.0, 2.0 ** math.ceil(math.log2(size * 4.0 * precision.unit_roundoff)))
+    return unit * math.ceil(size / unit)
+
+
 def heaviest_read(bank: Reader) -> Array:
     """For each head, the largest weight that it reads by; 1 for one that reads nothing."""
     heaviest = np.zeros(bank.readers)
@@ -63,7 +71,7 @@ def heaviest_read(bank: Reader) -> Array:
 
 def in_parts(bank: Reader) -> bool:
     """Whether heads read sums of several registers, all by the same weights."""
-    first = {(link.first, link.weights.tobytes()) for link in bank.read}
+    first = {(link.first, *(part.tobytes() for part in parts_of(link.weights))) for link in bank.read}
     return len(first) < len(bank.read)
 
 

@@ -47,7 +47,7 @@ from headsmith.heads.attentions import EXACT, GATES, WITHOUT_SINK
 from headsmith.heads.bank import KEY, Columns, Matrices, ScaledBank, Words, largest_scaled
 from headsmith.heads.other_gates import other_gates
 from headsmith.heads.running import Attention
-from headsmith.heads.scaling import Scaling, heaviest_read, in_parts, rounded_up, split_scale
+from headsmith.heads.scaling import Scaling, even, heaviest_read, in_parts, rounded_up, split_scale
 from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, position_bits
 from headsmith.heads.surroundings import Surroundings
 
@@ -120,54 +120,66 @@ class SinkBank(ScaledBank):
             W_K[:, reference, 0] = W_K[:, data, 1] = -self.reference_gain
             return
         W_K[:, data, 0] = self.key_scale[:, None]
-        if model.attention in WITHOUT_SINK:
-            return
-        W_Q[:, reference, 1] = self.reference_gain / KEY
-        W_K[:, reference, 1] = KEY
+        after = 1
+        if model.attention not in WITHOUT_SINK:
+            W_Q[:, reference, 1] = self.reference_gain / KEY
+            W_K[:, reference, 1] = KEY
+            after = 2
         if model.tokens > 1:
             first = columns[POSITION].start
             for bit in range(bits):
-                W_Q[:, first + bit, 2 + bit] = self.position_gain / 2.0 / KEY
-                W_K[:, first + bit, 2 + bit] = KEY
-            W_Q[:, data, 2 + bits] = KEY
-            W_K[:, data, 2 + bits] = -self.position_gain * bits / 2.0 / KEY
+                W_Q[:, first + bit, after + bit] = self.position_gain / 2.0 / KEY
+                W_K[:, first + bit, after + bit] = KEY
+            W_Q[:, data, after + bits] = KEY
+            W_K[:, data, after + bits] = -self.position_gain * bits / 2.0 / KEY
         if model.grid_tokens:
             W_Q[:, columns[GRID], 1] = self.reference_gain / KEY
             W_Q[:, data, -1] = KEY
             W_K[:, columns[GRID], -1] = -self.reference_gain / KEY
 
     def law(self, model: Surroundings) -> tuple[str, str]:
-        if model.attention in WITHOUT_SINK:
-            return "1", "gate"
-        return ("3 + ceil(log2 n)" if model.tokens > 1 else "2") + (" + 1" if model.grid_tokens else ""), "gate"
+        few = 1 if model.attention in WITHOUT_SINK else 2
+        return (f"{few + 1} + ceil(log2 n)" if model.tokens > 1 else f"{few}") + " + 1" * (
+            model.grid_tokens > 0
+        ), "gate"
 
     def nonzeros(self, model: Surroundings, read: int) -> int:
         # Besides the read (in W_Q and in W_V): the key's slope, the pairs of reference, position, offset, grid.
         bits, grid = position_bits(model.tokens), model.grid_tokens
-        if model.attention in WITHOUT_SINK:
-            # The value of a gate of relu attention is one.
-            return (read + 2 * self.heads) if model.attention == "relu" else 2 * read + self.heads
         if model.attention == "elu+1":
             return 3 * read + 2 * self.heads
-        pairs = 3 + (2 * bits + 2 if model.tokens > 1 else 0) + (2 * grid + 1 if grid else 0)
-        return 2 * read + self.heads * pairs
+        pairs = 1 + 2 * (model.attention not in WITHOUT_SINK) + (2 * grid + 1 if grid else 0)
+        pairs += 2 * bits + 2 if model.tokens > 1 else 0
+        # The value of a gate of relu attention is one.
+        return read + (self.heads if model.attention == "relu" else read) + self.heads * pairs
 
     def folded(self, model: Surroundings) -> list[float]:
         steep = largest_scaled(self.read, self.query_scale)
-        if model.attention in (*WITHOUT_SINK, "elu+1"):
-            return [self.reference_gain * model.sink_tokens, steep]
-        bits = position_bits(model.tokens)
-        return [KEY, self.reference_gain / KEY, self.position_gain * bits / 2.0 / KEY, steep]
+        if model.attention == "elu+1":
+            return [self.reference_gain, steep]
+        code = [KEY, self.position_gain * position_bits(model.tokens) / 2.0 / KEY] if model.tokens > 1 else []
+        return [*code, *([KEY, self.reference_gain / KEY] * model.sink_tokens), steep]
 
     def scaled(self, scaling: Scaling) -> Self:
         precision, ones = scaling.model.precision, np.ones(self.heads)
         if scaling.model.attention in EXACT:
-            return replace(self, query_scale=ones, key_scale=ones, position_gain=0.0, reference_gain=1.0)
+            # Other tokens must score less under hardmax, and nothing above zero under relu attention.
+            apart = 2.0 if scaling.model.tokens > 1 else 0.0
+            if scaling.model.attention == "relu" and scaling.model.tokens > 1:
+                most = max(scaling.sizes[each] for each in {*self.node.tolist()})
+                apart = 2.0 ** math.ceil(math.log2(max(most, precision.smallest_normal)) + 0.5)
+            return replace(self, query_scale=ones, key_scale=ones, position_gain=apart, reference_gain=2.0)
         if scaling.model.attention == "elu+1":
             steep = rounded_up(scaling.common / heaviest_read(self), precision)
             far = max(scaling.reach + 8.0, -math.log(precision.unit_roundoff))
             kept = replace(self, position_gain=0.0, reference_gain=float(math.ceil(far)))
             return replace(kept, query_scale=steep, key_scale=ones)
+        if scaling.model.attention == "sigmoid" and scaling.model.tokens > 1:
+            # The largest score, and all that may leak, below zero.
+            query, key = split_scale(scaling.common / heaviest_read(self), precision)
+            most = max(float(b * scaling.sizes[n]) for b, n in zip(query * key, self.node.tolist(), strict=True))
+            kept = replace(self, position_gain=even(1.01 * most + scaling.reach + 4.0, precision))
+            return replace(kept, query_scale=query, key_scale=key, reference_gain=scaling.reference)
         # Sums of registers times powers of two round least (kernel/stream.py).
         scale = 2.0 ** math.ceil(math.log2(scaling.of_gates)) if in_parts(self) else scaling.of_gates
         query, key = split_scale(scale / heaviest_read(self), precision)
@@ -184,12 +196,11 @@ class SinkBank(ScaledBank):
 
 def feature_names(tokens: int, grid: int = 0, attention: str = "softmax") -> tuple[str, ...]:
     """What the columns of queries and keys are for: slope, reference; for several tokens position bits and offset; for
-    a grid one. A gate without a sink has the slope alone (heads/attentions.py)."""
-    if attention in WITHOUT_SINK:
-        return ("slope",)
+    a grid one. A gate without a sink has no reference (heads/attentions.py)."""
     bits = tuple(f"bit {bit}" for bit in range(position_bits(tokens)))
     code = (*bits, "offset") if bits else ()
-    return ("slope", "slope of the sink" if attention == "elu+1" else "reference", *code, *(("grid",) if grid else ()))
+    sink = () if attention in WITHOUT_SINK else ("slope of the sink" if attention == "elu+1" else "reference",)
+    return ("slope", *sink, *code, *(("grid",) if grid else ()))
 
 
 def leak_weight(position_gain: float, tokens: int, disturbance: Array) -> Array:

@@ -6,11 +6,14 @@ has.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from headsmith.core.arrays import Array, frozen
+from headsmith.core.arrays import Array, Weights, frozen, frozen_weights
+from headsmith.kernel.sparse import entries_of
 
 DATA = "data"
 """One on every data token, zero on the reference tokens."""
@@ -44,11 +47,11 @@ class Link:
     """
 
     register: str
-    weights: Array
+    weights: Weights
     first: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", frozen(self.weights))
+        object.__setattr__(self, "weights", frozen_weights(self.weights))
 
     @property
     def rows(self) -> int:
@@ -68,9 +71,15 @@ class Link:
         """The heads (or inputs) that this link takes from, where it writes a register."""
         return slice(self.first, self.first + self.columns)
 
+    def grouped(self, group: Callable[[Any], Any]) -> Any:
+        """What a runtime makes of the weights, made once."""
+        if "_grouped" not in self.__dict__:
+            object.__setattr__(self, "_grouped", group(self.weights))
+        return self.__dict__["_grouped"]
+
     @property
     def nonzeros(self) -> int:
-        return int(np.count_nonzero(self.weights))
+        return int(np.count_nonzero(entries_of(self.weights)))
 
 
 def position_bits(tokens: int) -> int:

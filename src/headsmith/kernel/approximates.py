@@ -30,8 +30,8 @@ KINDS = {"input", "affine", "relu", "maximum", "minimum", "expression"}
 VALUE, SLACK, AROUND, SLOPE = 0, 1, 2, 3  # where the parts of a node are; its bends come last
 
 
-def check_approximation(network: Graph, wanted: Graph, box: Interval, cells: str) -> Upper:
-    """Bounds of |N - F| on the box, one for each output. Raises Refused where there are none."""
+def check_approximation(network: Graph, wanted: Graph, box: Interval, cells: str) -> tuple[Upper, Interval, Interval]:
+    """Bounds of |N - F| on the box, one for each output, and where N and F lie. Raises Refused where there are none."""
     boxes, texts = boxes_of(network, wanted, box), cells.split(" ")
     if len(texts) != len(boxes):
         raise Refused(f"a network is a sum of {len(boxes)} functions of other inputs each, and has {len(texts)} trees")
@@ -43,7 +43,8 @@ def check_approximation(network: Graph, wanted: Graph, box: Interval, cells: str
         total = total + reduce(Interval.hull, [each.over(1) for each in found])
     if not total.finite():
         raise Refused("no finite bound of the network against what it approximates, on the cells of the proof")
-    return total.magnitude
+    gap, ours, theirs = (total[start::3] for start in range(3))
+    return gap.magnitude, ours, theirs
 
 
 def boxes_of(network: Graph, wanted: Graph, box: Interval) -> list[Interval]:
@@ -51,26 +52,32 @@ def boxes_of(network: Graph, wanted: Graph, box: Interval) -> list[Interval]:
     N - F is a sum of functions of one group each: with p the middle of the box,
 
         (N - F)(x) = sum over groups of (N - F)(x in the group, p elsewhere)  -  (groups - 1) (N - F)(p).
+
+    Groups that no output and no expression, which may not be defined, reads do not count.
     """
     refuse_others(network, wanted)
-    together = np.eye(network.nodes[0].size)
+    together, used = np.eye(network.nodes[0].size), np.zeros(network.nodes[0].size, dtype=bool)
     for graph in (network, wanted):
-        reads = [np.eye(len(together))]
-        for node in graph.nodes[1:]:
+        reads, forms = [np.eye(len(together))], {0: interval(np.eye(len(together)))}
+        for number, node in enumerate(graph.nodes[1:], start=1):
             weights = [dense(each) for each in node.weights] or [np.eye(node.size)] * len(node.arguments)
-            found = np.zeros((node.size, len(together)))
-            for matrix, argument in zip(weights, node.arguments, strict=True):
-                found = found + (matrix != 0.0) @ reads[argument]
+            pairs, nothing = list(zip(weights, node.arguments, strict=True)), np.zeros((node.size, len(together)))
+            found = sum(((matrix != 0.0) @ reads[argument] for matrix, argument in pairs), start=nothing)
+            if node.kind == "affine" and forms.keys() >= {*node.arguments}:
+                # A form of the inputs, (x + y) + (x - y), may read less than its parts do.
+                parts = [matrix @ forms[argument] for matrix, argument in pairs]
+                forms[number] = sum(parts, start=interval(nothing))
+                found = found * (forms[number].magnitude.value != 0.0)
             reads.append(np.minimum(found, 1.0))
             if node.kind != "affine":
                 together = np.minimum(together + reads[-1].T @ reads[-1], 1.0)
+            if node.kind == "expression" or number == graph.output:
+                used = used | (reads[-1].any(axis=0) & (box.high > box.low))
     for _ in range(len(together).bit_length()):
         together = np.minimum(together @ together, 1.0)
     middle = middle_of(box)
-    groups = [group > 0.0 for group in np.unique(together, axis=0) if np.any((box.high > box.low)[group > 0.0])]
-    if len(groups) < 2:
-        return [box]
-    return [Interval(np.where(each, box.low, middle), np.where(each, box.high, middle)) for each in groups]
+    groups = [group > 0.0 for group in np.unique(together, axis=0) if np.any(used[group > 0.0])]
+    return [Interval(np.where(each, box.low, middle), np.where(each, box.high, middle)) for each in groups] or [box]
 
 
 def ends_of(box: Interval, cells: Sequence[Cell]) -> Interval:
@@ -108,7 +115,7 @@ def batch_of(network: Graph, wanted: Graph, wide: int) -> int:
 
 
 def on_cells(network: Graph, wanted: Graph, ends: Interval) -> Interval:
-    """Bounds of N - F on each cell: (outputs, cells).
+    """Bounds of N - F on each cell, of N and of F, for each output: (3 outputs, cells).
 
     Guarantee: they hold for all real numbers in the cell, in exact arithmetic; infinite where F may not be defined.
     """
@@ -123,8 +130,10 @@ def on_cells(network: Graph, wanted: Graph, ends: Interval) -> Interval:
         (ours, known), (theirs, defined) = (_evaluated(graph, inputs, radius) for graph in (network, wanted))
         gap = ours - theirs
         found = Interval(-_top(-gap, radius), _top(gap, radius)).meet(gap[:, AROUND])
-        sure = known & defined & _finite(found)
-        return Interval(np.where(sure, found.low, -np.inf), np.where(sure, found.high, np.inf))
+        every = _joined(found[:, None], ours[:, [AROUND]], theirs[:, [AROUND]])
+        sure = known & defined & _finite(every)
+        known_ends = np.where(sure, every.low, -np.inf), np.where(sure, every.high, np.inf)
+        return Interval(*(end.reshape(-1, count) for end in known_ends))
 
 
 def _evaluated(graph: Graph, inputs: Interval, radius: Array) -> tuple[Interval, Any]:

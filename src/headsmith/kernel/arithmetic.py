@@ -21,8 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import spend
+from .sparse import Sparse, entrywise, sparse_of
 
 Array = npt.NDArray[np.float64]
+Weights = Any  # a matrix (to, from), as an array or by its entries (sparse.py); or a vector, for a diagonal one
 
 EXP_ULPS = 4  # exp is assumed correct to this many units in the last place, here and in the model's runtime
 
@@ -98,24 +100,24 @@ class Upper:
         with np.errstate(invalid="ignore"):
             return Upper(np.where(zero, 0.0, np.nextafter(self.value * right, np.inf)))
 
-    def __rmatmul__(self, matrix: Array) -> Upper:
+    def __rmatmul__(self, matrix: Weights) -> Upper:
         """|matrix| @ bounds; a vector stands for a diagonal matrix. What is not known need not matter: 0 times infinity
         is 0 here."""
         spend(matrix.size * max(self.value.size // max(len(self.value), 1), 1))
-        sizes, known = np.abs(matrix), np.isfinite(self.value)
+        sizes, known = entrywise(matrix, np.abs), np.isfinite(self.value)
         if not known.all():
             rest: Upper = sizes @ Upper(np.where(known, self.value, 0.0))
-            return rest + np.where(_applied(sizes != 0.0, ~known) > 0.0, np.inf, 0.0)
+            return rest + np.where(_applied(entrywise(sizes, np.sign), ~known) > 0.0, np.inf, 0.0)
         if matrix.ndim == 1:
             return Upper((Upper(self.value.T) * sizes).value.T)
         if not self.value.any():
             return Upper(np.zeros((len(matrix), *self.value.shape[1:])))
-        terms, total = matrix.shape[1], Upper(sizes @ self.value)
+        terms, total = getattr(matrix, "most", matrix.shape[1]), Upper(sizes @ self.value)
         slack = FLOAT64.gamma(terms + 1) * total + terms * TINY
         zero = total.value == 0.0
         if zero.any():
             # A sum without any term is exactly zero; one of terms that underflowed is not.
-            zero &= _applied(sizes != 0.0, self.value != 0.0) == 0.0
+            zero &= _applied(entrywise(sizes, np.sign), self.value != 0.0) == 0.0
         return Upper(np.where(zero, 0.0, (total + slack + slack).value))
 
     __radd__, __rmul__ = __add__, __mul__
@@ -168,7 +170,7 @@ class Upper:
 
 
 def _applied(matrix: Any, values: Any) -> Array:
-    """matrix @ values of what is true or false, as numbers."""
+    """matrix @ values, of what is true or false, as numbers."""
     numbers = values.astype(np.float64)
     return np.asarray(matrix @ numbers if matrix.ndim == 2 else (numbers.T * matrix).T)
 
@@ -247,22 +249,18 @@ class Interval:
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def __rmatmul__(self, matrix: Array) -> Interval:
+    def __rmatmul__(self, matrix: Weights) -> Interval:
         """matrix @ x; a vector stands for a diagonal matrix.
 
         Few terms are added one by one. Of many: if x is within r of m, W x is within |W| r of W m, and |W| |x| bounds
         what the sums round; and a sum of products that are not negative is not negative either.
         """
         if matrix.ndim == 1:
-            return self * (matrix if self.low.ndim == 1 else matrix[:, None])
+            return self.__mul__(matrix if self.low.ndim == 1 else matrix[:, None])
         spend(4.0 * matrix.size * max(self.low.size // max(len(self.low), 1), 1))
-        terms = int(np.count_nonzero(matrix, axis=1).max(initial=0))
+        terms = matrix.most if isinstance(matrix, Sparse) else int(np.count_nonzero(matrix, axis=1).max(initial=0))
         if terms <= FEW:
-            total = Interval(*np.zeros((2, len(matrix), *self.low.shape[1:])))
-            for column in np.argsort(matrix == 0.0, axis=1, kind="stable")[:, :terms].T:
-                weights = matrix[np.arange(len(matrix)), column]
-                total = total + self[column] * (weights if self.low.ndim == 1 else weights[:, None])
-            return total
+            return _one_by_one(sparse_of(matrix), self)
         middle = 0.5 * self.low + 0.5 * self.high
         radius = np.maximum(rounded_sum(self.high, -middle, np.inf), rounded_sum(middle, -self.low, np.inf))
         slack = FLOAT64.gamma(terms + 2) * (matrix @ self.magnitude) + terms * TINY
@@ -324,13 +322,23 @@ def rational(value: Fraction) -> Interval:
     return Interval(low, nearest if Fraction(nearest) >= value else np.nextafter(nearest, np.inf))
 
 
-def _signed(matrix: Array, x: Interval, found: Interval, slack: Array) -> Interval:
+def _one_by_one(matrix: Sparse, x: Interval) -> Interval:
+    total = Interval(*np.zeros((2, len(matrix), *x.low.shape[1:])))
+    for rows, entries in matrix.layers():
+        weights = matrix.values[entries].reshape(-1, *[1] * (x.low.ndim - 1))
+        more = total[rows] + x[matrix.columns[entries]] * weights
+        total.low[rows], total.high[rows] = more.low, more.high
+    return total
+
+
+def _signed(matrix: Weights, x: Interval, found: Interval, slack: Array) -> Interval:
     """Undo the rounding of sums that have no term of the other sign: they cannot cross zero."""
     close = ((found.low < 0.0) & (found.low >= -8.0 * slack)) | ((found.high > 0.0) & (found.high <= 8.0 * slack))
     if not close.any():
         return found
-    falls = _applied(matrix > 0.0, x.low < 0.0) + _applied(matrix < 0.0, x.high > 0.0)
-    rises = _applied(matrix > 0.0, x.high > 0.0) + _applied(matrix < 0.0, x.low < 0.0)
+    up, down = entrywise(matrix, lambda each: each > 0.0), entrywise(matrix, lambda each: each < 0.0)
+    falls = _applied(up, x.low < 0.0) + _applied(down, x.high > 0.0)
+    rises = _applied(up, x.high > 0.0) + _applied(down, x.low < 0.0)
     low = np.where(falls == 0.0, np.maximum(found.low, 0.0), found.low)
     return Interval(low, np.where(rises == 0.0, np.minimum(found.high, 0.0), found.high))
 

@@ -29,7 +29,7 @@ from .graph import Graph, identical, read_graph
 from .model import Model, largest_weight, read_model
 from .proof import Proof, read_proof, refuse_open
 from .ranges import ranges, refuse_undefined
-from .reading import Tensors, digest, field, items, mapping, read, real, text
+from .reading import Tensors, digest, field, items, mapping, read, real
 from .same import Forms, TooLarge
 from .slopes import edges_of
 from .softmax import refuse_large
@@ -111,13 +111,11 @@ def contents(header: Any, tensors: Tensors) -> tuple[Graph, Model, Proof, Interv
     model = read_model(field(header, "transformer"), tensors, field(stored, "roles"))
     box, proof, about = box_of(field(header, "domain"), target), read_proof(stored, tensors, target), header["source"]
     if "approximates" in header:
-        from .approximates import check_approximation
-        from .turned import turned
+        from .composed import check_composition
 
         about = header["approximates"]
-        wanted, cells = read_graph(about, tensors), text(field(stored, "approximation"))
-        compared = turned(target, wanted, box, stored["turned"]) if "turned" in stored else (target, wanted, box)
-        proof = replace(proof, beyond=check_approximation(*compared, cells))
+        apart = check_composition(target, read_graph(about, tensors), box, stored, tensors)
+        proof = replace(proof, beyond=apart.error)
     return target, model, proof, box, digest(about, tensors)
 
 

@@ -26,12 +26,13 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import Array, Interval, Upper, interval, largest, smallest
+from .arithmetic import Array, Interval, Upper, Weights, interval, joined, largest, smallest
 from .fold import collect
 from .graph import Graph
 from .norms import Norms
+from .sparse import Sparse, entrywise, multiplied, sparse_of
 
-Slope = Array | Interval
+Slope = Weights | Interval
 # An argument; the slopes: weights (a matrix, or a vector for a diagonal one), an interval for each component, or an
 # interval matrix (to, from) that is symmetric about zero; and whether the argument is read at other tokens: the slope
 # is then that of the sum over all of them.
@@ -97,20 +98,23 @@ class Via:
     """Errors arrive at another node multiplied by at most `sizes` (components there, here), where their norm, in which
     components count `often`, moves the outputs by at most `most` times as much."""
 
-    sizes: Array
+    sizes: Weights
     often: Array
     most: Upper
 
     def before(self, slope: Slope) -> Via:
         """The same for an argument, of which the node is all that matters."""
         sizes = sizes_of(slope)
+        if isinstance(sizes, Sparse) or isinstance(self.sizes, Sparse):
+            product = multiplied(sparse_of(self.sizes).changed(interval), sparse_of(sizes), joined)
+            return replace(self, sizes=product.changed(lambda values: values.high))
         if sizes.ndim == 1 or self.sizes.ndim == 1:
             return replace(self, sizes=(Upper(self.sizes if sizes.ndim == 1 else self.sizes[:, None]) * sizes).value)
         return replace(self, sizes=(self.sizes @ Upper(sizes)).value)
 
     def carried(self, size: Upper) -> Upper:
         """How far errors of at most `size` move the outputs."""
-        arrived = self.sizes @ size
+        arrived: Upper = self.sizes @ size
         return (arrived * arrived * self.often).sum().sqrt() * self.most
 
 
@@ -211,15 +215,15 @@ def _by_norm(
     return smallest(plain, total + norm(rest / counted)) if readers else plain  # nobody reads the output
 
 
-def sizes_of(slope: Slope) -> Array:
+def sizes_of(slope: Slope) -> Weights:
     """Bounds of the absolute values of slopes."""
-    return slope.magnitude.value if isinstance(slope, Interval) else np.abs(slope)
+    return slope.magnitude.value if isinstance(slope, Interval) else entrywise(slope, np.abs)
 
 
 def _pulled(slope: Slope, gain: Interval) -> Interval:
     """The transposed slopes times a gain (size, outputs)."""
     if not isinstance(slope, Interval):
-        return slope.T @ gain
+        return gain.__rmatmul__(slope.T)
     if slope.low.ndim == 1:
         return gain * Interval(slope.low[:, None], slope.high[:, None])
     size = (slope.magnitude.value.T @ gain.magnitude).value

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import Array, Interval, Upper, interval, joined
+from .arithmetic import Array, Interval, Upper, Weights, interval, joined
 from .graph import Graph, Node, dense
 
-Slope = Array | Interval
+Slope = Weights | Interval
 Readers = Mapping[int, Sequence[tuple[int, Slope]]]
 
 MOST_ROWS, MOST_NUMBERS = 4096, 1 << 22  # combinations of slopes looked at together; numbers, for all of a node
@@ -46,7 +46,7 @@ def collect(
     few = size * sum(circuit.nodes[gate].size for gate, _, _ in paths) <= MOST_ENTRIES
     if not paths or not few or not (several or reached & behind):
         return None, readers[number]
-    later = sorted(reached | behind)
+    paths, later = [(gate, dense(weights), reader) for gate, weights, reader in paths], sorted(reached | behind)
     gains = joined([found[reader] for reader in later])
     ends = np.cumsum([circuit.nodes[reader].size for reader in later]).tolist()
     places = {reader: slice(end - circuit.nodes[reader].size, end) for reader, end in zip(later, ends, strict=True)}
@@ -56,7 +56,7 @@ def collect(
         total = interval(np.zeros((rows, ends[-1])))
         for reader, slope in edges:
             more = np.zeros((rows, ends[-1]))
-            more[:, places[reader]] = dense(np.asarray(slope)).T
+            more[:, places[reader]] = dense(slope).T
             total = total + interval(more)
         return total
 
@@ -70,7 +70,7 @@ def collect(
 
 
 # A gate, the weights with which it reads a node, and the reader of the node that leads to it.
-Path = tuple[int, Array, int]
+Path = tuple[int, Weights, int]
 
 
 def _paths(circuit: Graph, readers: Readers, number: int, output: int) -> list[Path]:
@@ -80,11 +80,11 @@ def _paths(circuit: Graph, readers: Readers, number: int, output: int) -> list[P
     for reader, slope in readers[number]:
         node = circuit.nodes[reader]
         if node.kind == "relu":
-            found.append((reader, np.eye(node.size), reader))
+            found.append((reader, np.ones(node.size), reader))
         elif node.kind == "affine" and not isinstance(slope, Interval) and reader != output:
             gates = [gate for gate, _ in readers[reader]]
             if gates and all(circuit.nodes[gate].kind == "relu" for gate in gates):
-                found.extend((gate, dense(slope), reader) for gate in gates)
+                found.extend((gate, slope, reader) for gate in gates)
     plain = all(
         gate != output and readers[gate] and not any(isinstance(slope, Interval) for _, slope in readers[gate])
         for gate, _, _ in found
@@ -113,7 +113,7 @@ def _groups(circuit: Graph, readers: Readers, path: Path, component: int, adds: 
 
 def _thresholds(argument: Node, gates: Any, read: Array) -> list[int] | None:
     """The order in which gates that read one number alone switch, from the left; None for any others."""
-    if len(gates) <= 1 or len(argument.weights) != 1 or dense(argument.weights[0]).shape[1] != 1:
+    if len(gates) <= 1 or len(argument.weights) != 1 or argument.weights[0].shape[-1] != 1:
         return None
     biases = argument.constants[gates].tolist()
     at = [-Fraction(bias) / Fraction(weight) for bias, weight in zip(biases, read.tolist(), strict=True)]

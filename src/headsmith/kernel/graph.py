@@ -23,14 +23,16 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from dataclasses import field as default
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from .arithmetic import Array
+from .arithmetic import Array, Weights
 from .errors import Refused
 from .functions import Program, named, read_program
-from .reading import Tensors, field, flag, items, mapping, numbers, real, text, whole
+from .reading import Tensors, field, flag, items, mapping, numbers, real, text, weights, whole
+from .sparse import Sparse, parts_of
 
 MOVES = ("move", "exchange")
 MOST_NODES, MOST_DIAGONAL = 1 << 14, 1 << 13
@@ -51,14 +53,15 @@ PROGRAMS = {"product": PRODUCT, "quotient": QUOTIENT, "hypotenuse": HYPOTENUSE}
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One node. `weights` belong to the arguments of an affine node (a vector stands for a diagonal matrix);
-    `constants` are its bias, or the table of a positional node; `name` is the kind of a pool. Of a sampled function,
-    `constants` are the answers, `weights` the Lipschitz bounds, the scales and the evaluation, `name` the norm."""
+    """One node. `weights` belong to the arguments of an affine node (a vector stands for a diagonal matrix, and others
+    may be sparse); `constants` are its bias, or the table of a positional node; `name` is the kind of a pool. Of a
+    sampled function, `constants` are the answers, `weights` the Lipschitz bounds, the scales and the evaluation, `name`
+    the norm."""
 
     kind: str
     size: int
     arguments: tuple[int, ...] = ()
-    weights: tuple[Array, ...] = ()
+    weights: tuple[Weights, ...] = ()
     constants: Array = default(default_factory=lambda: np.zeros(0))
     name: str = ""
     causal: bool = False
@@ -108,14 +111,14 @@ def _node(stored: Any, tensors: Tensors, last: int, target: Graph | None) -> Nod
         return Node(kind, table.shape[1], constants=table)
     if kind == "affine":
         terms, bias = items(field(stored, "terms")), numbers(tensors, field(stored, "bias"), 1)
-        weights = tuple(numbers(tensors, field(term, "weights"), 1, 2) for term in terms)
-        return Node(kind, len(bias), tuple(whole(field(term, "node"), 0, last) for term in terms), weights, bias)
+        matrices = tuple(weights(tensors, field(term, "weights")) for term in terms)
+        return Node(kind, len(bias), tuple(whole(field(term, "node"), 0, last) for term in terms), matrices, bias)
     if kind == "sampled":
         answers = numbers(tensors, field(stored, "answers"), *range(3, 32))
         bounds = [numbers(tensors, field(stored, name), 1) for name in ("lipschitz", "scale")]
-        weights = (*bounds, np.array([real(field(stored, "evaluation"))]))
+        limits = (*bounds, np.array([real(field(stored, "evaluation"))]))
         arguments = tuple(whole(each, 0, last) for each in items(field(stored, "arguments")))
-        return Node(kind, answers.shape[-1], arguments, weights, answers, text(field(stored, "norm")))
+        return Node(kind, answers.shape[-1], arguments, limits, answers, text(field(stored, "norm")))
     if kind in ("maximum", "minimum", "expression", "copy"):
         read = items(field(stored, "arguments"))
     elif kind in READS:
@@ -152,7 +155,7 @@ def _refuse_misfit(node: Node, sizes: list[int]) -> None:
     fits = node.size > 0 and all(target < len(node.targets) for target in node.targets)
     match node.kind:
         case "affine":
-            shapes = [weights.shape for weights in node.weights]
+            shapes = [each.shape for each in node.weights]
             fits &= all(
                 shape == (node.size, size) or shape == (size,) == (node.size,)
                 for shape, size in zip(shapes, sizes, strict=True)
@@ -179,8 +182,14 @@ def _refuse_misfit(node: Node, sizes: list[int]) -> None:
 def identical(left: Graph, right: Graph) -> bool:
     """Whether two graphs do the same with the same numbers, node by node."""
     first, second = ([(node.operation, node.arguments) for node in graph.nodes] for graph in (left, right))
-    arrays = ([each for node in graph.nodes for each in (*node.weights, node.constants)] for graph in (left, right))
-    return (left.output, first) == (right.output, second) and all(map(np.array_equal, *arrays))
+    arrays, others = ([each for node in graph.nodes for each in arrays_of(node)] for graph in (left, right))
+    same = (left.output, first, len(arrays)) == (right.output, second, len(others))
+    return same and all(map(np.array_equal, arrays, others))
+
+
+def arrays_of(node: Node) -> list[Any]:
+    """All numbers of a node."""
+    return [*chain(*map(parts_of, node.weights)), node.constants]
 
 
 def needed(graph: Graph, numbers: Iterable[int], stops: Container[int] = ()) -> list[int]:
@@ -194,8 +203,10 @@ def needed(graph: Graph, numbers: Iterable[int], stops: Container[int] = ()) -> 
     return sorted(found)
 
 
-def dense(weights: Array) -> Array:
-    """Weights as a matrix."""
+def dense(weights: Weights) -> Array:
+    """Weights as a matrix that is written out."""
     if weights.ndim == 1 and len(weights) > MOST_DIAGONAL:
         raise Refused(f"a diagonal matrix of {len(weights)} rows is too large to be written out")
+    if isinstance(weights, Sparse):
+        return np.asarray(weights.written())
     return np.diag(weights) if weights.ndim == 1 else weights

@@ -21,7 +21,7 @@ import numpy as np
 from .arithmetic import FLOAT64, Array, Interval, Upper, interval, largest, smallest
 from .errors import Refused, spend
 from .model import Bank, Model
-from .softmax import SPARE, Local, Reads, committed, exp_error, moved_mean, refuse_large, scales_of, softmax_maximum
+from .softmax import APART, SPARE, Local, Reads, committed, exp_error, maximum, moved_mean, refuse_large, scales_of
 from .weighed import HELD, lowest_top, weighed_move
 
 RAMP_CELLS = 512  # cells for each token of a ramp head, on either side of zero,
@@ -38,7 +38,7 @@ def local_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper | None = 
         raise Refused(f"a gain of a {bank.kind} bank is negative")
     refuse_large(model, reads.magnitude, "what a head reads")
     refuse_large(model, reads.drift, "what drifts into a reference token")
-    if model.attention != "softmax":
+    if model.attention not in ("softmax", *APART):
         return _other(model, bank, reads)
     if slopes is not None:
         return RULES[bank.kind]["expression"](model, bank, reads, slopes)
@@ -79,7 +79,8 @@ def sink_errors(model: Model, bank: Bank, reads: Reads) -> Local:
     query, of the largest score's subtraction, and of a weight that is stored as a product. The position code's products
     add up to bits . position_gain in size. So t = b z becomes t + m with |m| <= r |t| + a: with y = (1 - r) |t| the
     head is below relu(z) by |z| / (1 + e^(|t| - |m|)) <= y / (1 + e^(y - a)) / (b (1 - r)), which is at most
-    W(e^(a - 1)) / (b (1 - r)) (`softmax_maximum`), and at most |z| e^a / 2. It is never above.
+    W(e^(a - 1)) / (b (1 - r)) (`maximum`), and at most |z| e^a / 2. It is never above. (Under hardmax and sparsemax the
+    score is that of t (1 + m'), |m'| <= r, and m'' more, |m''| <= a, of which half counts for either token.)
 
     Reading.  Let z be the stored argument, z_q = z + q what the query read and z_v = z + v what the value read, |q| and
     |v| at most `read`. The head returns z_v s, s = sigmoid(b z_q), which is v s - q s + z_q s, and z_q s is below
@@ -92,11 +93,12 @@ def sink_errors(model: Model, bank: Bank, reads: Reads) -> Local:
     relative, code, score = precision.gamma(bits + 7), Upper(bits) * position_gain, size * steep.high
     absolute = relative * code + exp_error(precision) * 2.0 + lost
     flatter = (steep * (interval(1.0) - relative.value)).low
-    below = smallest(softmax_maximum(flatter, 1, absolute * 0.5), size * absolute.exp() * 0.5)
+    below, more = maximum(model, flatter, 1, absolute * 0.5)
+    below = smallest(below, size * absolute.exp() * 0.5)
     margin = min(reference_gain, position_gain) if bits else reference_gain
     disturbance, scores, pulled = relative * score + absolute, (score + code,), reads.drift * steep.high
-    moved, keep = reads.wrong + reads.read, reference_gain
-    held = largest(Upper(np.maximum(reads.exact.high, 0.0)) + reads.off, below + reads.read + reads.read)
+    moved, keep = reads.wrong + reads.read + more, reference_gain
+    held = largest(Upper(np.maximum(reads.exact.high, 0.0)) + reads.off, below + more + reads.read + reads.read)
     return committed(model, size, reads.drift, moved, 2, margin, disturbance, scores, keep, pulled, 0, below, held)
 
 
@@ -278,7 +280,7 @@ def boltzmann_errors(model: Model, bank: Bank, reads: Reads) -> Local:
         data token j        b z_j + gain        value z_j
         reference tokens    0                   value 0
 
-    `softmax_maximum` applies to the stored arguments z_j: the values are these up to `read`, and the scores are theirs
+    `maximum` applies to the stored arguments z_j: the values are these up to `read`, and the scores are theirs
     up to b . `read`, besides rounding. A score is a sum of two products; with the key's rounding, that of a weight that
     is stored as a product, and the subtraction of the largest we count eight.
 
@@ -292,8 +294,9 @@ def boltzmann_errors(model: Model, bank: Bank, reads: Reads) -> Local:
     disturbance = reads.read * steep.high + rounded
     least = interval(reads.exact.widened(reads.off).low)
     margin = (least * steep + gain - interval((drift * steep.high).value)).low
-    below = softmax_maximum(steep.low, tokens - 1, disturbance)
-    return committed(model, reads.size, drift, reads.wrong, tokens, margin, disturbance, (score,), keep, below=below)
+    below, more = maximum(model, steep.low, tokens - 1, disturbance)
+    size, moved = reads.size, reads.wrong + more
+    return committed(model, size, drift, moved, tokens, margin, disturbance, (score,), keep, below=below)
 
 
 def move_errors(model: Model, bank: Bank, reads: Reads) -> Local:

@@ -41,7 +41,7 @@ def linear_range(
         if node.kind == "affine" and place not in whole:
             least = least + rows @ interval(node.constants)
             for argument, weights in zip(node.arguments, node.weights, strict=True):
-                spend(0.2 * rows.size * weights.shape[-1])
+                spend(0.2 * len(rows) * weights.size)
                 rounded = FLOAT64.gamma(node.size + 2) * (rows @ (weights @ found[argument].magnitude))
                 parts.append((argument, form @ weights if weights.ndim == 2 else form * weights, rounded))
         elif node.kind == "relu" and place not in whole:

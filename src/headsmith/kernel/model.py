@@ -51,9 +51,10 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import FLOAT64, PRECISIONS, Array, Interval, Precision, interval
+from .arithmetic import FLOAT64, PRECISIONS, Array, Interval, Precision, Weights, interval
 from .errors import Refused
-from .reading import Tensors, field, flag, indices, items, mapping, numbers, real, text, whole
+from .reading import Tensors, field, flag, indices, items, mapping, numbers, real, text, weights, whole
+from .sparse import entries_of, entrywise, of_rows
 
 DATA, REFERENCE, POSITION, GRID = "data", "reference", "position", "grid"
 RESERVED = (DATA, REFERENCE, POSITION, GRID)
@@ -75,8 +76,10 @@ GAINS: dict[str, tuple[str, ...]] = dict.fromkeys(SHAPES, ("gain", "keep_gain"))
 GAINS.update(sink=("reference_gain", "position_gain"), gate=("position_gain", "keep_gain"), product=())
 NEURONS, PAIRS = ("swiglu", "silu"), ("product", "swiglu")  # the banks of SwiGLU blocks, and those that multiply
 GAINS.update(dict.fromkeys(NEURONS, ()))
-ATTENTIONS = {"hardmax": "sink", "sparsemax": "sink", "sigmoid": "sink", "relu": "sink", "elu+1": "sink"}
-ATTENTIONS["linear"] = "product"  # the kind of all banks, under another attention than softmax
+SHARP, SINGLE = ("sink", "mean", "boltzmann", "move"), ("sink", "move")
+ATTENTIONS = {"hardmax": SHARP, "sparsemax": SHARP, "sigmoid": SINGLE, "relu": SINGLE}
+ATTENTIONS |= {"elu+1": ("sink",), "linear": ("product",)}  # the kinds of banks, under another attention than softmax
+ONE_TOKEN = ("elu+1", "linear")  # the attentions under which a model has one data token
 WITHOUT_SINK = ("sigmoid", "relu", "linear")
 
 
@@ -86,7 +89,7 @@ class Link:
     stands for a diagonal matrix."""
 
     register: str
-    weights: Array
+    weights: Weights
     first: int
 
     @property
@@ -211,8 +214,8 @@ def read_model(stored: Any, tensors: Tensors, roles: Any) -> Model:
         raise Refused(f"the read-out bias has shape {bias.shape}")
     attention, alone = text(mapping(stored).get("attention", "softmax")), flag(mapping(stored).get("alone", False))
     if attention != "softmax":
-        kinds, constants = {bank.kind for layer in layers for bank in layer}, len(positional) + (GRID in sizes)
-        if attention not in ATTENTIONS or kinds - {ATTENTIONS[attention]} or constants or not alone:
+        kinds, several = {bank.kind for layer in layers for bank in layer}, attention in ONE_TOKEN and tokens > 1
+        if attention not in ATTENTIONS or not kinds <= {*ATTENTIONS[attention]} or several or GRID in sizes:
             raise Refused(f"there is no rule for {attention} attention in such a model")
     elif "product" in {bank.kind for layer in layers for bank in layer}:
         raise Refused("there is no rule for product heads under softmax attention")
@@ -272,7 +275,7 @@ class _Reader:
         links = []
         for each in items(stored):
             register, first = text(field(each, "register")), whole(field(each, "first"))
-            link = Link(register, self.numbers(field(each, "weights"), 1, 2), first)
+            link = Link(register, entrywise(weights(self.tensors, field(each, "weights")), self._of_format), first)
             if way == "read" and register in (REFERENCE, POSITION, GRID):
                 raise Refused(f"the register {register} tells tokens apart; only scores may use it")
             if way == "write" and register in self.fixed:
@@ -335,8 +338,8 @@ def _heaviest(links: Iterable[Link], scale: Array | float = 1.0) -> list[float]:
     """For each register the sum of the largest weights of its links, times the scales of what they feed."""
     found: dict[str, Interval] = {}
     for link in links:
-        weights = interval(np.abs(link.weights))
+        sizes = interval(np.abs(entries_of(link.weights)))
         if isinstance(scale, np.ndarray):
-            weights = weights * (scale[link.rows] if link.weights.ndim == 1 else scale[link.rows, None])
-        found[link.register] = interval(weights.high.max(initial=0.0)) + found.get(link.register, interval(0.0))
+            sizes = sizes * of_rows(link.weights, scale[link.rows])
+        found[link.register] = interval(sizes.high.max(initial=0.0)) + found.get(link.register, interval(0.0))
     return [float(size.high) for size in found.values()]

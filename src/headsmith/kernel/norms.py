@@ -29,6 +29,7 @@ import numpy as np
 from .arithmetic import FLOAT64, TINY, Array, Interval, Upper
 from .errors import Refused, spend
 from .graph import Graph, dense
+from .sparse import entries_of
 
 MOST_LIVE = 1 << 12
 
@@ -77,7 +78,9 @@ def norms_of(
             else:
                 matrix, weights[number] = _dense(carried.diagonal, slope, matrix, _rows(size, mine, kept, places), read)
         elif any(
-            np.any(slope.low if isinstance(slope, Interval) else slope) for each, slope, _ in mine if each in places
+            np.any(slope.low if isinstance(slope, Interval) else entries_of(slope))
+            for each, slope, _ in mine
+            if each in places
         ):
             matrix = congruent(_rows(size, mine, kept, places), matrix)
         else:

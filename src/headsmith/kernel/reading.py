@@ -15,8 +15,9 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from .arithmetic import Array
+from .arithmetic import Array, Weights
 from .errors import Refused
+from .sparse import Sparse
 
 FORMAT, VERSION = "headsmith", 2
 LARGEST_HEADER = 1 << 26
@@ -122,6 +123,20 @@ def numbers(tensors: Tensors, name: Any, *dimensions: int) -> Array:
     return values
 
 
+def weights(tensors: Tensors, stored: Any) -> Weights:
+    """A tensor that is a matrix, or a vector for a diagonal one; or a matrix by its entries, whose places, counted row
+    by row, are one less than the sums of the first gaps: they rise, and the last one is in the matrix."""
+    if not isinstance(stored, dict):
+        return numbers(tensors, stored, 1, 2)
+    rows, columns = (whole(each, 1) for each in items(field(stored, "shape"), 2))
+    gaps, values = (numbers(tensors, field(stored, name), 1) for name in ("gaps", "values"))
+    ends = np.cumsum(gaps)  # exact, as whole numbers below 2^53 are
+    rises = gaps.shape == values.shape and bool(np.all((gaps >= 1.0) & (gaps == np.floor(gaps))))
+    if not rises or not ends.max(initial=0.0) <= min(rows * columns, 2**53):
+        raise Refused(f"the entries of a matrix of shape {(rows, columns)} are not in order, or outside of it")
+    return Sparse((rows, columns), *np.divmod(ends.astype(np.int64) - 1, columns), values)
+
+
 def indices(tensors: Tensors, name: Any) -> Any:
     """A vector of whole numbers."""
     found = _tensor(tensors, name, (1,))
@@ -148,7 +163,7 @@ def digest(stored: Any, tensors: Tensors) -> str:
             return {name: plain(name, each) for name, each in value.items()}
         if isinstance(value, list):
             return [plain("", each) for each in value]
-        if key in ("bias", "weights", "values", "answers", "lipschitz", "scale") and isinstance(value, str):
+        if key in ("bias", "weights", "gaps", "values", "answers", "lipschitz", "scale") and isinstance(value, str):
             array = np.ascontiguousarray(tensors[value], dtype="<f8")
             found = hashlib.sha256(json.dumps(array.shape).encode())
             found.update(array.data)

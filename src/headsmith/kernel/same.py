@@ -29,7 +29,8 @@ from flint import fmpq
 
 from .errors import Refused, spend
 from .functions import run
-from .graph import Graph, Node, dense, needed
+from .graph import Graph, Node, arrays_of, needed
+from .sparse import sparse_of
 
 Monomial = tuple[int, ...]
 Term = tuple[Monomial, fmpq]
@@ -153,15 +154,15 @@ class Forms:
         try:
             return self._written(node, arguments)
         except TooLarge:
-            arrays = tuple((array.shape, sha256(array.tobytes()).digest()) for array in (*node.weights, node.constants))
-            spend(sum(10.0 * array.size for array in (*node.weights, node.constants)))
+            arrays = tuple((array.shape, sha256(array.tobytes()).digest()) for array in arrays_of(node))
+            spend(sum(10.0 * array.size for array in arrays_of(node)))
             whole = self.atom(node.operation, arrays, tuple(map(tuple, arguments)))
             return [self.atom("component", whole, component) for component in range(node.size)]
 
     def _affine(self, node: Node, arguments: list[Row]) -> Row:
         """Sums; where they take too many products, what they read are atoms."""
-        pairs = list(zip((dense(weights) for weights in node.weights), arguments, strict=True))
-        counts = [(np.count_nonzero(matrix, axis=0), [len(x.terms) for x in argument]) for matrix, argument in pairs]
+        pairs = list(zip(map(sparse_of, node.weights), arguments, strict=True))
+        counts = [(matrix.T.counts, [len(x.terms) for x in argument]) for matrix, argument in pairs]
         if sum(count @ np.minimum(lengths, 1) for count, lengths in counts) > MOST_WORK:
             raise TooLarge
         if sum(count @ lengths for count, lengths in counts) > MOST_WORK:
@@ -169,7 +170,9 @@ class Forms:
         rows: Row = []
         for row, bias in enumerate(node.constants.tolist()):
             read = [
-                (exact(x[row, column]), argument[column]) for x, argument in pairs for column in np.flatnonzero(x[row])
+                (exact(x.values[entry]), argument[x.columns[entry]])
+                for x, argument in pairs
+                for entry in range(x.starts[row], x.starts[row] + x.counts[row])
             ]
             if sum(len(x.terms) for _, x in read) > MOST_READ:
                 read = [(weight, self.total(x, 1)) for weight, x in read]

@@ -68,7 +68,7 @@ def edges_of(
         if region is not None and region.margin is not None:
             reference = nodes[region.stands_for]
             wide = [found[argument].widened(region.margin) for argument in region.arguments]
-            pairs = zip(region.arguments, _reference_slopes(reference, wide), strict=True)
+            pairs = zip(region.arguments, reference_slopes(reference, wide), strict=True)
             edges[number] += [(argument, slope, reference.kind == "exchange") for argument, slope in pairs]
     joined = _join_blocks(proof.circuit, edges)
     norms = norms_of(proof.circuit, edges, proof.norms.keys(), lambda number, _: proof.norms[number])
@@ -144,7 +144,7 @@ def _attend_slopes(off: float, queries: Interval, keys: Interval, values: Interv
     return *symmetric, _unit(len(values.low))
 
 
-def _reference_slopes(node: Node, wide: Sequence[Interval]) -> tuple[Interval, ...]:
+def reference_slopes(node: Node, wide: Sequence[Interval]) -> tuple[Interval, ...]:
     """The slopes of a reference node by its arguments, over their ranges."""
     one = np.ones(node.size)
     if node.kind in ("maximum", "minimum", "exchange"):

@@ -1,6 +1,7 @@
-"""What all heads have in common: a softmax mean over a few tokens that count and many that should not.
+"""What all heads have in common: a mean over a few tokens that count and many that should not.
 
-A head returns  sum_j w_j v_j,  w = softmax(scores), over all T tokens in sight. They fall into two sets:
+A head returns  sum_j w_j v_j,  w = softmax(scores), over all T tokens in sight. (Or hardmax, or sparsemax: see below.)
+They fall into two sets:
 
     active      those that the head's function is about: their softmax mean is what the head should return
     silent      all others; every one scores less than some active token, by a margin at least
@@ -20,6 +21,26 @@ So leaks are bounded with scores that are off, and moved means over active token
 
 Reference tokens hold zero, up to `drift`, wherever heads read values from them. Where such a value counts as zero in a
 rule, `drift` is added to the leak: weights are at most one in all.
+
+Hardmax and sparsemax.  Their weights add up to one as well: equal shares to the largest scores; and max(s_j - c, 0)
+with c such that the sum is one. All of the above holds, with other lemmas:
+
+    silent weight   none at all, where the margin is more than 2d under hardmax, and than 2 + 2d under sparsemax: no
+                    weight is above one, so c >= (largest s) - 1, and what scores less than that has none
+    maximum         see `maximum` sums            under hardmax as under softmax. Sparsemax subtracts the largest score,
+    sorts (0 = s_1 >= s_2 >= ...),
+                    raises what is below -2 to that, counts how many k have g(k) = 1 + k s_k - (s_1 + ... + s_k) > 0,
+                    and takes c = (s_1 + ... + s_k - 1) / k for that count k. For A active tokens all weights together
+                    are off by at most (2 A^2 + 7 A + 1) gamma_(A+3).
+
+    Proof of the last.  g falls, by k (s_k - s_(k+1)). It is computed up to e = gamma_(A+2) (2 A + 1), for |s| <= 2; of
+    silent tokens it is at most -1, and with e <= 1/4 for all T tokens they are not counted. So g(k) >= -e and g(k + 1)
+    <= e for the k that is found. With c as it would be without rounding, s_k - c = g(k) / k >= -e / k, and s_(k+1) - c
+    = g(k + 1) / k <= e / k. So the weights max(s_j - c, 0) add up to one, to at most e more (what is negative among the
+    first k) and A e more (what is positive among the others): c is not above the true one, no weight is below its true
+    value, and all together are off by at most (A + 1) e. The first k scores are at least -2, so their sum less one,
+    over k, is computed up to 3 gamma_(A+2), a weight up to 4 gamma_(A+3), and all weights up to A times that; what
+    scores -2 or less has none.
 """
 
 from __future__ import annotations
@@ -35,7 +56,9 @@ from .arithmetic import EXP_ULPS, Array, Interval, Precision, Upper, bound, inte
 from .errors import Refused
 from .functions import enclosed
 from .model import Bank, Model
+from .sparse import entries_of, of_rows
 
+APART = {"hardmax": 0.0, "sparsemax": 2.0}  # by how much silent tokens must score less than some active one
 SPARE = 16  # so many roundings more than columns of position codes and keys are enough for any score
 
 
@@ -148,24 +171,32 @@ def committed(
 
     Reference tokens.  Their queries score `keep` on the sink, which holds at most drift, and all other scores are at
         most `pulled`. So the tokens that hold more weigh at most T e^(2d + pulled - keep), and at most one, which is
-        all that is known without a sink: the mean is within that times size, and drift, and the sums round it.
+        all that is known without a sink: the mean is within that times size, and drift, and the sums round it. Where
+        that is zero, so are all products.
     """
-    precision, everyone = model.precision, model.tokens + model.references
+    precision, everyone, sparse = model.precision, model.tokens + model.references, model.attention == "sparsemax"
+    if sparse and not (precision.gamma(everyone + 2, 0) * (2.0 * everyone + 1.0)).value <= 0.25:
+        raise Refused(f"sparsemax over {everyone} tokens is not known well enough in {precision.name}")
     keep = keep if model.references else 0.0
     score = largest(*(Upper(bound(each)).max() for each in (*scores, pulled + Upper(keep))))
     refuse_large(model, score, "a score")
     rounded = precision.gamma(SPARE + model.bits + width) * score
     values = largest(size, drift)
-    silent = outside_weight(everyone - active, margin, disturbance + rounded)
+    silent = outside_weight(everyone - active, margin, disturbance + rounded, model.attention)
     underflow = (values + 1.0) * (4.0 * (everyone + 2) * precision.smallest_normal)
-    every, few = precision.gamma(2 * everyone + 2, 1), precision.gamma(2 * active + 2, 1) * values
+    every, few = (
+        precision.gamma(2 * count + 2, 1)
+        + precision.gamma(2 * count + 2, 0) * (2.0 * count**2 + 7.0 * count + 3.0 if sparse else 0.0)
+        for count in (everyone, active)
+    )
     means = values if held is None else smallest(values, held)
-    few = few if held is None else precision.gamma(active + 3, 1) * means + drift * 2.0
+    few = few * values if held is None or sparse else precision.gamma(active + 3, 1) * means + drift * 2.0
     few = few + silent * 8.0 * values
     allowed = (precision.gamma(everyone).value <= 0.125) & (silent.value <= 0.0625)
     sums = smallest(every * values, np.where(allowed, few.value, np.inf))
-    drawn = outside_weight(everyone, keep, rounded + exp_error(precision) + pulled * 0.5)
+    drawn = outside_weight(everyone, keep, rounded + exp_error(precision) + pulled * 0.5, model.attention)
     kept = smallest(drawn if model.sink_tokens else 1.0, 1.0) * size + drift
+    spilled = kept + every * kept + underflow
     nothing, leak = Upper(np.zeros_like(size.value)), silent * 2.0 * values + drift
     return Local(
         below=nothing if below is None else below,
@@ -173,7 +204,7 @@ def committed(
         leak=leak,
         rounding=moved + sums + underflow,
         reach=smallest(values + every * values, means + leak + sums) + underflow,
-        spilled=kept + every * kept + underflow if model.references else nothing,
+        spilled=Upper(np.where(kept.value == 0.0, 0.0, spilled.value)) if model.references else nothing,
         max_score=float(score.value),
     )
 
@@ -199,15 +230,32 @@ def moved_mean(spread: Upper, disturbance: Upper) -> Upper:
     return spread * smallest(disturbance * 0.5, 1.0)
 
 
-def outside_weight(count: int, margin: Array | float, disturbance: Upper) -> Upper:
+def outside_weight(count: int, margin: Array | float, disturbance: Upper, attention: str = "softmax") -> Upper:
     """The computed weight of `count` tokens that score at least `margin` less than some token among the others.
 
     At most count e^(2d - margin): each of their powers is at most e^(2d - margin) times that one's. In the limit of a
-    large margin this is attained.
+    large margin this is attained. Under hardmax and sparsemax nothing, or (infinity) nobody knows.
     """
     if count == 0:
         return Upper(np.zeros_like(disturbance.value))
+    if attention in APART:
+        return Upper(np.where((disturbance + disturbance + APART[attention]).value < margin, 0.0, np.inf))
     return (disturbance + disturbance - margin).exp() * float(count)
+
+
+def maximum(model: Model, scale: Array, others: int, disturbance: Upper) -> tuple[Upper, Upper]:
+    """How far a mean can be below the largest of `others` + 1 numbers that are their own scores, times b >= scale > 0,
+    up to d; and how much further because of d, where that is known apart. It is never above the largest.
+
+    Any weights p that are those of scores s_j + m_j, |m_j| <= d: max s <= max (s + m) + d and p . s >= p . (s + m) - d,
+    so p . s is below max s by at most 2d more than the same without m. Hardmax: nothing more. Sparsemax: let p_1 be the
+    largest weight. Then s_1 - s_j = p_1 - p_j where p_j > 0, so it is below by sum_j p_j (p_1 - p_j) = p_1 (1 - p_1)
+    less the sum of the other p_j^2, which is at least (1 - p_1)^2 / others. That is largest at p_1 = (n + 1) / (2 n), n
+    = others + 1: others / (4 n), attained by others that all score 1/2 less. Softmax: `softmax_maximum`."""
+    if model.attention == "softmax":
+        return softmax_maximum(scale, others, disturbance), Upper(np.zeros_like(disturbance.value))
+    lost = 0.25 * others if model.attention == "sparsemax" else 0.0
+    return Upper(lost) / (others + 1.0) / scale, disturbance * 2.0 / scale
 
 
 def softmax_maximum(scale: Array, others: int, disturbance: Upper) -> Upper:
@@ -233,9 +281,10 @@ def scales_of(model: Model, bank: Bank, reads: Reads, first: str, second: str) -
         raise Refused(f"a score scale of a {bank.kind} bank is not positive")
     refuse_large(model, largest(reads.magnitude, reads.drift) * scales, "a query or key")
     for link in bank.read:
-        sizes = np.abs(link.weights) * scales[link.rows].reshape(-1, *[1] * (link.weights.ndim - 1))
+        weights = entries_of(link.weights)
+        sizes = np.abs(weights) * of_rows(link.weights, scales[link.rows])
         fine = (sizes >= precision.normal) & (sizes <= precision.largest / 16.0)
-        if not (fine | (link.weights == 0.0)).all():
+        if not (fine | (weights == 0.0)).all():
             raise Refused(f"a weight times its head's scale is beyond {precision.name}")
     products = sum(link.weights.shape[-1] for link in bank.read) + 4.0
     return interval(scales) * others, ((Upper(others) + 1.0) * (products * precision.smallest_normal)).max()

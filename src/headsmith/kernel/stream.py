@@ -29,20 +29,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter, neg
 from typing import Any
 
 import numpy as np
 
-from .arithmetic import FLOAT64, Array, Interval, Precision, Upper, interval, largest, smallest
+from .arithmetic import FLOAT64, Array, Interval, Precision, Upper, Weights, interval, joined, largest, smallest
 from .errors import Refused
 from .graph import Graph, dense
 from .model import RESERVED, Bank, Link, Model
 from .softmax import Local
+from .sparse import Sparse, added, entries_of, entrywise, multiplied, parts_of, sparse_of, summed
 
 CONSTANT = -1  # the number of what is 1 at every token
 
-# Nodes, each with the matrix that multiplies it: an interval matrix, or a vector for a diagonal one.
-Form = Mapping[int, Interval]
+# Nodes, each with the matrix that multiplies it: an interval matrix, a sparse one of intervals, or a vector for a
+# diagonal one.
+Part = Any
+Form = Mapping[int, Part]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,20 +72,23 @@ class Register:
         rounded = self.rounded * precision.unit_roundoff + self.kept * precision.held
         return rounded + gamma * gamma * self.magnitude + (self.count + self.often + 1.0) * tiny + self.left
 
-    def plus(self, form: Form, weights: Array, outputs: Interval, fine: bool) -> Register:
+    def plus(self, form: Form, weights: Weights, outputs: Interval, fine: bool) -> Register:
         """With more terms: weights times outputs, which are added to the form already. M_s is taken to be the largest
-        of all unless `fine`; of old and new terms together, to be no more than both."""
+        of all unless `fine` (and rows are about as long as each other); of old and new terms together, to be no more
+        than both."""
         count, most = _terms(weights), (weights @ outputs).magnitude
         sums = most * np.maximum(count - 1.0, 0.0)
-        if fine and weights.ndim == 2:
-            above, below = Upper(outputs.high), Upper(-outputs.low)
-            rising, falling = np.maximum(weights, 0.0), np.maximum(-weights, 0.0)
+        even = not isinstance(weights, Sparse) or len(weights) * weights.most <= 8 * weights.size
+        if fine and weights.ndim == 2 and even:
+            terms, columns = weights.packed() if isinstance(weights, Sparse) else (weights, slice(None))
+            above, below = Upper(outputs.high[columns]), Upper(-outputs.low[columns])
+            rising, falling = np.maximum(terms, 0.0), np.maximum(-terms, 0.0)
             each = Upper(rising) * above + Upper(falling) * below, Upper(rising) * below + Upper(falling) * above
             ordered = [Upper(-np.sort(-side.value, axis=1)).running() for side in each]
-            added = np.arange(1, weights.shape[1]) < count[:, None]
-            sums = (largest(*ordered)[:, 1:] * added).sum()
-        size, exact = weights @ outputs.magnitude, _fine(weights)
-        products = np.where(exact, 0.0, weights) @ outputs.magnitude if exact.any() else size
+            sums = (largest(*ordered)[:, 1:] * (np.arange(1, terms.shape[1]) < count[:, None])).sum()
+        size, exact = weights @ outputs.magnitude, _fine(entries_of(weights))
+        rounding = entrywise(weights, lambda each: np.where(exact, 0.0, each)) if exact.any() else weights
+        products = rounding @ outputs.magnitude if exact.any() else size
         rounded = self.rounded + self.most * count + sums + most * self.count + products * 2.0
         # What is added is held, and so is the register after that.
         kept, often = self.kept + (self.most * np.sign(count) + most + most), self.often + 2.0 * np.sign(count)
@@ -102,41 +109,81 @@ def basis(node: int, size: int) -> Form:
     return {node: interval(np.ones(size))}
 
 
-def image(weights: Array, form: Form) -> Form:
+def image(weights: Weights, form: Form) -> Form:
     """weights @ form."""
     return {node: _product(weights, part) for node, part in form.items()}
 
 
-def _product(weights: Array, part: Interval) -> Interval:
-    if part.low.ndim == 1 and _is_point(part) and np.all(part.low == 1.0):
-        return interval(weights)
+def _product(weights: Weights, part: Part) -> Part:
+    diagonal = not isinstance(part, Sparse) and part.low.ndim == 1
+    if diagonal and _is_point(part) and np.all(part.low == 1.0):
+        return entrywise(weights, interval)
     if weights.ndim == 1 and np.all(weights == 1.0):
         return part
-    return part * weights if part.low.ndim == 1 else weights @ part
+    if diagonal and isinstance(weights, Sparse):
+        left = weights.kept(part.magnitude.value[weights.columns] > 0.0)
+        return left.changed(lambda values: part[left.columns] * values)
+    if isinstance(part, Sparse) and weights.ndim == 1:
+        right = part.kept(weights[part.rows] != 0.0)
+        return right.changed(lambda values: values * weights[right.rows])
+    if isinstance(part, Sparse):
+        return multiplied(sparse_of(weights), part, joined)
+    return part * weights if diagonal else weights @ part
 
 
-def _is_point(part: Interval) -> bool:
-    return part.low is part.high or np.array_equal(part.low, part.high)
+def _is_point(part: Part) -> bool:
+    ends = entries_of(part)
+    return ends.low is ends.high or np.array_equal(ends.low, ends.high)
 
 
-def _matrix(part: Interval) -> Interval:
-    return part if part.low.ndim == 2 else part.mapped(dense)
+def _scattered(part: Part) -> Sparse:
+    """A part by its entries, of which one end may differ from zero."""
+    if isinstance(part, Sparse):
+        return part
+    ends = sparse_of(part.magnitude.value)
+    at = ends.rows if part.low.ndim == 1 else (ends.rows, ends.columns)
+    return Sparse(ends.shape, ends.rows, ends.columns, part[at])
+
+
+def _written_out(part: Part) -> Interval:
+    if isinstance(part, Sparse):
+        return Interval(*(part.changed(attrgetter(end)).written() for end in ("low", "high")))
+    found: Interval = part.mapped(dense)
+    return found
+
+
+def _alike(parts: list[Part]) -> list[Part]:
+    """Parts as matrices if one of them is, else sparse if one of them is, else diagonal as they are."""
+    if any(not isinstance(part, Sparse) and part.low.ndim == 2 for part in parts):
+        return [_written_out(part) for part in parts]
+    return [_scattered(part) for part in parts] if any(isinstance(part, Sparse) for part in parts) else parts
+
+
+def _sum(left: Part, right: Part) -> Part:
+    first, second = _alike([left, right])
+    return added([first, second], joined) if isinstance(first, Sparse) else first + second
 
 
 def plus(left: Form, right: Form) -> Form:
     """The sum of two forms."""
     parts = dict(left)
     for node, part in right.items():
-        if node in parts and parts[node].low.ndim != part.low.ndim:
-            parts[node], part = _matrix(parts[node]), _matrix(part)
-        parts[node] = parts[node] + part if node in parts else part
+        parts[node] = _sum(parts[node], part) if node in parts else part
     return parts
 
 
 def rows_of(form: Form, rows: Any) -> Form:
     """Some rows of a form."""
-    whole = {node: np.array_equal(rows, np.arange(len(part.low))) for node, part in form.items()}
-    return {node: part if whole[node] else _matrix(part)[rows] for node, part in form.items()}
+    found = dict[int, Part]()
+    for node, part in form.items():
+        rest = _scattered(part) if not isinstance(part, Sparse) and part.low.ndim == 1 else part
+        every = len(rows) == _height(part) and np.array_equal(rows, np.arange(len(rows)))
+        found[node] = part if every else rest[rows]
+    return found
+
+
+def _height(part: Part) -> int:
+    return len(part) if isinstance(part, Sparse) else len(part.low)
 
 
 def _tall(first: int, rows: int, array: Array) -> Array:
@@ -146,17 +193,25 @@ def _tall(first: int, rows: int, array: Array) -> Array:
     return tall
 
 
+def _placed(part: Part, first: int, rows: int) -> Part:
+    """The same for a part; a diagonal one does not stay so."""
+    if isinstance(part, Sparse) or part.low.ndim == 1:
+        found = _scattered(part)
+        return Sparse((rows, found.shape[1]), found.rows + first, found.columns, found.values)
+    return part.mapped(partial(_tall, first, rows))
+
+
 def difference(left: Form, right: Form, rows: int, magnitudes: Mapping[int, Upper]) -> Upper:
     """A bound of |left - right|, row by row, for nodes within their magnitudes; infinite where a node that nobody has
     computed yet matters."""
     total = Upper(np.zeros(rows))
     for node in left.keys() | right.keys():
-        parts = [form[node] for form in (left, right) if node in form]
-        if len({part.low.ndim for part in parts}) > 1:
-            parts = [_matrix(part) for part in parts]
-        if len(parts) == 1 or not all(map(_is_point, parts)) or not np.array_equal(parts[0].low, parts[1].low):
-            gap = (parts[0] - parts[1] if len(parts) > 1 else parts[0]).magnitude.value
-            total = total + gap @ magnitudes.get(node, Upper(np.full(gap.shape[-1], np.inf)))
+        parts = _alike([form[node] for form in (left, right) if node in form])
+        ends = [parts_of(entrywise(part, attrgetter("low"))) for part in parts]
+        if len(parts) == 1 or not all(map(_is_point, parts)) or not all(map(np.array_equal, *ends)):
+            gap = _sum(parts[0], entrywise(parts[1], neg)) if len(parts) > 1 else parts[0]
+            sizes = entrywise(gap, lambda values: values.magnitude.value)
+            total = total + sizes @ magnitudes.get(node, Upper(np.full(sizes.shape[-1], np.inf)))
     return total
 
 
@@ -255,10 +310,20 @@ def _written(
         size = circuit.nodes[number].size
         weights = link.weights
         if not np.array_equal(components[mine], np.arange(size)) or len(mine) < len(nodes):
-            weights = np.zeros((len(link.weights), size))
-            weights[:, components[mine]] = dense(link.weights)[:, mine]
+            weights = _renumbered(link.weights, np.where(nodes == number, components, -1), size)
         form = plus(form, image(weights, basis(number, size)))
     return register.plus(form, link.weights, outputs[link.columns], fine)
+
+
+def _renumbered(weights: Weights, places: Any, width: int) -> Weights:
+    """Weights whose column k is column places[k] of a matrix of this width; -1 stands for nowhere."""
+    if weights.ndim == 1 or isinstance(weights, Sparse):
+        rest = sparse_of(weights)
+        rest = rest.kept(places[rest.columns] >= 0)
+        return summed((len(weights), width), rest.rows, places[rest.columns], rest.values)
+    found = np.zeros((len(weights), width))
+    found[:, places[places >= 0]] = weights[:, places >= 0]
+    return found
 
 
 def read(stream: Stream, links: Sequence[Link], rows: Any) -> Form:
@@ -269,10 +334,9 @@ def read(stream: Stream, links: Sequence[Link], rows: Any) -> Form:
         if start == stop:
             continue
         picked = rows[start:stop] - link.first
-        weights = link.weights if len(picked) == len(link.weights) else dense(link.weights)[picked]
+        weights = link.weights if len(picked) == len(link.weights) else sparse_of(link.weights)[picked]
         for node, part in image(weights, stream[link.register].form).items():
-            placed = part if len(part.low) == len(rows) else _matrix(part).mapped(partial(_tall, start, len(rows)))
-            total = plus(total, {node: placed})
+            total = plus(total, {node: part if _height(part) == len(rows) else _placed(part, start, len(rows))})
     return total
 
 
@@ -295,7 +359,7 @@ def read_bounds(
         away = away + (register.count + register.often) * tiny
         drift = drift + place((link.weights @ Upper(np.where(register.drift.value > 0.0, away.value, 0.0))).value)
         terms[link.rows] += _terms(link.weights)
-        copied[link.rows] &= _fine(link.weights).reshape(len(link.weights), -1).all(axis=1)
+        copied[link.rows] &= _terms(entrywise(link.weights, lambda each: np.where(_fine(each), 0.0, each))) == 0
         columns += link.weights.shape[-1]
     # One number times a power of two is read as it is. Several are only added up, and two are rounded as their sum is.
     as_is, added = precision.exact & copied & (terms <= 1), precision.exact & copied & _fine(scale)
@@ -307,8 +371,10 @@ def read_bounds(
     return stored, read + (reached + read) * held + products, sizes, drift + precision.gamma(terms + 2) * drift
 
 
-def _terms(weights: Array) -> Any:
+def _terms(weights: Weights) -> Any:
     """How many weights of each row are not zero."""
+    if isinstance(weights, Sparse):
+        return weights.kept(weights.values != 0.0).counts
     return (weights != 0.0).reshape(len(weights), -1).sum(axis=1)
 
 

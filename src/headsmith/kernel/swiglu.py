@@ -40,6 +40,7 @@ from .arithmetic import EXP_ULPS, Upper, largest, smallest
 from .errors import Refused
 from .model import Bank, Model
 from .softmax import Local, Reads, refuse_large
+from .sparse import entries_of, of_rows
 
 
 def neuron_errors(model: Model, bank: Bank, reads: Reads) -> Local:
@@ -64,9 +65,9 @@ def _gates(model: Model, bank: Bank, reads: Reads) -> Local:
     if not np.all((np.frexp(scale)[0] == 0.5) & (scale >= 1.0)):
         raise Refused("the scale of a gate in a SwiGLU block is no power of two, or less than one")
     refuse_large(model, largest(reads.magnitude, reads.drift) * scale, "what a neuron reads")
-    scaled = [np.abs(each.weights.T) * scale[each.rows] for each in bank.read]
-    scaled += [np.abs(each.weights) / scale[each.columns] for each in bank.write]
-    sizes = np.concatenate([each[each != 0.0] for each in scaled])
+    scaled = [entries_of(each.weights) * of_rows(each.weights, scale[each.rows]) for each in bank.read]
+    scaled += [entries_of(each.weights.T) / of_rows(each.weights.T, scale[each.columns]) for each in bank.write]
+    sizes = np.concatenate([np.abs(each[each != 0.0]) for each in scaled])
     if np.any((sizes < precision.smallest_normal) | (sizes > precision.largest / 16.0)):
         raise Refused(f"a weight and its neuron's scale are beyond {precision.name}")
     below = smallest(Upper(np.full(bank.outputs, 0.27846454276107386)) / scale, reads.size * 0.5)

@@ -7,19 +7,17 @@ x + y and x - y cross cells of x and y; in these coordinates they lie along them
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from .arithmetic import Array, Interval, interval
 from .errors import Refused
-from .graph import Graph, Node
 from .reading import field, items, real
 
 
-def turned(network: Graph, wanted: Graph, box: Interval, stored: Any) -> tuple[Graph, Graph, Interval]:
-    """Both as functions of u, and where u lies."""
+def turned(box: Interval, stored: Any) -> tuple[Array, Interval]:
+    """M, and where u lies."""
     size, matrices = len(box.low), []
     for name in ("M", "K"):
         rows = [[real(each) for each in items(row)] for row in items(field(stored, name))]
@@ -30,12 +28,4 @@ def turned(network: Graph, wanted: Graph, box: Interval, stored: Any) -> tuple[G
     found = M @ interval(K)
     if not (np.array_equal(found.low, np.eye(size)) and np.array_equal(found.high, np.eye(size))):
         raise Refused("coordinates are turned by matrices that are not exactly inverse to each other")
-    return _through(network, M), _through(wanted, M), (K @ box[:, None])[:, 0]
-
-
-def _through(graph: Graph, matrix: Array) -> Graph:
-    """The graph as a function of u, x = matrix u."""
-    first, *others = graph.nodes
-    turn = Node("affine", first.size, (0,), (matrix,), np.zeros(first.size))
-    moved = [replace(node, arguments=tuple(each + 1 for each in node.arguments)) for node in others]
-    return Graph((first, turn, *moved), graph.output + 1)
+    return M, (K @ box[:, None])[:, 0]

@@ -12,17 +12,16 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import numpy as np
-
+from headsmith.analysis.ranges import ranges
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, UnreachableError
 from headsmith.core.intervals import Box
 from headsmith.export.stored import Proof
+from headsmith.lower.compositions import Compared, compare
 from headsmith.lower.meet import Met, Request
-from headsmith.lower.prove import checked_again, kernel_graph, refusals
+from headsmith.lower.prove import checked_again, refusals
+from headsmith.lower.relaxed import linear_ranges
 from headsmith.lower.smallest import rounded_up
-from headsmith.search.approximates import Found, search_cells
-from headsmith.source.evaluation import evaluate
 from headsmith.source.graph import Graph
 
 LEAST = 1e-6
@@ -34,21 +33,18 @@ class Apart:
     """What a network approximates, the cells that show how well, and the bound that they give."""
 
     wanted: Graph
-    found: Found
+    found: Compared
 
 
-def apart(request: Request, wanted: Graph) -> Apart:
-    """How far the target of a request, a network, is from what it approximates."""
-    request.tell("comparing the network with what it approximates")
-
-    def difference(points: Array) -> Array:
-        # What is no number there is not defined there; the kernel says so, cell by cell.
-        with np.errstate(all="ignore"):
-            return np.asarray(evaluate(request.graph, points) - evaluate(wanted, points))
-
-    graphs, box = (kernel_graph(request.graph), kernel_graph(wanted)), request.box
+def apart(request: Request, wanted: Graph) -> tuple[Request, Apart]:
+    """How far the target of a request, a network, is from what it approximates; and the request, of the network with
+    its values between as nodes of their own, where it is compared piece by piece."""
     with refusals():
-        return Apart(wanted, search_cells(*graphs, box.low, box.high, difference, request.error))
+        found = compare(request.graph, wanted, request.box, request.error, request.tell)
+    if found.network is not request.graph:
+        known = linear_ranges(found.network, request.box, ranges(found.network, request.box))
+        request = replace(request, graph=found.network, found=known)
+    return request, Apart(wanted, found)
 
 
 def meet_apart(request: Request, known: Apart, meet: Callable[[Request], Met]) -> Met:
@@ -73,7 +69,7 @@ def meet_apart(request: Request, known: Apart, meet: Callable[[Request], Met]) -
             part=problem.part,
             smallest=smallest,
         ) from None
-    proof = Proof({**met.proof.stored, **known.found.stored}, met.proof.tensors)
+    proof = Proof({**met.proof.stored, **known.found.stored}, {**met.proof.tensors, **known.found.tensors})
     parts = request.graph, request.box, met.transformer, proof
     return replace(met, proof=proof, certificate=checked_again(*parts, None, known.wanted))
 

@@ -19,6 +19,7 @@ from headsmith.heads.move import MoveBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import Link, Register
 from headsmith.heads.swiglu import SiluBank
+from headsmith.lower.linear import diagonal
 from headsmith.lower.links import constant, links, writes
 from headsmith.lower.mixing_banks import address_registers, gather, mixing_banks
 from headsmith.lower.reduce import Reduced, reduce
@@ -28,7 +29,6 @@ from headsmith.lower.split import with_sums_in_parts
 from headsmith.lower.table_banks import table_banks
 from headsmith.lower.tables import Multiplied, Tables
 from headsmith.source.graph import Graph, Positional, Relu
-from headsmith.transformer.dense import matrix
 from headsmith.transformer.ir import Bank, Layer, Transformer, reserved_registers
 
 
@@ -129,7 +129,10 @@ def _carrying(
             first[number] = sum(link.rows for link in read)
             ones = np.ones(reduced.graph.nodes[number].size)
             read.append(Link(names[allocation.homes[number].register], ones, first[number]))
-    added = [replace(link, weights=matrix(link)) for link in writes(allocation, names, first)]
+    added = [
+        replace(link, weights=diagonal(link.weights)) if link.weights.ndim == 1 else link
+        for link in writes(allocation, names, first)
+    ]
     return [own_head(read, added, sum(link.rows for link in read), tokens)] if read else []
 
 

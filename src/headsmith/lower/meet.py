@@ -33,7 +33,7 @@ from headsmith.core.errors import (
 from headsmith.core.intervals import Box, Interval
 from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.export.stored import Proof
-from headsmith.heads.attentions import AttentionKind
+from headsmith.heads.attentions import WITHOUT_SINK, AttentionKind
 from headsmith.kernel.walk import Facts
 from headsmith.lower.budget import softmax_part, with_softmax_budget
 from headsmith.lower.design import Design, design_circuits
@@ -279,11 +279,12 @@ def _undecided(design: Design) -> list[Interval]:
     ]
 
 
-def _sizes(design: Design) -> dict[int, float]:
-    """What is read where maxima are taken over tokens, and the scores of attention, with some room."""
+def _sizes(design: Design, gates: bool) -> dict[int, float]:
+    """What is read where maxima are taken over tokens, and by `gates` if that is asked for, and the scores of
+    attention, with some room."""
     found = {}
     for number, node in enumerate(design.circuit.nodes):
-        if isinstance(node, Pool):
+        if isinstance(node, Pool) or (gates and isinstance(node, Relu)):
             found[number] = 1.05 * float(np.max(design.ranges[node.argument].magnitude, initial=0.0))
         elif isinstance(node, Attend):
             found[number] = 1.05 * float(design.ranges[node.queries].magnitude @ design.ranges[node.keys].magnitude)
@@ -296,10 +297,11 @@ def _enlarge(sizes: dict[int, float], facts: Facts, skeleton: Transformer) -> No
         return
     for stored, layer in zip(facts.model.layers, skeleton.layers, strict=True):
         for known, bank in zip(stored, layer.banks, strict=True):
-            for number, name in () if known.copies else zip(known.node.tolist(), bank.node.tolist(), strict=True):
+            pairs = set() if known.copies else {*zip(known.node.tolist(), bank.node.tolist(), strict=True)}
+            for number, name in pairs:
                 node = facts.circuit.nodes[number]
                 read = [float(np.max(facts.ranges[each].magnitude.value)) for each in node.arguments]
-                if name in sizes and node.kind == "pool":
+                if name in sizes and node.kind in ("pool", "relu"):
                     sizes[name] = max(sizes[name], 1.05 * read[0])
 
 
@@ -312,7 +314,7 @@ def _scaled(
     (search/norms.py) unless the error cannot be met so.
     """
     error = request.error
-    sizes = _sizes(design)
+    sizes = _sizes(design, request.attention in WITHOUT_SINK and request.tokens > 1)
     refusals: list[CertificateError] = []
     drafts: list[Draft] = []
     reliefs = [NONE]

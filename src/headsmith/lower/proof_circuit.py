@@ -13,6 +13,7 @@ import numpy as np
 
 from headsmith.analysis.exchange import exchange
 from headsmith.circuits.assemble import Assembly, Choice, Extremum
+from headsmith.core.arrays import same_weights
 from headsmith.core.program import Over, Program, Times
 from headsmith.export.nodes import node_data, program_data
 from headsmith.export.stored import Header, Tensors
@@ -213,12 +214,12 @@ class Writer:
                 return {**self.places, scale: self.scales[scale, splice.part]}
         return self.places
 
-    def _keep_named(self, _: str, values: Any) -> str:
-        return self._keep(values)
+    def _keep_named(self, _: str, values: Any, kind: Any = np.float64) -> str:
+        return self._keep(values, kind)
 
-    def _keep(self, values: Any) -> str:
+    def _keep(self, values: Any, kind: Any = np.float64) -> str:
         name = f"proof.{len(self.tensors)}"
-        self.tensors[name] = np.ascontiguousarray(values, dtype=np.float64)
+        self.tensors[name] = np.ascontiguousarray(values, dtype=kind)
         return name
 
 
@@ -226,5 +227,5 @@ def _same_weights(left: Affine, right: Affine) -> bool:
     return (
         len(left.terms) == len(right.terms)
         and np.array_equal(left.bias, right.bias)
-        and all(np.array_equal(a.weights, b.weights) for a, b in zip(left.terms, right.terms, strict=True))
+        and all(same_weights(a.weights, b.weights) for a, b in zip(left.terms, right.terms, strict=True))
     )

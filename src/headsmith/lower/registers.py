@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headsmith.core.arrays import Array
+from headsmith.core.arrays import Array, Weights
 from headsmith.lower.linear import applied, product, total
 from headsmith.lower.reduce import holds_constants
 from headsmith.source.graph import (
@@ -47,9 +47,9 @@ Headed = Relu | Expression | Mixing
 
 @dataclass(frozen=True, eq=False)
 class Combination:
-    """A linear combination of nodes plus a constant: node number -> weights (to, from), dense or diagonal."""
+    """A linear combination of nodes plus a constant: node number -> weights (to, from), dense, sparse or diagonal."""
 
-    parts: dict[int, Array]
+    parts: dict[int, Weights]
     constant: Array
 
 
@@ -133,7 +133,7 @@ class _Allocator:
         return self.flattenings[number]
 
     def _substitute(self, node: Affine, meaning: Callable[[int], Combination]) -> Combination:
-        parts: dict[int, Array] = {}
+        parts: dict[int, Weights] = {}
         constant = np.asarray(node.bias)
         for term in node.terms:
             inner = meaning(term.node)
@@ -155,7 +155,7 @@ class _Allocator:
         if self._constants and holds_constants(self.graph, number):
             return True
         reading = 2 * sum(term.weights.size for term in node.terms)
-        return reading <= self._folded_size(number)
+        return bool(reading <= self._folded_size(number))
 
     def _folded_size(self, number: int) -> int:
         """How many weights the expansion over inputs and gates would have."""
@@ -236,7 +236,7 @@ def allocate(graph: Graph, carry: bool = False, neurons: Container[int] = ()) ->
     return Allocation(levels, homes, writes, reads, tuple(sorted(carried)))
 
 
-def _scaled(outer: Array, inner: Array) -> Array:
+def _scaled(outer: Weights, inner: Weights) -> Weights:
     """outer @ inner, without a copy where one of them is the identity."""
     if inner.ndim == 1 and np.all(inner == 1.0):
         return outer

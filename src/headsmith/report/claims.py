@@ -27,6 +27,7 @@ ROWS_IN = (
     "headsmith.report.formula_claims",
     "headsmith.report.feedforward_claims",
     "headsmith.report.other_claims",
+    "headsmith.report.among_claims",
     "headsmith.report.rate_claims",
     "headsmith.report.attention_claims",
     "headsmith.report.context_claims",

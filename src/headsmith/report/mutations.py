@@ -215,7 +215,8 @@ def _two_heads(order: str, header: Header, tensors: Tensors, rng: Random) -> Cha
     if banks:
         bank = banks[int(rng.integers(len(banks)))]
         names = [value for value in bank.values() if isinstance(value, str) and value in tensors]
-        names += [each["weights"] for each in bank["read"]] if rng.random() < 0.5 else []
+        read = [each["weights"] for each in bank["read"]] if rng.random() < 0.5 else []
+        names += [each if isinstance(each, str) else each["values"] for each in read]
         count = max((len(tensors[name]) for name in names), default=0)
         i, j = (int(rng.integers(max(count, 1))) for _ in range(2))
         for name in names:

@@ -12,11 +12,13 @@ from typing import Any
 from headsmith.core.errors import HeadsmithError
 from headsmith.iprm.model import Reasoner, iprm
 from headsmith.iprm.sharing import nonzeros, same_matrices, shared_parameters, step_matrices
-from headsmith.report.claims import Finding, claim
+from headsmith.report.claims import Finding, Rows, claim, judged, need
+from headsmith.report.recipe_claims import Counted
 
 WORDS = ("red", "green", "blue", "white", "black", "grey", "pink", "gold")
 OBJECTS = 8
 SCENES = 24
+MOST = "most frequent"
 
 
 @claim("I1", "iterative-parallel reasoning: parameters grow with neither slots nor steps", tag="ours")
@@ -29,37 +31,51 @@ def shared_weights() -> Finding:
     slots = [_sizes(task="scene", slots=count, steps=3, relations=["left of", "right of"]) for count in (1, 2, 4, 8)]
     steps = [_sizes(task="lookup", slots=1, steps=count) for count in (2, 3, 4, 5, 6)]
     windows = [_sizes(task="count", slots=1, steps=4, window=count) for count in (1, 3, 7)]
-    same = all(row["steps_equal"] for row in slots + steps + windows)
-    constant = all(len({row["shared_parameters"] for row in rows}) == 1 for rows in (slots, steps, windows))
-    per_step = [one for row in slots + steps + windows for one in row["step_parameters"][1:]]
-    level = all(len(set(row["step_parameters"][1:])) == 1 for row in slots + steps + windows)
-    holds = same and constant and level
-    grown = steps[-1]["unrolled"] / steps[0]["unrolled"]
-    figures = (
-        f"{slots[0]['shared_parameters']} weights at 1 to 8 slots, {steps[0]['shared_parameters']} at 2 to 6 steps, "
-        f"{windows[0]['shared_parameters']} at windows 1 to 7, those of one step and of the output; the matrices of "
-        f"all steps from the second on are {'the same, number for number' if same else 'not the same'}; written out "
-        f"step by step they are {grown:.2f} times as many at 6 steps as at 2"
-    )
-    return Finding(
-        ran="compiled modules of our own construction: scenes with 1 to 8 slots, look-ups with 2 to 6 steps, counts "
+    found = [*slots, *steps, *windows]
+    return judged(
+        "compiled modules of our own construction: scenes with 1 to 8 slots, look-ups with 2 to 6 steps, counts "
         "with windows 1 to 7; non-zero weights, those that steps share counted once",
-        figure={
-            "slots_parameters": [row["shared_parameters"] for row in slots],
-            "steps_parameters": [row["shared_parameters"] for row in steps],
-            "largest_step": max(per_step),
-            "unrolled_growth": grown,
-            "rows": [{**row, "step_parameters": row["step_parameters"][-1]} for row in slots + steps + windows],
-        },
-        holds=holds,
-        verdict=f"holds: {figures}" if holds else f"fails: {figures}",
+        [row for row, _ in found],
+        _sizes_summary,
+        _sizes_faults,
+        lambda figure: (
+            f"{figure['weights_of_scene']} weights at 1 to 8 slots, {figure['weights_of_lookup']} at 2 to 6 steps, "
+            f"{figure['weights_of_count']} at windows 1 to 7, those of one step and of the output; the matrices of all "
+            "steps from the second on are the same, number for number; written out step by step they are "
+            f"{figure['unrolled_growth']:.2f} times as many at 6 steps as at 2"
+        ),
+        [counted for _, counted in found],
     )
 
 
-def _sizes(**sizes: Any) -> dict[str, Any]:
+def _sizes_summary(rows: Rows) -> dict[str, Any]:
+    lookups = [row["unrolled"] for row in rows if row["task"] == "lookup"]
+    return {
+        **{f"weights_of_{task}": max(_weights(rows, task)) for task in ("scene", "lookup", "count")},
+        "largest_step": max(max(row["step_parameters"][1:]) for row in rows),
+        "unrolled_growth": lookups[-1] / lookups[0],
+    }
+
+
+def _weights(rows: Rows, task: str) -> set[int]:
+    return {row["shared_parameters"] for row in rows if row["task"] == task}
+
+
+def _sizes_faults(rows: Rows) -> list[str]:
+    constant = all(len(_weights(rows, task)) == 1 for task in ("scene", "lookup", "count"))
+    level = all(len({*row["step_parameters"][1:]}) == 1 for row in rows)
+    return [
+        *need(all(row["steps_equal"] for row in rows), "the matrices of steps are not the same"),
+        *need(constant, "the weights grow with slots, steps or the window"),
+        *need(level, "steps have different numbers of weights"),
+    ]
+
+
+def _sizes(**sizes: Any) -> Counted:
+    """The figures of a module; and a second count, entry by entry of the matrices of each step."""
     model = iprm(**sizes)
     each = step_matrices(model)
-    return {
+    row = {
         "task": sizes["task"],
         "slots": model.module.slots,
         "steps": model.module.steps,
@@ -71,6 +87,12 @@ def _sizes(**sizes: Any) -> dict[str, Any]:
         "tokens": model.tokens,
         "certified": model.certificate.error,
     }
+    counts = [sum(weight != 0.0 for *_, weights in matrices for weight in weights.flat) for matrices in each]
+    asked = {"slots": sizes["slots"], "steps": sizes["steps"], "window": sizes.get("window", model.module.window)}
+    held = {"tokens": len(model.dense().W_pos), "certified": model.verify().error}
+    of_output = shared_parameters(model) - max(nonzeros(matrices) for matrices in each)
+    shared = {"shared_parameters": max(counts) + of_output}
+    return row, asked | shared | {"step_parameters": counts, "unrolled": sum(counts)} | held
 
 
 @claim("I2", "iterative against parallel operations: the same question in T steps or in T slots", tag="ours")
@@ -80,43 +102,62 @@ def steps_against_slots() -> Finding:
     Answers on random scenes, against counting. Without composition the steps hear nothing of each other: the question
     must then be answered wrongly where they are needed, and still be right where there is one step alone.
     """
-    rows = []
+    found = []
     for count in (2, 4, 8):
         shapes = {(count, 1), (1, count), (max(count // 2, 1), 2)}
-        rows += [_asked(count, slots, steps, True) for slots, steps in sorted(shapes)]
-        rows += [_asked(count, slots, steps, False) for slots, steps in sorted({(count, 1), (1, count)})]
-    hops = [_hops(steps, composition) for steps in (1, 2, 4) for composition in (True, False)]
-    on = [row for row in rows + hops if row["composition"]]
-    must_fail = [row for row in rows + hops if not row["composition"] and row["steps"] > 1]
-    alone = [row for row in rows + hops if not row["composition"] and row["steps"] == 1]
-    right = all(row["right"] == row["asked"] for row in on + alone)
-    proven = all(row["proven"] < row["gap"] for row in on)
-    fails = all(row["right"] < row["asked"] for row in must_fail)
-    parallel = [row for row in rows if row["composition"] and row["steps"] == 1]
-    iterative = [row for row in rows if row["composition"] and row["slots"] == 1 and row["steps"] > 1]
-    flat = len({(row["layers"], row["heads"]) for row in parallel}) == 1
-    holds = right and proven and fails and flat
-    wide, deep = parallel[-1], iterative[-1]
-    lost = sum(row["asked"] - row["right"] for row in must_fail) / sum(row["asked"] for row in must_fail)
-    answered, all_asked = sum(row["right"] for row in on), sum(row["asked"] for row in on)
-    figures = (
-        f"8 colours in 8 slots take {wide['layers']} layers and {wide['heads']} heads (certified "
-        f"{wide['certified']:.2g}), as 2 and 4 do; in 8 steps of one slot {deep['layers']} layers and {deep['heads']} "
-        f"heads ({deep['certified']:.2g}); {answered} of {all_asked} answers are right; without composition {lost:.0%} "
-        "of the answers that take several steps are wrong, and none that takes one"
-    )
-    return Finding(
-        ran=f"a construction of our own: the most frequent of 2, 4, 8 colours among {OBJECTS} objects, and look-ups of "
+        found += [_asked(count, slots, steps, True) for slots, steps in sorted(shapes)]
+        found += [_asked(count, slots, steps, False) for slots, steps in sorted({(count, 1), (1, count)})]
+    found += [_hops(steps, composition) for steps in (1, 2, 4) for composition in (True, False)]
+    return judged(
+        f"a construction of our own: the most frequent of 2, 4, 8 colours among {OBJECTS} objects, and look-ups of "
         f"1, 2, 4 hops, {SCENES} random scenes each; composition on and off",
-        figure={
-            "parallel_layers": wide["layers"],
-            "iterative_layers": deep["layers"],
-            "wrong_without_composition": lost,
-            "rows": rows + hops,
-        },
-        holds=holds,
-        verdict=f"holds with these constants: {figures}" if holds else f"fails: {figures}",
+        [row for row, _ in found],
+        _answers_summary,
+        _answers_faults,
+        lambda figure: (
+            f"8 colours in 8 slots take {figure['parallel_layers']} layers and {figure['parallel_heads']} heads "
+            f"(certified {figure['parallel_certified']:.2g}), as 2 and 4 do; in 8 steps of one slot "
+            f"{figure['iterative_layers']} layers and {figure['iterative_heads']} heads "
+            f"({figure['iterative_certified']:.2g}); {figure['answered']} of {figure['asked']} answers are right; "
+            f"without composition {figure['wrong_without_composition']:.0%} of the answers that take several steps are "
+            "wrong, and none that takes one"
+        ),
+        [counted for _, counted in found],
     )
+
+
+def _parted(rows: Rows) -> tuple[Rows, Rows, Rows]:
+    """With composition; without, where several steps need it; without, where there is one step."""
+    on = [row for row in rows if row["composition"]]
+    must_fail = [row for row in rows if not row["composition"] and row["steps"] > 1]
+    return on, must_fail, [row for row in rows if not row["composition"] and row["steps"] == 1]
+
+
+def _parallel(rows: Rows) -> Rows:
+    return [row for row in rows if row["question"] == MOST and row["composition"] and row["steps"] == 1]
+
+
+def _answers_summary(rows: Rows) -> dict[str, Any]:
+    on, must_fail, _ = _parted(rows)
+    one = [row for row in rows if row["question"] == MOST and row["composition"] and row["slots"] == 1]
+    ends = {"parallel": _parallel(rows)[-1], "iterative": [row for row in one if row["steps"] > 1][-1]}
+    return {
+        **{f"{way}_{name}": row[name] for way, row in ends.items() for name in ("layers", "heads", "certified")},
+        "answered": sum(row["right"] for row in on),
+        "asked": sum(row["asked"] for row in on),
+        "wrong_without_composition": 1.0
+        - sum(row["right"] for row in must_fail) / sum(row["asked"] for row in must_fail),
+    }
+
+
+def _answers_faults(rows: Rows) -> list[str]:
+    on, must_fail, alone = _parted(rows)
+    return [
+        *need(all(row["right"] == row["asked"] for row in on + alone), "an answer is wrong"),
+        *need(all(row["proven"] < row["gap"] for row in on), "an answer is not proven"),
+        *need(all(row["right"] < row["asked"] for row in must_fail), "steps are not needed"),
+        *need(len({(row["layers"], row["heads"]) for row in _parallel(rows)}) == 1, "more slots take more heads"),
+    ]
 
 
 @cache
@@ -126,7 +167,7 @@ def _counter(count: int, slots: int, steps: int, composition: bool) -> Reasoner:
     return iprm(slots, steps, steps - 1, task="count", objects=OBJECTS, attributes=words, composition=composition)
 
 
-def _asked(count: int, slots: int, steps: int, composition: bool) -> dict[str, Any]:
+def _asked(count: int, slots: int, steps: int, composition: bool) -> Counted:
     """The question by a module of these sizes, on scenes that have an answer."""
     words, rng = WORDS[:count], random.Random(count)
     model = _counter(count, slots, steps, composition)
@@ -137,10 +178,10 @@ def _asked(count: int, slots: int, steps: int, composition: bool) -> dict[str, A
         if counts.count(max(counts)) == 1:
             asked += 1
             right += _answer(model, question, scene) == words[counts.index(max(counts))]
-    return _row(model, "most frequent", asked, right, model.proven.tag, model.gaps.tag)
+    return _row(model, MOST, (slots, steps), right, model.proven.tag, model.gaps.tag)
 
 
-def _hops(steps: int, composition: bool) -> dict[str, Any]:
+def _hops(steps: int, composition: bool) -> Counted:
     """Look-ups in that many hops."""
     model, rng, right = iprm(1, steps, task="lookup", composition=composition), random.Random(steps), 0
     for _ in range(SCENES):
@@ -150,7 +191,7 @@ def _hops(steps: int, composition: bool) -> dict[str, Any]:
             link = f"r{rng.randrange(2)}"
             at, question = table[at, link], f"{link} of {question}"
         right += _answer(model, question, [(*key, value) for key, value in table.items()]) == at
-    return _row(model, "look-up", SCENES, right, model.proven.word, model.gaps.word)
+    return _row(model, "look-up", (1, steps), right, model.proven.word, model.gaps.word)
 
 
 def _answer(model: Reasoner, question: str, scene: Any) -> Any:
@@ -161,9 +202,10 @@ def _answer(model: Reasoner, question: str, scene: Any) -> Any:
         return None
 
 
-def _row(model: Reasoner, question: str, asked: int, right: int, proven: float, gap: float) -> dict[str, Any]:
-    module = model.module
-    return {
+def _row(model: Reasoner, question: str, sizes: tuple[int, int], right: int, proven: float, gap: float) -> Counted:
+    """The figures, and those of them that the matrices, the kernel and what was asked for have as well."""
+    module, written = model.module, model.dense()
+    row = {
         "question": question,
         "slots": module.slots,
         "steps": module.steps,
@@ -174,6 +216,13 @@ def _row(model: Reasoner, question: str, asked: int, right: int, proven: float, 
         "certified": model.certificate.error,
         "proven": proven,
         "gap": gap,
-        "asked": asked,
+        "asked": SCENES,
         "right": right,
     }
+    counted: dict[str, Any] = {"slots": sizes[0], "steps": sizes[1], "tokens": len(written.W_pos)}
+    counted |= {
+        "layers": len(written.layers),
+        "heads": sum(len(layer.W_Q) for layer in written.layers),
+        "certified": model.verify().error,
+    }
+    return row, counted | {"proven": proven, "gap": gap, "asked": SCENES, "right": right}

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.rounding import Dtype
+from headsmith.heads.attentions import SHARP
 
 Random = np.random.Generator
 Maker = Callable[[Random], Any]
@@ -79,33 +80,64 @@ def formula(recipe: str) -> Maker:
 
 
 def other_attention(rng: Random) -> Any:
-    """A small network under another attention than softmax, or a polynomial under linear attention."""
-    from headsmith import Network, compile
+    """A small network under another attention than softmax, of one token or several, a program over tokens, or a
+    polynomial under linear attention."""
+    from headsmith import Network, compile, compile_sequence, relu
+    from headsmith.sequence import tokens as over
 
     kind: Any = rng.choice(["hardmax", "sparsemax", "sigmoid", "relu", "elu+1", "linear"])
     if kind == "linear":
         text = f"{rng.choice(NUMBERS)}*{_term(rng, 'p', alone=False)}*{_term(rng, 'p', alone=False)} + x*y"
         return compile(text, (-2, 2), error=1e-3, dtype=_format(rng), attention=kind)
+    error = 10.0 ** -float(rng.uniform(1.0, 3.0))
+    tokens = int(rng.integers(2, 5)) if kind != "elu+1" and rng.random() < 0.7 else 1
+    if tokens > 1 and rng.random() < 0.5:
+        programs: list[Any] = [over.sort, lambda x: relu(over.shift(x, 1) - x)]
+        if kind in SHARP:
+            programs += [lambda x: over.max(x) - over.mean(x), lambda x: over.mean(relu(x)) + over.min(x)]
+        program, given = programs[int(rng.integers(len(programs)))], {"dtype": _format(rng), "attention": kind}
+        return compile_sequence(program, tokens=tokens, domain=(-1, 1), error=error, **given)
     widths = [2, int(rng.integers(1, 5)), int(rng.integers(1, 5)), 1]
     layers = [(rng.normal(size=(outputs, inputs)), rng.normal(size=outputs)) for inputs, outputs in pairwise(widths)]
-    error = 10.0 ** -float(rng.uniform(1.0, 3.0))
-    return compile(Network(layers), (-1, 1), error=error, dtype=_format(rng), attention=kind)
+    return compile(Network(layers), (-1, 1), error=error, dtype=_format(rng), attention=kind, tokens=tokens)
 
 
-def product_by_squares(rng: Random) -> Any:
-    """x y by chords of the square of x + y and of x - y: gates that lie along neither input."""
-    from headsmith import Network, compile
-
-    pieces = int(rng.integers(1, 4))
+def _squares(rng: Random, pieces: int) -> tuple[Any, Any, Any]:
+    """a b by chords of the square of a + b and of a - b: forms and biases of gates that lie along neither, and the
+    weights of their sum, some of them a little off."""
     ends = np.arange(pieces) * (2.0 / pieces)
     # |u| on [0, 2] by its pieces: slopes 2 (k + 1/2) h rise by 2 h at each knot, and the first is h.
     slopes = np.full(pieces, 4.0 / pieces) - (np.arange(pieces) == 0) * (2.0 / pieces)
-    forms = [[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]]
+    forms = np.repeat([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]], pieces, axis=0)
     weights = np.concatenate([slopes, slopes, -slopes, -slopes]) / 4.0
-    weights = weights * (1.0 + rng.choice([0.0, 1e-3]) * rng.normal(size=len(weights)))
-    network = Network([(np.repeat(forms, pieces, axis=0), -np.tile(ends, 4)), (weights[None], [0.0])], names=["x", "y"])
+    return forms, -np.tile(ends, 4), weights * (1.0 + rng.choice([0.0, 1e-3]) * rng.normal(size=len(weights)))
+
+
+def product_by_squares(rng: Random) -> Any:
+    """x y by squares."""
+    from headsmith import Network, compile
+
+    pieces = int(rng.integers(1, 4))
+    forms, bias, weights = _squares(rng, pieces)
+    network = Network([(forms, bias), (weights[None], [0.0])], names=["x", "y"])
     error = 1.3 / pieces**2 / 4.0 + 0.05
     return compile(network, (-1, 1), error=error, dtype=_format(rng), approximates="x*y")
+
+
+def product_of_three(rng: Random) -> Any:
+    """(x y) z by squares: a composition, z carried by two gates, which is proved piece by piece."""
+    from headsmith import Network, compile
+
+    pieces = int(rng.integers(1, 3))
+    (first, bias, inner), (second, thresholds, outer) = (_squares(rng, pieces) for _ in range(2))
+    count = len(bias)
+    gates = np.zeros((count + 2, 3))
+    gates[:count, :2], gates[count:, 2] = first, [1.0, -1.0]
+    held = np.zeros((2, count + 2))
+    held[0, :count], held[1, count:] = inner, [1.0, -1.0]
+    layers = [(gates, np.append(bias, [0.0, 0.0])), (second @ held, thresholds), (outer[None], [0.0])]
+    network, error = Network(layers, names=list("xyz"), transposed=False), 3.0 / pieces**2 / 4.0 + 0.2
+    return compile(network, (-1, 1), error=error, dtype=_format(rng), approximates="x*y*z")
 
 
 def approximator(rng: Random) -> Any:
@@ -114,8 +146,9 @@ def approximator(rng: Random) -> Any:
     from headsmith import Network, compile
     from headsmith.core.functions import FUNCTIONS
 
-    if rng.random() < 0.3:
-        return product_by_squares(rng)
+    kind = rng.random()
+    if kind < 0.4:
+        return product_by_squares(rng) if kind < 0.25 else product_of_three(rng)
     names, start, far = list("xy")[: int(rng.integers(1, 3))], 0.0, 0.0
     rows, biases, last = list[Any](), list[float](), list[float]()
     chosen = [str(each) for each in rng.choice(SMOOTH, len(names))]

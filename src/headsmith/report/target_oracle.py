@@ -60,6 +60,15 @@ def target_values(source: Any, tensors: Mapping[str, Any], sequences: Any, on: N
     return known[source["output"]]
 
 
+def _matrix(stored: Any, tensors: Mapping[str, Any]) -> Any:
+    """Weights, written out if a file has them by their entries."""
+    if isinstance(stored, str):
+        return tensors[stored]
+    found = np.zeros(stored["shape"])
+    found.reshape(-1)[np.cumsum(tensors[stored["gaps"]], dtype=np.int64) - 1] = tensors[stored["values"]]
+    return found
+
+
 def _node(node: Any, tensors: Mapping[str, Any], known: list[Any], x: Any, on: Numbers) -> Any:
     match node["kind"]:
         case "input":
@@ -68,7 +77,7 @@ def _node(node: Any, tensors: Mapping[str, Any], known: list[Any], x: Any, on: N
             bias = on.exact(tensors[node["bias"]])
             total = np.broadcast_to(bias, (*x.shape[:-1], len(bias)))
             for term in node["terms"]:
-                weights, values = on.exact(tensors[term["weights"]]), known[term["node"]]
+                weights, values = on.exact(_matrix(term["weights"], tensors)), known[term["node"]]
                 total = total + (values * weights if weights.ndim == 1 else values @ weights.T)
             return total
         case "positional":

@@ -22,6 +22,7 @@ import numpy as np
 
 from headsmith.core.errors import DomainError
 from headsmith.core.rounding import HALVES
+from headsmith.heads.attentions import SHARP
 from headsmith.heads.running import Attention, Stream, linear, read
 from headsmith.heads.stream import DATA, POSITION, position_code
 from headsmith.run.textbook import attended, first_stream
@@ -121,7 +122,7 @@ def _run(
     if edits is not None:
         edits.edit_registers(0, stream)
     for number, layer in enumerate(transformer.layers):
-        attention = Attention(transformer, stream, batch, tokens, causal, CHUNK, hard)
+        attention = Attention(transformer, stream, batch, tokens, causal, CHUNK, hard or transformer.attention in SHARP)
         closed = fused or (transformer.grid_form == "softmax" and layer is transformer.layers[-1])
         updates = [
             (bank, transformer.held(bank.closed(attention) if closed else bank.evaluated(attention)))

@@ -63,12 +63,12 @@ def activated(transformer: Transformer, layer: DenseLayer, stream: Any) -> tuple
 def head_pattern(
     transformer: Transformer, layer: DenseLayer, head: int, stream: Any, causal: bool, first: int = 0
 ) -> Any:
-    """Where one head looks: (query token, key token). Of other attentions than softmax the mask is causal: there is one
-    data token, and reference tokens do not see it."""
+    """Where one head looks: (query token, key token). Under elu+1 the mask is causal: reference tokens see no data
+    token."""
     held, kind = transformer.held, transformer.attention
     queries, keys = held(stream[first:] @ held(layer.W_Q[head])), held(stream @ held(layer.W_K[head]))
     if kind != "softmax":
-        visible = np.tri(len(stream), dtype=bool)[first:]
+        visible = (np.tri(len(stream), dtype=bool) | (not causal and kind != "elu+1"))[first:]
         return weights_of(kind, queries, keys, visible)
     scores = queries @ keys.T
     if causal:

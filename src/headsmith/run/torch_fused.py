@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn import functional
 
 from headsmith.core.figures import count
+from headsmith.core.sparse import SparseArray
 from headsmith.heads.attend import AttendBank
 from headsmith.heads.move import TARGETS
 from headsmith.heads.stream import Link
@@ -172,8 +173,16 @@ def _masked(scores: torch.Tensor, causal: bool) -> torch.Tensor:
 def _times(values: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """Weights (to, from), or those of a diagonal, times values (..., from); in float32, if these have 16 bits."""
     values, weights = (each.to(inside(each.dtype)) for each in (values, weights))
+    if weights.is_sparse:
+        flat = values.reshape(-1, values.shape[-1])
+        return torch.sparse.mm(weights, flat.T).T.reshape(*values.shape[:-1], -1)
     return values * weights if weights.ndim == 1 else functional.linear(values, weights)
 
 
 def _tensor(values: Any, dtype: torch.dtype) -> torch.Tensor:
+    if isinstance(values, SparseArray):
+        places = torch.tensor(np.stack([values.rows, values.columns]))
+        return torch.sparse_coo_tensor(
+            places, torch.tensor(values.values), values.shape, dtype=dtype, check_invariants=True, is_coalesced=True
+        )
     return torch.tensor(np.ascontiguousarray(values), dtype=dtype)

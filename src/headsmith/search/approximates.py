@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from headsmith.kernel.approximates import batch_of, boxes_of, check_approximation, ends_of, middle_of, on_cells
 from headsmith.kernel.arithmetic import Interval
+from headsmith.kernel.composed import cut
 from headsmith.kernel.graph import Graph, dense
 from headsmith.kernel.table import MARKS
 from headsmith.kernel.turned import turned
@@ -34,6 +35,9 @@ ROUNDING = 5e-13
 FREE = 1e-3
 """The share of the asked error that is not worth a search."""
 DEEPEST = 50
+POINTS, NEAR = 1 << 12, 1.3
+"""How many points are tried where coordinates are turned; and how near to the largest difference found there a bound is
+good enough for others not to be tried."""
 ASKEW = ((0.0, 1.0), (0.29, 0.83))
 """Where cells are tried along each axis, beside their middle."""
 THIN = 16.0
@@ -55,7 +59,7 @@ class Found:
 
     @property
     def stored(self) -> dict[str, Any]:
-        """What a proof carries."""
+        """What a proof carries of a piece (kernel/composed.py)."""
         return {"approximation": self.cells, **({} if self.turn is None else {"turned": self.turn})}
 
 
@@ -67,39 +71,47 @@ def search_cells(network: Graph, wanted: Graph, low: Array, high: Array, differe
     if turn is not None:
         M = np.array(turn["M"])
 
-        def inside(points: Array) -> Array:
-            x = points @ M.T
-            known = np.all((x >= low) & (x <= high), axis=1)
-            return np.where(known[:, None], difference(np.clip(x, low, high)), np.nan)
+        def anywhere(points: Array) -> Array:
+            # The box of the other coordinates reaches beyond the domain, and so do cells.
+            with np.errstate(all="ignore"):
+                return difference(points @ M.T)
 
-        ours, theirs, box = turned(network, wanted, Interval(low, high), turn)
-        found = _found(ours, theirs, box, inside, error)
-        best = replace(found, place=np.clip(M @ found.place, low, high), turn=turn)
-        if best.bound <= max(1.05 * best.largest, best.largest + SHARE * (error - best.largest)):
+        _, box = turned(Interval(low, high), turn)
+        ours, theirs = (cut(graph, graph.output, [0], M) for graph in (network, wanted))
+        found = _found(ours, theirs, box, anywhere, error)
+        points = np.random.default_rng(0).uniform(low, high, (POINTS, len(low)))
+        points = np.concatenate([np.clip(M @ found.place, low, high)[None], points])
+        sizes = np.nan_to_num(np.abs(difference(points)).max(axis=1), nan=0.0, posinf=0.0)
+        worst = int(np.argmax(sizes))
+        best = replace(found, place=points[worst], largest=float(sizes[worst]), turn=turn)
+        if best.bound <= max(NEAR * best.largest, best.largest + SHARE * (error - best.largest)):
             return best
     plain = _found(network, wanted, Interval(low, high), difference, error)
     return plain if best is None or not best.bound < plain.bound else best
 
 
 def turn_of(network: Graph) -> dict[str, list[list[float]]] | None:
-    """The linear forms that the first nodes of a network read, where there are as many as inputs, they are not the
-    inputs themselves, and doubles hold the way back exactly."""
-    pairs = [
-        dense(weights)
-        for node in network.nodes
-        for weights, argument in zip(node.weights, node.arguments, strict=False)
-        if node.kind == "affine" and argument == 0
-    ]
+    """The linear forms of the inputs that gates read, and inputs besides, where these are coordinates, not the inputs
+    themselves, and doubles hold the way back exactly."""
     size = network.nodes[0].size
-    rows = [row for weights in pairs for row in weights if row.any()]
+    forms, rows = {0: np.eye(size)}, list[Array]()
+    for number, node in enumerate(network.nodes):
+        if node.kind == "affine" and forms.keys() >= {*node.arguments}:
+            pairs = zip(node.weights, node.arguments, strict=True)
+            forms[number] = sum((dense(W) @ forms[each] for W, each in pairs), start=np.zeros((node.size, size)))
+        elif number:
+            rows += [row for each in node.arguments for row in forms.get(each, ()) if row.any()]
     # One row for each direction: its first entry that is not zero becomes positive, its largest one.
     scaled = [row / (np.abs(row).max() * np.sign(row[np.flatnonzero(row)[0]])) for row in rows]
-    forms = np.unique(np.round(scaled, 12), axis=0)[::-1] if rows else np.zeros((0, size))
-    if len(forms) != size or np.linalg.matrix_rank(forms) < size or np.all(np.count_nonzero(forms, axis=1) == 1):
+    found = np.unique(np.round(scaled, 12), axis=0)[::-1] if rows else np.zeros((0, size))
+    if np.linalg.matrix_rank(found) < len(found) or np.all(np.count_nonzero(found, axis=1) == 1):
         return None
-    back = np.linalg.inv(forms)
+    for other in sorted(np.eye(size), key=lambda unit: float(np.abs(found @ unit).sum())):
+        more = np.vstack([found, other])
+        found = more if np.linalg.matrix_rank(more) == len(more) else found
+    back = np.linalg.inv(found)
     back = np.round(back * EXACT) / EXACT
-    return {"M": back.tolist(), "K": forms.tolist()} if np.array_equal(back @ forms, np.eye(size)) else None
+    return {"M": back.tolist(), "K": found.tolist()} if np.array_equal(back @ found, np.eye(size)) else None
 
 
 def _found(network: Graph, wanted: Graph, box: Interval, difference: Difference, error: float) -> Found:
@@ -115,7 +127,7 @@ def _found(network: Graph, wanted: Graph, box: Interval, difference: Difference,
     worst = int(np.argmax(sizes))
     bound = max(each.bound for each in found)
     if len(found) > 1 and np.isfinite(bound):
-        bound = float(np.max(check_approximation(network, wanted, box, text).value))
+        bound = float(np.max(check_approximation(network, wanted, box, text)[0].value))
     return Found(text, bound, float(sizes[worst]), places[worst])
 
 
@@ -162,7 +174,7 @@ class _Search:
         ends, bounds = ends_of(Interval(self.low, self.high), cells), []
         for at in range(0, len(cells), self.batch):
             found = on_cells(*self.graphs, ends[:, at : at + self.batch])
-            bounds.append(np.maximum(-found.low, found.high).max(axis=0))
+            bounds.append(np.maximum(-found.low, found.high)[::3].max(axis=0))
         self.cells += cells
         self.bounds = np.concatenate([self.bounds, *bounds])
         self.axes = np.concatenate([self.axes, self._try(ends.low.T, ends.high.T)])

@@ -10,6 +10,7 @@ the sum of their least values is made larger by ascent (Adam).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,11 +21,14 @@ from headsmith.kernel.arithmetic import Array, Interval
 from headsmith.kernel.graph import Graph, needed
 from headsmith.kernel.linear import linear_range
 from headsmith.kernel.ranges import node_range
+from headsmith.kernel.sparse import Sparse
 
 WORK = 2e8
 """How many products of numbers one node's bounds may take, a pass."""
 ASCENT = 4e8
 """How many products of numbers the ascents of all nodes may take."""
+A_SPARSE = 16
+"""How many products of full matrices a product of a sparse one is worth."""
 STEPS, RATE = 24, 0.1
 GAIN = 0.99
 """Bounds are worth carrying that are at most so wide, all in all, as those of intervals."""
@@ -68,7 +72,11 @@ def find_linear(circuit: Graph, box: Interval) -> Found:
 def _work(circuit: Graph, number: int, before: Sequence[int]) -> float:
     """About how many products of numbers linear bounds of a node take."""
     weights = [each for place in before for each in circuit.nodes[place].weights]
-    return 2.0 * circuit.nodes[number].size * sum(float(each.size) for each in weights)
+    sizes = [
+        float(min(each.size * A_SPARSE, math.prod(each.shape)) if isinstance(each, Sparse) else each.size)
+        for each in weights
+    ]
+    return 2.0 * circuit.nodes[number].size * sum(sizes)
 
 
 def _chosen(circuit: Graph, number: int, found: Sequence[Interval], before: Sequence[int], steps: int) -> Array:

@@ -25,6 +25,7 @@ from headsmith.core.intervals import as_box
 from headsmith.core.rounding import Dtype
 from headsmith.export.file import Form
 from headsmith.export.plain import Plain, called, plain
+from headsmith.heads.attentions import AttentionKind
 from headsmith.inside.edits import Runner
 from headsmith.model import Compiled, parts_of, real_inputs
 from headsmith.progress import Shown
@@ -97,7 +98,8 @@ class CompiledSequence(Compiled):
         self._refuse_other_mask(causal)
         super().called(causal=self.causal)
         model = self.transformer
-        return called(model.inputs, model.outputs, model.tokens, "sequences", self.causal, model.dtype, self.lengths)
+        found = called(model.inputs, model.outputs, model.tokens, "sequences", self.causal, model.dtype, self.lengths)
+        return found if model.attention == "softmax" else found | {"attention": model.attention}
 
     def to_torch(self, *, fused: bool = False, causal: bool | None = None, dtype: Dtype | None = None) -> Any:
         """The model as a torch.nn.Module, under the program's own mask (see Compiled.to_torch)."""
@@ -152,6 +154,7 @@ def compile_sequence(
     dtype: Dtype = "float64",
     max_layers: int | None = None,
     cost: Mapping[str, float] | None = None,
+    attention: AttentionKind = "softmax",
     progress: Shown = None,
     lipschitz: None = None,
 ) -> CompiledSequence: ...
@@ -187,6 +190,7 @@ def compile_sequence(
     dtype: Dtype = "float64",
     max_layers: int | None = None,
     cost: Mapping[str, float] | None = None,
+    attention: AttentionKind = "softmax",
     progress: Shown = None,
     lipschitz: float | Sequence[Sequence[float]] | Array | None = None,
     norm: float = 2,
@@ -201,7 +205,9 @@ def compile_sequence(
     computes token by token is written as ever (x[:, 0] * x[:, 1], hs.exp, hs.maximum); what a token takes from others
     with `hs.tokens` (mean, max, sum, shift, sort, ...) or x.mean(axis=0). A value meets a table column by column. What
     it returns is one such value, a list of them (the columns of the output) or a table. With `causal`, tokens see the
-    tokens so far alone. `domain` is (low, high) for every feature, or a pair for each.
+    tokens so far alone. `domain` is (low, high) for every feature, or a pair for each. `attention` is the kind of all
+    heads, as in `compile`: under "hardmax" and "sparsemax" tokens take means, maxima and moves from each other, under
+    "sigmoid" and "relu" moves.
 
     Guarantee: |model - function| <= certificate.error at every token of every sequence of a length in `lengths` whose
     tokens lie in the domain.
@@ -227,7 +233,7 @@ def compile_sequence(
             architecture=architecture,
             max_layers=max_layers,
             outputs=outputs,
-            options={"causal": causal, "recipe": recipe, "dtype": dtype, "cost": cost},
+            options={"causal": causal, "recipe": recipe, "dtype": dtype, "cost": cost, "attention": attention},
             lipschitz=lipschitz,
             norm=norm,
             evaluation=evaluation,
@@ -251,6 +257,7 @@ def compile_sequence(
         dtype=dtype,
         max_layers=max_layers,
         cost=cost,
+        attention=attention,
         progress=progress,
     )
     return sequence_of(compiled, bool(causal))

@@ -18,7 +18,7 @@ HINT = (
     "compile_sequence(function, ..., lipschitz=L)"
 )
 
-USUAL: dict[str, Any] = {"causal": False, "recipe": "auto", "dtype": "float64", "cost": None}
+USUAL: dict[str, Any] = {"causal": False, "recipe": "auto", "dtype": "float64", "cost": None, "attention": "softmax"}
 """What a sampled callable leaves no choice of."""
 
 WHY = {
@@ -26,6 +26,7 @@ WHY = {
     "recipe": "the model is a table of answers",
     "dtype": "its error is proven for float64 alone",
     "cost": "the grid has as few nodes as the bound allows",
+    "attention": "its tables are read by softmax",
 }
 
 

@@ -24,7 +24,6 @@ from headsmith.source.graph import (
     Product,
     Quotient,
     Relu,
-    Scattered,
     Term,
 )
 
@@ -55,11 +54,6 @@ class Builder:
     def affine(self, terms: Sequence[tuple[int, Any]], bias: Any) -> int:
         """weights @ node summed over `terms`, plus `bias`."""
         return self._add(Affine(tuple(Term(node, weights) for node, weights in terms), bias))
-
-    def scattered(self, terms: Sequence[tuple[int, Any] | Scattered], bias: Any) -> int:
-        """The same, where some of the terms are scattered."""
-        plain = tuple(Term(*term) for term in terms if not isinstance(term, Scattered))
-        return self._add(Affine(plain, bias, tuple(term for term in terms if isinstance(term, Scattered))))
 
     def relu(self, argument: int) -> int:
         """max(argument, 0)."""

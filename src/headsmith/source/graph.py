@@ -20,7 +20,8 @@
 Most graphs are about one token. The last five kinds are about the tokens of a sequence: inputs are then (..., tokens,
 inputs). All but Affine, Attend and Sampled act component by component. A node is a vector, whatever its width: a layer
 of a thousand neurons is one Affine and one Relu. The semantics is exact real arithmetic on the stored doubles.
-`weights` is a matrix (to, from), or a vector that stands for a diagonal matrix. A graph of Input, Affine and Relu nodes
+`weights` is a matrix (to, from), by its entries if it is large and mostly zeros, or a vector that stands for a diagonal
+matrix. A graph of Input, Affine and Relu nodes
 alone is a circuit.
 """
 
@@ -32,10 +33,11 @@ from typing import Literal, assert_never
 
 import numpy as np
 
-from headsmith.core.arrays import Array, Indices, frozen
+from headsmith.core.arrays import Array, Weights, frozen, frozen_weights
 from headsmith.core.errors import TargetError
 from headsmith.core.html import table
 from headsmith.core.program import Program
+from headsmith.kernel.sparse import entries_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,10 +56,10 @@ class Term:
     """One summand of an affine node: weights @ (value of `node`)."""
 
     node: int
-    weights: Array
+    weights: Weights
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", frozen(self.weights))
+        object.__setattr__(self, "weights", frozen_weights(self.weights))
 
     @property
     def rows(self) -> int:
@@ -65,20 +67,7 @@ class Term:
 
     @property
     def diagonal(self) -> bool:
-        return self.weights.ndim == 1
-
-
-@dataclass(frozen=True, eq=False)
-class Scattered:
-    """One summand of an affine node as it is read from a large network: of the matrix `shape` (to, from) only the
-    entries that may differ from zero, `values` at `rows` and `columns`; equal places add up. `bands.banded` cuts such
-    nodes into smaller ones with ordinary terms: no other graph has them."""
-
-    node: int
-    rows: Indices
-    columns: Indices
-    values: Array
-    shape: tuple[int, int]
+        return bool(self.weights.ndim == 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +76,6 @@ class Affine:
 
     terms: tuple[Term, ...]
     bias: Array
-    scattered: tuple[Scattered, ...] = ()
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -277,7 +265,7 @@ def arguments(node: Node) -> tuple[int, ...]:
         case Input() | Positional():
             return ()
         case Affine():
-            return (*(term.node for term in node.terms), *(term.node for term in node.scattered))
+            return tuple(term.node for term in node.terms)
         case Relu() | Function() | Pool() | Move():
             return (node.argument,)
         case Maximum() | Minimum() | Expression() | Sampled():
@@ -427,10 +415,6 @@ def _check_affine(graph: Graph, number: int, node: Affine) -> None:
         raise TargetError(f"node {number}: the bias has shape {node.bias.shape}; it must be a vector")
     if not np.isfinite(node.bias).all():
         raise TargetError(f"node {number}: bias {int(np.argmin(np.isfinite(node.bias)))} is not a finite number")
-    for scattered in node.scattered:
-        _check_argument(number, scattered.node)
-        if scattered.shape != (node.size, graph.nodes[scattered.node].size) or not np.isfinite(scattered.values).all():
-            raise TargetError(f"node {number}: weights of shape {scattered.shape} do not fit, or are not finite")
     for term in node.terms:
         _check_argument(number, term.node)
         source = graph.nodes[term.node].size
@@ -440,6 +424,6 @@ def _check_affine(graph: Graph, number: int, node: Affine) -> None:
                 f"node {number}: weights of shape {term.weights.shape} cannot take node {term.node} (width {source}) "
                 f"to width {node.size}"
             )
-        if not np.isfinite(term.weights).all():
-            where = np.argwhere(~np.isfinite(term.weights))[0]
+        if not np.isfinite(entries_of(term.weights)).all():
+            where = np.argwhere(~np.isfinite(np.asarray(term.weights)))[0]
             raise TargetError(f"node {number}: weight {tuple(map(int, where))} is not a finite number")

@@ -46,6 +46,6 @@ def _power(number: int, node: Node, powers: dict[int, Power]) -> Power:
             return base, exponent * (2.0 if node.parameter is None else node.parameter)
         case Product() if powers[node.left][0] == powers[node.right][0]:
             return powers[node.left][0], powers[node.left][1] + powers[node.right][1]
-        case Affine(terms=(term,), scattered=()) if term.weights.ndim == 1 and not node.bias.any():
+        case Affine(terms=(term,)) if term.weights.ndim == 1 and not node.bias.any():
             return powers[term.node]
     return number, 1.0

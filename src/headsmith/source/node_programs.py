@@ -109,11 +109,7 @@ def moved(node: Node, places: dict[int, int]) -> Node:
             return node
         case Affine():
             terms = tuple(replace(term, node=places[term.node]) for term in node.terms)
-            return replace(
-                node,
-                terms=terms,
-                scattered=tuple(replace(term, node=places[term.node]) for term in node.scattered),
-            )
+            return replace(node, terms=terms)
         case Positional():
             return node
         case Relu() | Function() | Pool() | Move():

@@ -6,15 +6,14 @@ from collections.abc import Collection
 
 import numpy as np
 
-from headsmith.source.bands import banded
+from headsmith.kernel.sparse import sparse_of
 from headsmith.source.builder import Builder
 from headsmith.source.graph import Affine, Graph, Input, Maximum, Relu, arguments
 from headsmith.source.node_programs import moved, pruned
 
 
 def finished(graph: Graph) -> Graph:
-    """A graph that was read, without what its output does not need, with gates after pooling, and large maps that are
-    mostly zeros in bands (source/bands.py).
+    """A graph that was read, without what its output does not need, and with gates after pooling.
 
     Guarantee: the same function, exactly.
     """
@@ -29,7 +28,7 @@ def finished(graph: Graph) -> Graph:
         if gates is not None:
             pooled[number] = gates
     if not pooled:
-        return banded(graph)
+        return graph
     builder, places = Builder(graph.input.names), {0: 0}
     for number, node in enumerate(graph.nodes):
         if isinstance(node, Input):
@@ -40,7 +39,7 @@ def finished(graph: Graph) -> Graph:
         places[number] = builder.add(moved(node, places))
         if number in pooled:
             places[number] = builder.relu(places[number])
-    return banded(builder.graph(places[graph.output]))
+    return builder.graph(places[graph.output])
 
 
 def _pooled_gates(graph: Graph, number: int, node: Maximum, readers: dict[int, set[int]]) -> int | None:
@@ -64,10 +63,5 @@ def _picks(node: Affine) -> bool:
     """Whether every component is one component of one other node."""
     if len(arguments(node)) != 1 or node.bias.any():
         return False
-    if node.scattered:
-        (only,) = node.scattered
-        return bool(np.all(only.values == 1.0)) and np.array_equal(np.sort(only.rows), np.arange(node.size))
-    weights = node.terms[0].weights
-    if weights.ndim == 1:
-        return bool(np.all(weights == 1.0))
-    return bool(np.all((weights == 0.0) | (weights == 1.0)) and np.all(weights.sum(axis=1) == 1.0))
+    weights = sparse_of(node.terms[0].weights)
+    return bool(np.all(weights.values == 1.0) and np.all(weights.counts == 1))

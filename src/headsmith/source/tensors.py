@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.core.arrays import Array
+from headsmith.core.arrays import LARGE, THIN, Weights
 from headsmith.core.errors import TargetError
+from headsmith.core.sparse import SparseArray, sparse_array
 from headsmith.source.builder import Builder
-from headsmith.source.graph import Affine, Scattered, arguments
+from headsmith.source.graph import Affine, arguments
 
 MOST_ENTRIES = 1 << 27
 """So many numbers one matrix may have: a gigabyte."""
@@ -30,8 +31,6 @@ MOST_ALTOGETHER = 1 << 26
 """So many numbers all tensors of a file may have, weights apart."""
 MOST_COMPONENTS = 1 << 20
 """So many numbers that depend on the input one tensor may have."""
-LARGE = 1 << 22
-"""A matrix of more entries, most of them zero, is not written out: it is cut into bands (source/bands.py)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,11 +101,11 @@ def flat(builder: Builder, operand: Operand) -> int:
         return builder.affine([], np.asarray(operand, dtype=np.float64).ravel())
     if is_whole(builder, operand):
         return operand.node
-    return builder.scattered([reading(builder, operand)], np.zeros(operand.size))
+    return builder.affine([reading(builder, operand)], np.zeros(operand.size))
 
 
-Read = tuple[int, Array] | Scattered
-"""A summand of an affine node: a node and its weights, or where they stand in a large matrix."""
+Read = tuple[int, Weights]
+"""A summand of an affine node: a node and its weights."""
 
 
 def reading(builder: Builder, tensor: Tensor, scale: Any = 1.0) -> Read:
@@ -123,8 +122,10 @@ def _matrix(builder: Builder, node: int, height: int, rows: Any, columns: Any, v
     """The matrix of this height that multiplies a node, from its entries; written out unless it is large and mostly
     zeros."""
     size = height * builder.size(node)
-    if size > LARGE and len(values) < size / 4:
-        return Scattered(node, rows, columns, values, (height, builder.size(node)))
+    if size >= LARGE and len(values) * THIN <= size:
+        order = np.lexsort((columns, rows))
+        found = SparseArray((height, builder.size(node)), rows[order], columns[order], values[order])
+        return node, found.kept(found.values != 0.0)
     if size > MOST_ENTRIES:
         raise TargetError(
             f"a linear map from {builder.size(node)} numbers to {height} is a matrix of {size / 1e6:.0f} million "
@@ -151,21 +152,19 @@ def linear(
     there = places >= 0
     read = _matrix(builder, tensor.node, math.prod(shape), rows[there], places[there], weights[there])
     bias = np.broadcast_to(np.asarray(bias, dtype=np.float64), tuple(shape)).ravel()
-    return whole(builder, builder.scattered(_through(builder, read), bias), shape)
+    return whole(builder, builder.affine(_through(builder, read), bias), shape)
 
 
 def _through(builder: Builder, read: Read) -> list[Read]:
     """The terms of matrix @ node. Where the node only lays other nodes end to end, these are read themselves."""
-    node = builder.nodes[read.node if isinstance(read, Scattered) else read[0]]
+    number, matrix = read
+    node = builder.nodes[number]
     if not (isinstance(node, Affine) and len(arguments(node)) > 1 and not node.bias.any()):
         return [read]
-    if isinstance(read, Scattered) or node.scattered:
+    picks = [sparse_array(term.weights) for term in node.terms]
+    once = all(np.all(each.values == 1.0) and each.T.most <= 1 for each in picks)
+    if not once or not np.all(sum(each.counts for each in picks) <= 1):
         return [read]
-    number, matrix = read
-    picks = [np.diag(term.weights) if term.diagonal else term.weights for term in node.terms]
-    once = all(np.all((each == 0.0) | (each == 1.0)) and np.all(each.sum(axis=0) <= 1.0) for each in picks)
-    if not once or not np.all(sum(each.sum(axis=1) for each in picks) <= 1.0):
-        return [(number, matrix)]
     # Every entry of the product is one entry of the matrix, or zero: nothing is rounded.
     return [(term.node, matrix @ each) for term, each in zip(node.terms, picks, strict=True)]
 
@@ -195,24 +194,20 @@ def joined(builder: Builder, operands: Sequence[Operand], axis: int) -> Operand:
             terms.append(reading(builder, Tensor(each.node, places)))
         else:
             bias[local >= 0] = np.asarray(each, dtype=np.float64).ravel()[local[local >= 0]]
-    return whole(builder, builder.scattered(_merged(terms), bias), order.shape)
+    return whole(builder, builder.affine(_merged(terms), bias), order.shape)
 
 
 def _merged(terms: Sequence[Read]) -> list[Read]:
-    """Terms that read one node as one term. Only for weights whose sums are exact: small whole numbers. What is
-    scattered is added up when bands are cut."""
-    found: dict[int, Array] = {}
-    for term in terms:
-        if isinstance(term, Scattered):
-            continue
-        node, weights = term
+    """Terms that read one node as one term. Only for weights whose sums are exact: small whole numbers."""
+    found: dict[int, Weights] = {}
+    for node, weights in terms:
         if node not in found:
             found[node] = weights
         else:
             wide = max(found[node].ndim, weights.ndim)
-            first, second = (np.diag(each) if each.ndim < wide else each for each in (found[node], weights))
+            first, second = (sparse_array(each) if each.ndim < wide else each for each in (found[node], weights))
             found[node] = first + second
-    return [*found.items(), *(term for term in terms if isinstance(term, Scattered))]
+    return [*found.items()]
 
 
 def add(builder: Builder, left: Operand, right: Operand, sign: float = 1.0) -> Operand:
@@ -229,12 +224,12 @@ def add(builder: Builder, left: Operand, right: Operand, sign: float = 1.0) -> O
             bias = bias + factor * np.asarray(operand, dtype=np.float64)
     if not bias.any() and len(terms) == 1 and _copies(terms[0]):
         return left if isinstance(left, Tensor) else right
-    return whole(builder, builder.scattered(_merged(terms), bias.ravel()), shape)
+    return whole(builder, builder.affine(_merged(terms), bias.ravel()), shape)
 
 
 def _copies(read: Read) -> bool:
     """Whether what is read is the node, as it is."""
-    return not isinstance(read, Scattered) and read[1].ndim == 1 and bool(np.all(read[1] == 1.0))
+    return read[1].ndim == 1 and bool(np.all(read[1] == 1.0))
 
 
 def scale(builder: Builder, tensor: Operand, factors: Any, shift: Any = 0.0) -> Operand:
@@ -247,7 +242,7 @@ def scale(builder: Builder, tensor: Operand, factors: Any, shift: Any = 0.0) -> 
     read = reading(builder, tensor, np.broadcast_to(np.asarray(factors, dtype=np.float64), shape))
     if not bias.any() and _copies(read):
         return tensor
-    return whole(builder, builder.scattered([read], bias), shape)
+    return whole(builder, builder.affine([read], bias), shape)
 
 
 def padded(builder: Builder, operand: Operand, pairs: Sequence[tuple[int, int]], value: float = 0.0) -> Operand:

@@ -36,7 +36,7 @@ from headsmith.sequence.compiled import CompiledSequence
 from headsmith.sequence.learner import Learner
 from headsmith.sequence.universal import Universal
 from headsmith.source.describe import outputs_text
-from headsmith.source.graph import Expression, Function, Graph, Relu
+from headsmith.source.graph import Affine, Expression, Function, Graph, Relu
 from headsmith.studio.extras import checks, regions_data
 from headsmith.transformer.bill import bill_rows
 from headsmith.transformer.dense import DenseLayer
@@ -223,9 +223,10 @@ def _compiled(model: Compiled) -> dict[str, Any]:
 
 
 def lemma(kind: str, attention: str = "softmax") -> str:
-    """What a kind of head computes, and why that is true: the text that opens its module. Gates of other attentions
-    have their lemmas in one place."""
-    home = attentions if kind == "sink" and attention != "softmax" else sys.modules[KINDS[kind].__module__]
+    """What a kind of head computes, and why that is true: the text that opens its module. Other attentions have their
+    lemmas in one place."""
+    other = kind != "product" and attention != "softmax"
+    home = attentions if other else sys.modules[KINDS[kind].__module__]
     return (home.__doc__ or "").strip()
 
 
@@ -271,7 +272,9 @@ def target_data(graph: Graph) -> dict[str, Any] | None:
     kind that pages do not evaluate, as samples of a callable are."""
     nodes = []
     for node in graph.nodes:
-        data = node_data(node, lambda place: place, lambda name, values: _plain(values))
+        data = node_data(node, lambda place: place, lambda name, values, kind=None: _plain(values))
+        for place, term in enumerate(node.terms if isinstance(node, Affine) else ()):
+            data["terms"][place]["weights"] = _plain(np.asarray(term.weights))
         if data["kind"] not in EVALUATED:
             return None
         if isinstance(node, Expression):

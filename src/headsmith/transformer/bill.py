@@ -12,6 +12,7 @@ from headsmith.core.html import table
 from headsmith.core.markup import PREAMBLE, csv_text, latex_table, markdown_table
 from headsmith.heads.bank import largest
 from headsmith.heads.stream import POSITION, Link, position_bits
+from headsmith.kernel.sparse import Sparse, added, sparse_of
 from headsmith.transformer.ir import Bank, Transformer, arrays, layout, width
 
 
@@ -155,14 +156,12 @@ def _link_nonzeros(links: Sequence[Link], reading: bool) -> int:
             count += mine[0].nonzeros
             continue
         # Several links may meet in one entry: add them up first.
-        entries: dict[tuple[int, int], float] = {}
+        shape = max(link.first + link.rows for link in mine), max(link.first + link.columns for link in mine)
+        parts = []
         for link in mine:
-            weights = np.diag(link.weights) if link.weights.ndim == 1 else link.weights
-            for place in np.argwhere(weights):
-                row, column = int(place[0]), int(place[1])
-                key = (row + link.first, column) if reading else (row, column + link.first)
-                entries[key] = entries.get(key, 0.0) + float(weights[tuple(place)])
-        count += sum(value != 0.0 for value in entries.values())
+            found, (down, right) = sparse_of(link.weights), (link.first, 0) if reading else (0, link.first)
+            parts.append(Sparse(shape, found.rows + down, found.columns + right, found.values))
+        count += int(np.count_nonzero(added(parts).values))
     return count
 
 

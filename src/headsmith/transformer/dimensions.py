@@ -7,7 +7,9 @@
     W_U         d_model x outputs        the read-out
 
 The laws are in the terms of the recipe: n data tokens in a sequence, a gate, a table of k arguments. Positions are
-written in binary, so a head that must find its own token among n is wider by ceil(log2 n) columns.
+written in binary, so a head that must find its own token among n is wider by ceil(log2 n) columns. d_model is
+2 + ceil(log2 n) + p + (columns of registers): what tells tokens of data and the sink, the position among n, the p
+tokens of the grid; and what gates and functions read.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from dataclasses import astuple, dataclass, fields
 from headsmith.core.figures import number
 from headsmith.core.html import table
 from headsmith.core.markup import PREAMBLE, csv_text, latex_table, markdown_table
+from headsmith.heads.stream import position_bits
 from headsmith.transformer.bill import head_features
 from headsmith.transformer.ir import Bank, Transformer, width
 
@@ -59,6 +62,9 @@ class Dimensions:
     data_tokens: int
     neurons: tuple[tuple[int, int], ...] = ()
     """Layers that are SwiGLU blocks, and how many neurons each has: W_gate and W_up are d_model x neurons."""
+    law: str = ""
+    """d_model in symbols: two columns that tell tokens of data and the sink, the position code of n tokens, p tokens of
+    the grid, and the columns of registers; nothing, where the grid's tokens hold rows of a table."""
 
     def __repr__(self) -> str:
         lines = [list(COLUMNS), *cells(self)]
@@ -104,7 +110,16 @@ def dimensions(transformer: Transformer) -> Dimensions:
         transformer.reference_tokens,
         transformer.tokens,
         neurons,
+        _law(transformer),
     )
+
+
+def _law(transformer: Transformer) -> str:
+    if transformer.grid_form != "one-hot":
+        return ""
+    bits, grid = position_bits(transformer.tokens), transformer.grid_tokens
+    named = ["2", *(["ceil(log2 n)"] if bits else []), *(["p"] if grid else [])]
+    return " + ".join([*named, str(width(transformer) - 2 - bits - grid)])
 
 
 def _shapes(transformer: Transformer, layer: int, bank: Bank) -> HeadShapes:
@@ -134,8 +149,9 @@ def cells(found: Dimensions) -> list[list[str]]:
 
 def caption(found: Dimensions) -> str:
     """What the table is about, in one sentence."""
+    law = f" = {found.law}" if found.law else ""
     return (
-        f"Shapes of the matrices, of each head: d_model is {found.W_E[1]}, W_E {_product(found.W_E)}, W_U "
+        f"Shapes of the matrices, of each head: d_model is {found.W_E[1]}{law}, W_E {_product(found.W_E)}, W_U "
         f"{_product(found.W_U)}; {found.reference_tokens} reference tokens and n <= {found.data_tokens} data tokens."
         + "".join(f" Layer {layer} is a SwiGLU block of {number(size)} neurons." for layer, size in found.neurons)
     )

@@ -37,7 +37,7 @@ from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import CertificateError
 from headsmith.core.figures import count
 from headsmith.core.rounding import PRECISIONS, Dtype, Precision, arithmetic, held
-from headsmith.heads.attentions import ATTENTIONS, WITHOUT_SINK, AttentionKind
+from headsmith.heads.attentions import ATTENTIONS, BANKS, ONE_TOKEN, WITHOUT_SINK, AttentionKind
 from headsmith.heads.bank import HeadBank
 from headsmith.heads.move import MoveBank
 from headsmith.heads.stream import (
@@ -53,6 +53,7 @@ from headsmith.heads.stream import (
 )
 from headsmith.heads.swiglu import NeuronBank
 from headsmith.heads.table import TableBank
+from headsmith.kernel.sparse import entries_of
 
 GridForm = Literal["one-hot", "rows", "softmax"]
 Bank = HeadBank
@@ -195,7 +196,7 @@ def arrays(transformer: Transformer, folded: bool = True) -> Iterator[tuple[str,
     """Every stored number of the model with the place where it stands. Without `folded`, those alone that stand in a
     matrix as they are, and not in sums and products with others."""
     for link in transformer.embedding:
-        yield f"embedding into {link.register}", link.weights
+        yield f"embedding into {link.register}", entries_of(link.weights)
     for name, value in transformer.initial.items():
         yield f"initial value of {name}", value
     for name, value in transformer.positional.items():
@@ -204,16 +205,16 @@ def arrays(transformer: Transformer, folded: bool = True) -> Iterator[tuple[str,
         for bank in layer.banks:
             where = f"layer {number}, {bank.kind} bank"
             for link in bank.read:
-                yield f"{where}, read of {link.register}", link.weights
+                yield f"{where}, read of {link.register}", entries_of(link.weights)
             for link in bank.write:
-                yield f"{where}, write to {link.register}", link.weights
+                yield f"{where}, write to {link.register}", entries_of(link.weights)
             for name in bank.arrays:
                 if folded or name not in bank.folded_arrays:
                     yield f"{where}, {name.replace('_', ' ')}", getattr(bank, name)
             if folded and bank.numbers:
                 yield f"{where}, gains", np.array([getattr(bank, name) for name in bank.numbers])
     for link in transformer.readout:
-        yield f"read-out of {link.register}", link.weights
+        yield f"read-out of {link.register}", entries_of(link.weights)
     yield "read-out bias", transformer.readout_bias
 
 
@@ -258,15 +259,15 @@ def check(transformer: Transformer) -> None:
 
 
 def _check_attention(transformer: Transformer) -> None:
-    """Other attentions than softmax have gates, and linear attention products, for one token at a time."""
+    """What heads there are under other attentions than softmax, and for how many tokens."""
     kind, banks = transformer.attention, [bank for layer in transformer.layers for bank in layer.banks]
     if kind not in ATTENTIONS:
         raise CertificateError(f"unknown attention {kind!r}")
     if transformer.alone and transformer.tokens > 1:
         raise CertificateError("under the mask self+prefix data tokens are alone: a model has one")
-    known = {"linear": {"product"}, "softmax": {bank.kind for bank in banks} - {"product"}}.get(kind, {"sink"})
+    known = {"softmax": {bank.kind for bank in banks} - {"product"}, **BANKS}[kind]
     others = [bank.kind for bank in banks if bank.kind not in known]
-    if others or (kind != "softmax" and (not transformer.alone or GRID in transformer.sizes or transformer.positional)):
+    if others or (kind != "softmax" and (GRID in transformer.sizes or (kind in ONE_TOKEN and transformer.tokens > 1))):
         what = f"{others[0]} heads" if others else "tables, or several tokens"
         raise CertificateError(f"there are no {what} under {kind} attention")
 

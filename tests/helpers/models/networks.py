@@ -134,3 +134,30 @@ def product_network(gates: int) -> hs.Network:
         W = W @ np.array([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]]) if place == 0 else W
         layers.append((np.array([[1.0, -1.0]]) @ W, np.zeros(1)) if place == len(square) - 1 else (W, b))
     return hs.Network(layers, names=["x", "y"], transposed=False)
+
+
+def product_chain(gates: int, names: Sequence[str]) -> hs.Network:
+    """((x y) z) w ... on [-1, 1], each product by two networks for squares; what waits is carried by pairs of gates."""
+    square, count = square_network(gates).layers, len(names)
+    halves = np.array([[0.5, 0.5], [-0.5, -0.5], [0.5, -0.5], [-0.5, 0.5]])
+    sizes = np.array([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]])
+    layers, held = [], np.eye(count)  # what the factors are, of what the last layer returns
+    for waiting in range(count - 2, -1, -1):
+        pairs = np.kron(np.eye(waiting), [[1.0], [-1.0]])
+        layers.append((_beside(halves, pairs) @ held, np.zeros(4 + 2 * waiting)))
+        for place, (weights, bias) in enumerate(square):
+            W = np.kron(np.eye(2), weights)
+            W = W @ sizes if place == 0 else W
+            if place == len(square) - 1:
+                held = _beside(np.array([[1.0, -1.0]]) @ W, pairs.T)
+            else:
+                layers.append((_beside(W, np.eye(2 * waiting)), np.append(np.tile(bias, 2), np.zeros(2 * waiting))))
+    return hs.Network([*layers, (held, np.zeros(1))], names=list(names), transposed=False)
+
+
+def _beside(one: Any, other: Any) -> Any:
+    """Two matrices as blocks of a diagonal."""
+    (rows, columns), (more, further) = one.shape, other.shape
+    whole = np.zeros((rows + more, columns + further))
+    whole[:rows, :columns], whole[rows:, columns:] = one, other
+    return whole

@@ -290,11 +290,12 @@
     return { scores, weights, held, output: hold(output), queries, values, features };
   }
 
-  // Whether `exactOutput` knows more of a head than it computes itself. Gates of relu attention and products are exact
+  // Whether `exactOutput` knows more of a head than it computes itself. Moves, means, gates of relu attention and products are exact
   // as they are.
   function softened({ attention = "softmax" }, head) {
     if (attention === "softmax") return EXACT.has(head.kind);
-    return head.kind === "sink" && ["sparsemax", "sigmoid", "elu+1"].includes(attention);
+    const soft = attention === "sparsemax" ? ["sink", "boltzmann"] : ["sigmoid", "elu+1"].includes(attention) ? ["sink"] : [];
+    return soft.includes(head.kind);
   }
 
   const EXACT = new Set(["sink", "gate", "table", "mean", "boltzmann", "move", "attend"]);

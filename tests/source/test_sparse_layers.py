@@ -1,4 +1,4 @@
-"""Large maps that are mostly zeros are cut into bands: the same function, in nodes with small matrices between them."""
+"""Convolutions, pooling and picks of a network are read as sparse matrices: the same function as full matrices."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import headsmith as hs
+from headsmith.core.sparse import SparseArray
 from headsmith.source.graph import Affine
 
 
@@ -30,44 +31,38 @@ class Skip(torch.nn.Module):
         return self.last(torch.cat([first, self.up(self.down(first))], dim=1))
 
 
-@pytest.fixture
-def small_bands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bands already in small networks."""
-    monkeypatch.setattr("headsmith.source.tensors.LARGE", 64)
-    monkeypatch.setattr("headsmith.source.bands.WIDTH", 16)
+def sizes(network: Any) -> list[tuple[bool, int]]:
+    """Of every matrix, whether it is sparse, and how many numbers are stored."""
+    terms = [term.weights for node in network.graph.nodes if isinstance(node, Affine) for term in node.terms]
+    return [(isinstance(each, SparseArray), each.size) for each in terms]
 
 
-def test_bands_are_the_same_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one piece and in bands, up to the order of sums; and fewer weights are stored."""
+def test_sparse_layers_are_the_same_function(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     module, example = Skip().eval(), torch.rand(2, 1, 16, 16)
+    thin = hs.from_torch(module, example)
+    for place in ("headsmith.source.tensors.LARGE", "headsmith.core.arrays.LARGE"):
+        monkeypatch.setattr(place, 1 << 40)
     whole = hs.from_torch(module, example)
-    monkeypatch.setattr("headsmith.source.tensors.LARGE", 64)
-    monkeypatch.setattr("headsmith.source.bands.WIDTH", 64)
-    cut = hs.from_torch(module, example)
     inputs = np.random.default_rng(0).uniform(0, 1, (20, 256))
-    np.testing.assert_allclose(cut(inputs), whole(inputs), atol=1e-13)
-    np.testing.assert_allclose(
-        cut(inputs), module(torch.tensor(inputs.reshape(-1, 1, 16, 16)).float()).detach(), atol=1e-4
-    )
-    stored = [
-        sum(term.weights.size for node in each.graph.nodes if isinstance(node, Affine) for term in node.terms)
-        for each in (whole, cut)
-    ]
-    assert stored[1] < stored[0] / 2
-    assert not any(isinstance(node, Affine) and node.scattered for node in cut.graph.nodes)
+    np.testing.assert_allclose(thin(inputs), whole(inputs), atol=1e-13)
+    images = torch.tensor(inputs.reshape(-1, 1, 16, 16)).float()
+    np.testing.assert_allclose(thin(inputs), module(images).detach(), atol=1e-4)
+    assert any(sparse for sparse, _ in sizes(thin))
+    assert sum(size for _, size in sizes(thin)) * 20 < sum(size for _, size in sizes(whole))
 
 
-@pytest.mark.usefixtures("small_bands")
-def test_bands_compile_and_are_proven(tmp_path: Any) -> None:
-    """Everything after the reader takes bands as the ordinary nodes that they are."""
+def test_sparse_layers_compile_and_are_proven(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """Pooling between sparse layers, and all that a circuit makes of it."""
+    for place in ("headsmith.source.tensors.LARGE", "headsmith.core.arrays.LARGE"):
+        monkeypatch.setattr(place, 64)
     torch.manual_seed(0)
     part = torch.nn
     module = part.Sequential(
         part.Conv2d(1, 2, 3, padding=1), part.ReLU(), part.MaxPool2d(2), part.Flatten(), part.Linear(18, 2)
     ).eval()
     network = hs.from_torch(module, torch.rand(2, 1, 6, 6))
-    assert len(network.graph.nodes) > 9  # input, convolution, four picks, maximum, gates, linear layer: in one piece
+    assert sum(sparse for sparse, _ in sizes(network)) >= 4
     model = hs.compile(network, (0, 1), 1e-3)
     model.save(tmp_path / "model.safetensors")
     assert hs.verify(tmp_path / "model.safetensors").error <= 1e-3
