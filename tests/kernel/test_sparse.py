@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.attacks import saved
-from helpers.attacks.forged import Forged
+from helpers.attacks.forged import Forged, refused
 
 import headsmith as hs
 from headsmith.core.errors import CertificateError
@@ -155,6 +155,46 @@ def test_a_product_that_would_fill_the_memory_is_refused() -> None:
         multiplied(column, column.T)
     with pytest.raises(Refused, match="too large"):
         Sparse((many, many), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0)).written()
+
+
+def read_as_others(whole: Any, wide: int) -> Forged:
+    """A target and a circuit whose nodes differ, though the arrays of their weights, one after the other, are the same:
+    a sparse matrix (its shape, rows, columns, values) and three vectors, against three vectors and a sparse matrix.
+    `whole` makes numbers of shapes and places; `wide` sums are added to both. The model computes the circuit."""
+    file, shape, rows, twice = Forged(2, -1.0, 1.0), whole([2, 2]), whole([0, 1]), whole([1, 1])
+
+    def entries(columns: list[int], values: Any) -> dict[str, Any]:
+        gaps = np.diff(np.array([0, 2]) + columns, prepend=-1)
+        return {"shape": [2, 2], "gaps": file.keep(gaps), "values": file.keep(values)}
+
+    own = entries([1, 1], shape), rows, twice, np.full(2, 1000.0)
+    theirs = shape, rows, twice, entries([1, 1], np.full(2, 1000.0))
+    for graph, weights in ((file.source, own), (file.circuit, theirs)):
+        file.affine(graph, [(0, np.eye(wide, 2))], np.ones(wide))
+        terms = [{"node": 0, "weights": each if isinstance(each, dict) else file.keep(each)} for each in weights]
+        terms.append({"node": 1, "weights": file.keep(np.ones((2, wide)))})
+        file.add(graph, "affine", terms=terms, bias=file.keep([0.0, 0.0]))
+    file.outputs(2, 2)
+    file.register("z", size=2)
+    computed = np.diag(shape + rows + twice) + [[0.0, 1000.0], [0.0, 1000.0]] + np.ones((2, 2))
+    file.model |= {"outputs": 2, "readout_bias": file.keep([wide, wide])}
+    file.model["embedding"], file.model["readout"] = [file.link("z", computed)], [file.link("z", np.eye(2))]
+    return file
+
+
+@pytest.mark.parametrize(
+    ("whole", "wide"),
+    [
+        (lambda places: np.array(places, dtype=np.float64), 2),  # equal as numbers
+        (
+            lambda places: np.array(places).view(np.float64),
+            1 << 14,
+        ),  # equal bytes, of a node that is too large for a sum
+    ],
+)
+def test_a_sparse_matrix_is_not_taken_for_several_vectors(whole: Any, wide: int) -> None:
+    """The models differ from their targets by 2000, and nothing else than that comparison would notice."""
+    assert "does not compute the target" in refused(read_as_others(whole, wide))
 
 
 # Convolutions -------------------------------------------------------------------------------------------------------

@@ -71,8 +71,8 @@ class Node:
 
     @property
     def operation(self) -> tuple[Any, ...]:
-        """What a node does, up to the numbers in its arrays."""
-        return self.kind, self.size, self.name, self.causal, self.targets, self.program
+        """What a node does, up to the numbers in its arrays, and which of its weights are sparse."""
+        return self.kind, self.size, self.name, self.causal, self.targets, self.program, *map(type, self.weights)
 
 
 @dataclass(frozen=True, eq=False)
