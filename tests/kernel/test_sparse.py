@@ -169,14 +169,14 @@ def read_as_others(whole: Any, wide: int) -> Forged:
 
     own = entries([1, 1], shape), rows, twice, np.full(2, 1000.0)
     theirs = shape, rows, twice, entries([1, 1], np.full(2, 1000.0))
-    for graph, weights in ((file.source, own), (file.circuit, theirs)):
+    for graph, parts in ((file.source, own), (file.circuit, theirs)):
         file.affine(graph, [(0, np.eye(wide, 2))], np.ones(wide))
-        terms = [{"node": 0, "weights": each if isinstance(each, dict) else file.keep(each)} for each in weights]
+        terms = [{"node": 0, "weights": each if isinstance(each, dict) else file.keep(each)} for each in parts]
         terms.append({"node": 1, "weights": file.keep(np.ones((2, wide)))})
         file.add(graph, "affine", terms=terms, bias=file.keep([0.0, 0.0]))
     file.outputs(2, 2)
     file.register("z", size=2)
-    computed = np.diag(shape + rows + twice) + [[0.0, 1000.0], [0.0, 1000.0]] + np.ones((2, 2))
+    computed = np.diag(shape + rows + twice) + np.array([[1.0, 1001.0], [1.0, 1001.0]])
     file.model |= {"outputs": 2, "readout_bias": file.keep([wide, wide])}
     file.model["embedding"], file.model["readout"] = [file.link("z", computed)], [file.link("z", np.eye(2))]
     return file
