@@ -18,6 +18,7 @@ from headsmith.kernel.arithmetic import Interval, Upper, interval, joined
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.reading import weights
 from headsmith.kernel.sparse import Sparse, added, multiplied, sparse_of
+from headsmith.kernel.stream import image
 
 
 def exactly(matrix: Any, values: Any) -> list[Fraction]:
@@ -49,6 +50,16 @@ def test_products_hold_the_exact_ones(share: float) -> None:
             )
         most = exactly(np.abs(matrix), box.magnitude.value.tolist())
         assert all(Fraction(bound) >= x for bound, x in zip(size.value, most, strict=True))
+
+
+def test_what_is_no_number_never_hides_what_is_not_known() -> None:
+    """0 times infinity is 0 in a sum of bounds; a weight that is no number is not 0."""
+    for matrix in (np.array([[np.nan, 1.0]]), np.array([[np.nan, np.nan]])):
+        for held in (matrix, sparse_of(matrix)):
+            assert (held @ Upper([0.0, np.inf])).value.tolist() == [np.inf]
+    assert (np.array([np.nan]) @ Upper([np.inf])).value.tolist() == [np.inf]
+    part = image(sparse_of(np.array([[2.0]])), {1: Interval([np.nan], [np.nan])})[1]
+    assert np.isnan(part.values.low).tolist() == [True]
 
 
 def test_products_and_sums_of_sparse_interval_matrices_hold_the_exact_ones() -> None:
@@ -127,6 +138,9 @@ def test_places_that_are_not_in_order_or_in_the_matrix_are_refused() -> None:
     ):
         with pytest.raises(Refused, match="not in order, or outside"):
             weights({"g": np.array(gaps, dtype=np.float64), "v": values}, {"shape": [2, 3], "gaps": "g", "values": "v"})
+    with pytest.raises(Refused, match="not in order, or outside"):  # 2^53 + 1 is no double: the same place, twice
+        huge = {"g": np.array([2.0**53, 1.0]), "v": values}
+        weights(huge, {"shape": [2**31, 2**31], "gaps": "g", "values": "v"})
     good = {"g": np.array([1.0, 5.0]), "v": values}
     assert weights(good, {"shape": [2, 3], "gaps": "g", "values": "v"}).written().tolist() == [[1, 0, 0], [0, 0, 1]]
     for shape in ([2], [2, 3, 1], [0, 6], [-2, -3], [2**40, 3], [2.0, 3], "23", None, [True, 6]):
