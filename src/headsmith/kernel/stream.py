@@ -121,7 +121,7 @@ def _product(weights: Weights, part: Part) -> Part:
     if weights.ndim == 1 and np.all(weights == 1.0):
         return part
     if diagonal and isinstance(weights, Sparse):
-        left = weights.kept(part.magnitude.value[weights.columns] > 0.0)
+        left = weights.kept(part.magnitude.value[weights.columns] != 0.0)
         return left.changed(lambda values: part[left.columns] * values)
     if isinstance(part, Sparse) and weights.ndim == 1:
         right = part.kept(weights[part.rows] != 0.0)
