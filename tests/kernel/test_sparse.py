@@ -3,6 +3,7 @@ them proves what it proves with the same matrices written out."""
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ import numpy as np
 import pytest
 from helpers.attacks import saved
 from helpers.attacks.forged import Forged, refused
+from helpers.models.carried import carried
 
 import headsmith as hs
 from headsmith.core.errors import CertificateError
 from headsmith.kernel.arithmetic import Interval, Upper, interval, joined
+from headsmith.kernel.check import proved
 from headsmith.kernel.errors import Refused
+from headsmith.kernel.graph import dense
 from headsmith.kernel.reading import weights
 from headsmith.kernel.sparse import Sparse, added, multiplied, sparse_of
 from headsmith.kernel.stream import image
@@ -138,8 +142,8 @@ def test_places_that_are_not_in_order_or_in_the_matrix_are_refused() -> None:
     ):
         with pytest.raises(Refused, match="not in order, or outside"):
             weights({"g": np.array(gaps, dtype=np.float64), "v": values}, {"shape": [2, 3], "gaps": "g", "values": "v"})
+    huge = {"g": np.array([2.0**53, 1.0]), "v": values}
     with pytest.raises(Refused, match="not in order, or outside"):  # 2^53 + 1 is no double: the same place, twice
-        huge = {"g": np.array([2.0**53, 1.0]), "v": values}
         weights(huge, {"shape": [2**31, 2**31], "gaps": "g", "values": "v"})
     good = {"g": np.array([1.0, 5.0]), "v": values}
     assert weights(good, {"shape": [2, 3], "gaps": "g", "values": "v"}).written().tolist() == [[1, 0, 0], [0, 0, 1]]
@@ -209,6 +213,28 @@ def read_as_others(whole: Any, wide: int) -> Forged:
 def test_a_sparse_matrix_is_not_taken_for_several_vectors(whole: Any, wide: int) -> None:
     """The models differ from their targets by 2000, and nothing else than that comparison would notice."""
     assert "does not compute the target" in refused(read_as_others(whole, wide))
+
+
+@pytest.mark.parametrize("rule", ["steps", "powers"])
+def test_rules_of_steps_and_powers_hold_for_sparse_matrices(rule: str) -> None:
+    """Every matrix and every diagonal of a file by its entries, of which some are zero: as if they were written out."""
+    learner = hs.in_context.newton if rule == "powers" else hs.in_context.ridge
+    header, tensors = carried(learner(0.1, 3 if rule == "steps" else 1, 1, 3, error=1e-3))
+    assert header["proof"][rule]
+    thin, others = json.loads(json.dumps(header)), {**tensors}
+
+    def change(value: Any) -> None:
+        for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            change(each)
+        if isinstance(value, dict) and isinstance(value.get("weights"), str):
+            key = value["weights"]
+            matrix = tensors[key] = dense(tensors[key])
+            places = np.flatnonzero((matrix.ravel() != 0.0) | (np.arange(matrix.size) % 2 == 0))
+            others[f"{key} gaps"], others[f"{key} values"] = np.diff(places, prepend=-1.0), matrix.ravel()[places]
+            value["weights"] = {"shape": list(matrix.shape), "gaps": f"{key} gaps", "values": f"{key} values"}
+
+    change([thin[part] for part in ("source", "proof", "transformer")])
+    assert proved(thin, others).error == pytest.approx(proved(header, tensors).error, rel=1e-12)
 
 
 # Convolutions -------------------------------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ def power_of(circuit: Graph, regions: Mapping[int, Region], number: int, known: 
 def _first(circuit: Graph, regions: Mapping[int, Region], number: int, left: int, right: int) -> Power:
     """Q_0, which has a constant, or w_0."""
     node, source = circuit.nodes[number], circuit.nodes[right].arguments[0]
-    rate, kept = float(node.weights[0].flat[0]), float(node.constants[0])
+    rate, kept = float(dense(node.weights[0])[0, 0]), float(node.constants[0])
 
     def matrix(forms: Forms) -> Row:
         x, pairs = forms.free(circuit, source), zip(*triangle(circuit.nodes[source].size)[:2], strict=True)

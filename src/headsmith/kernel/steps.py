@@ -68,7 +68,7 @@ def step_of(circuit: Graph, regions: Mapping[int, Region], output: int) -> Step:
     require(nodes[pool].kind == "pool", pool, "a mean")
     gradient = nodes[pool].arguments[0]
     residual, features = factors_of(circuit, regions, gradient)
-    kept, rate = (float(weights.flat[0]) for weights in node.weights)
+    kept, rate = (float(dense(weights)[0, 0]) for weights in node.weights)
     first, *others = nodes[residual].arguments
 
     def score(forms: Forms) -> Polynomial:
@@ -86,7 +86,7 @@ def step_of(circuit: Graph, regions: Mapping[int, Region], output: int) -> Step:
     def wanted(forms: Forms) -> Row:
         value = score(forms) if curve < 0 else forms.free(circuit, curve)[0]
         weights = nodes[residual].weights
-        rest = replace(nodes[residual], weights=(np.zeros_like(weights[0]), *weights[1:]))
+        rest = replace(nodes[residual], weights=(np.zeros_like(dense(weights[0])), *weights[1:]))
         alone = Graph((*nodes[:residual], rest), residual)
         ((rests,),) = forms.of(alone, [residual], [first, *others])
         both = zip(forms.free(circuit, source), forms.free(circuit, features), rests, strict=True)
