@@ -18,7 +18,7 @@ import headsmith as hs
 from headsmith.core.errors import CertificateError
 from headsmith.kernel.arithmetic import Interval, Upper, interval, joined
 from headsmith.kernel.check import proved
-from headsmith.kernel.errors import Refused
+from headsmith.kernel.errors import Refused, limited
 from headsmith.kernel.graph import dense
 from headsmith.kernel.reading import weights
 from headsmith.kernel.sparse import Sparse, added, multiplied, sparse_of
@@ -163,6 +163,15 @@ def test_shapes_that_are_not_those_of_the_nodes_are_refused(shape: list[int]) ->
         change(file)["weights"]["shape"] = shape
         with pytest.raises(Refused):
             file.check()
+
+
+def test_columns_of_a_product_are_counted() -> None:
+    """A sum for each column costs some microseconds, however few entries there are."""
+    thin, wide = Sparse((6, 6), np.array([0]), np.array([0]), np.ones(1)), np.ones((6, 10000))
+    with limited(4.1e7):
+        assert (thin @ wide).sum() == 10000.0
+    with limited(3.9e7), pytest.raises(Refused, match="more work"):
+        thin @ wide
 
 
 def test_a_product_that_would_fill_the_memory_is_refused() -> None:
