@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.attacks import saved
-from helpers.attacks.forged import Forged, refused
+from helpers.attacks.forged import Forged, plain, refused
 from helpers.models.carried import carried
 
 import headsmith as hs
@@ -163,6 +163,16 @@ def test_shapes_that_are_not_those_of_the_nodes_are_refused(shape: list[int]) ->
         change(file)["weights"]["shape"] = shape
         with pytest.raises(Refused):
             file.check()
+
+
+def test_tensors_that_are_named_many_times_do_not_fill_the_memory() -> None:
+    """Half a megabyte of gaps and values, which three thousand terms of a sum name: places of three gigabytes."""
+    file = plain()
+    wide = file.affine(file.source, [(0, np.ones((300, 1)))], np.zeros(300))
+    ones = file.keep(np.ones(60000), np.float32)
+    terms = [{"node": wide, "weights": {"shape": [300, 300], "gaps": ones, "values": ones}}] * 3000
+    file.add(file.source, "affine", terms=terms, bias=file.keep(np.zeros(300)))
+    assert "more work" in refused(file)
 
 
 def test_columns_of_a_product_are_counted() -> None:
