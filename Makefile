@@ -24,7 +24,8 @@ campaign: $(READY)
 # A first answer in about a minute: the foundations, a compile end to end, files.
 quick: $(READY)
 	$(BIN)/ruff check .
-	$(PYTEST) tests/core tests/source tests/transformer tests/run tests/export tests/docs tests/test_compile.py tests/test_single.py
+	$(PYTEST) tests/core tests/transformer tests/heads tests/run tests/source/test_[fgln]*.py tests/export/test_file.py \
+		tests/docs/test_certificate.py tests/test_compile.py tests/test_single.py
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -177,7 +177,7 @@ def test_the_picture(name: str, plans: Callable[[str], list[Any]], tmp_path: Pat
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
 
 
-RECIPROCAL = ["plan", "1/x", "--domain", "x=0.1:1", "--error", "1e-2", "--error", "1e-4"]
+RECIPROCAL = ["plan", "1/x", "--domain", "x=0.1:1", "--error", "1e-2", "--error", "1e-4", "--error", "1e-6"]
 
 
 def shell(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -197,7 +197,7 @@ def test_the_command_prints_one_object(capsys: pytest.CaptureFixture[str]) -> No
         assert row["certified"] <= row["error"]
         assert row["ratio"] >= 1.0 or row["recipe"] == "ramp"
         assert set(MEASURES) <= set(row["bill"])
-    best = next(row for row in rows if row["error"] == 1e-4)
+    best = next(row for row in rows if row["error"] == 1e-6)
     assert (best["bill"]["layers"], best["bill"]["heads"]) == (1, 1)
     assert best["pareto"]
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.effort import tried
 from helpers.oracles.textbook import Rounded, stream_dense
 from helpers.theorems import banks as models
 
@@ -189,7 +188,6 @@ def attend_trial(trial: Trial) -> tuple[Any, dict[str, Any], Reads, tuple[Upper,
     return bank, {}, reads, (), judge
 
 
-@pytest.mark.again
 @pytest.mark.parametrize(
     ("make", "reached"),
     [
@@ -204,7 +202,7 @@ def attend_trial(trial: Trial) -> tuple[Any, dict[str, Any], Reads, tuple[Upper,
 )
 def test_no_bound_is_violated_and_none_is_slack(make, reached, rng) -> None:
     worst, spill = 0.0, 0.0
-    for _ in range(tried(TRIALS, 2)):
+    for _ in range(TRIALS):
         size = 10.0 ** rng.uniform(-3, 3)
         tokens = int(rng.choice([2, 3, 5] if make is move_trial else [1, 2, 3, 5]))
         drift = float(rng.choice([0.0, 1e-4, 0.3])) * size

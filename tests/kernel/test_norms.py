@@ -9,7 +9,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from helpers.models.carried import carried, network
+from helpers.models.carried import carried, contents_of, network
 
 import headsmith as hs
 from headsmith.kernel.arithmetic import Interval
@@ -240,3 +240,14 @@ def test_forged_diagonals_are_refused_or_harmless() -> None:
         each["flat"] = not each["flat"]
     with suppress(Refused):
         assert proved(header, tensors).error >= 0.2 * honest
+
+
+def test_diagonals_of_nodes_that_nobody_reads_change_nothing() -> None:
+    """A proof may name any node: one whose errors reach nothing is forgotten at the next, and the bound is the same."""
+    header, tensors = contents_of("mean")
+    nodes, bound = header["proof"]["circuit"]["nodes"], proved(header, tensors).error
+    for number, node in enumerate(nodes):
+        size = len(tensors[node["bias"]]) if node["kind"] == "affine" else node.get("size", 1)
+        tensors["diagonal"] = np.ones(size)
+        header["proof"]["norms"] = [{"node": number, "diagonal": "diagonal", "flat": False}]
+        assert proved(header, tensors).error == bound

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from helpers.effort import CAMPAIGN
 
 from headsmith.report import maxout_claims
 from headsmith.report.maxout_claims import comparable_size, piecewise_linear_functions
@@ -31,8 +32,10 @@ def ideal(widths: list[int], rank: int) -> dict[str, Any]:
     }
 
 
-@pytest.mark.slow
-def test_maxout_networks_keep_their_size() -> None:
+@pytest.mark.again
+def test_maxout_networks_keep_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    for grown, shapes in maxout_claims.GROWN.items():
+        monkeypatch.setitem(maxout_claims.GROWN, grown, shapes if CAMPAIGN else shapes[:-1])
     found = comparable_size()
     assert found.holds
     assert found.figure["heads_per_comparison"] == 1.0

@@ -65,7 +65,7 @@ def norms_of(
             continue
         ends = np.cumsum([0, *(circuit.nodes[each].size for each in live)])
         places = {each: np.arange(a, b) for each, a, b in zip(live, ends, ends[1:], strict=False)}
-        staying = [each for each in live if last[each] > number]
+        staying = [each for each in live if last.get(each, -1) > number]
         kept = np.concatenate([*(places[each] for each in staying), np.zeros(0, dtype=np.int64)])
         if number in chosen:
             slope = mine[0][1] if mine else Interval(np.zeros(size), np.ones(size))
