@@ -72,7 +72,8 @@ class Node:
     @property
     def operation(self) -> tuple[Any, ...]:
         """What a node does, up to the numbers in its arrays, and which of its weights are sparse."""
-        return self.kind, self.size, self.name, self.causal, self.targets, self.program, *map(type, self.weights)
+        held = map(len, map(parts_of, self.weights))
+        return self.kind, self.size, self.name, self.causal, self.targets, self.program, *held
 
 
 @dataclass(frozen=True, eq=False)
