@@ -3,6 +3,7 @@ them proves what it proves with the same matrices written out."""
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.attacks import saved
-from helpers.attacks.forged import Forged
-from helpers.models.carried import contents_of
+from helpers.attacks.forged import Forged, plain, refused
+from helpers.models.carried import carried
 
 import headsmith as hs
 from headsmith.core.errors import CertificateError
 from headsmith.kernel.arithmetic import Interval, Upper, interval, joined
 from headsmith.kernel.check import proved
-from headsmith.kernel.errors import Refused
+from headsmith.kernel.errors import Refused, limited
+from headsmith.kernel.graph import dense
 from headsmith.kernel.reading import weights
 from headsmith.kernel.sparse import Sparse, added, multiplied, sparse_of
+from headsmith.kernel.stream import image
 
 
 def exactly(matrix: Any, values: Any) -> list[Fraction]:
@@ -51,6 +54,16 @@ def test_products_hold_the_exact_ones(share: float) -> None:
             )
         most = exactly(np.abs(matrix), box.magnitude.value.tolist())
         assert all(Fraction(bound) >= x for bound, x in zip(size.value, most, strict=True))
+
+
+def test_what_is_no_number_never_hides_what_is_not_known() -> None:
+    """0 times infinity is 0 in a sum of bounds; a weight that is no number is not 0."""
+    for matrix in (np.array([[np.nan, 1.0]]), np.array([[np.nan, np.nan]])):
+        for held in (matrix, sparse_of(matrix)):
+            assert (held @ Upper([0.0, np.inf])).value.tolist() == [np.inf]
+    assert (np.array([np.nan]) @ Upper([np.inf])).value.tolist() == [np.inf]
+    part = image(sparse_of(np.array([[2.0]])), {1: Interval([np.nan], [np.nan])})[1]
+    assert np.isnan(part.values.low).tolist() == [True]
 
 
 def test_products_and_sums_of_sparse_interval_matrices_hold_the_exact_ones() -> None:
@@ -129,6 +142,9 @@ def test_places_that_are_not_in_order_or_in_the_matrix_are_refused() -> None:
     ):
         with pytest.raises(Refused, match="not in order, or outside"):
             weights({"g": np.array(gaps, dtype=np.float64), "v": values}, {"shape": [2, 3], "gaps": "g", "values": "v"})
+    huge = {"g": np.array([2.0**53, 1.0]), "v": values}
+    with pytest.raises(Refused, match="not in order, or outside"):  # 2^53 + 1 is no double: the same place, twice
+        weights(huge, {"shape": [2**31, 2**31], "gaps": "g", "values": "v"})
     good = {"g": np.array([1.0, 5.0]), "v": values}
     assert weights(good, {"shape": [2, 3], "gaps": "g", "values": "v"}).written().tolist() == [[1, 0, 0], [0, 0, 1]]
     for shape in ([2], [2, 3, 1], [0, 6], [-2, -3], [2**40, 3], [2.0, 3], "23", None, [True, 6]):
@@ -149,6 +165,25 @@ def test_shapes_that_are_not_those_of_the_nodes_are_refused(shape: list[int]) ->
             file.check()
 
 
+def test_tensors_that_are_named_many_times_do_not_fill_the_memory() -> None:
+    """Half a megabyte of gaps and values, which three thousand terms of a sum name: places of three gigabytes."""
+    file = plain()
+    wide = file.affine(file.source, [(0, np.ones((300, 1)))], np.zeros(300))
+    ones = file.keep(np.ones(60000), np.float32)
+    terms = [{"node": wide, "weights": {"shape": [300, 300], "gaps": ones, "values": ones}}] * 3000
+    file.add(file.source, "affine", terms=terms, bias=file.keep(np.zeros(300)))
+    assert "more work" in refused(file)
+
+
+def test_columns_of_a_product_are_counted() -> None:
+    """A sum for each column costs some microseconds, however few entries there are."""
+    thin, wide = Sparse((6, 6), np.array([0]), np.array([0]), np.ones(1)), np.ones((6, 10000))
+    with limited(4.1e7):
+        assert (thin @ wide).sum() == 10000.0
+    with limited(3.9e7), pytest.raises(Refused, match="more work"):
+        thin @ wide
+
+
 def test_a_product_that_would_fill_the_memory_is_refused() -> None:
     """One column times one row: few entries, and a product of a thousand million."""
     many = 1 << 15
@@ -159,47 +194,66 @@ def test_a_product_that_would_fill_the_memory_is_refused() -> None:
         Sparse((many, many), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0)).written()
 
 
-def by_entries(file: Forged, columns: list[int], values: list[float]) -> dict[str, Any]:
-    """A matrix of two rows, with one entry in each."""
-    gaps = np.diff(np.array([0, 2]) + columns + 1.0, prepend=0.0)
-    return {"shape": [2, 2], "gaps": file.keep(gaps), "values": file.keep(values)}
+def read_as_others(whole: Any, wide: int) -> Forged:
+    """A target and a circuit whose nodes differ, though the arrays of their weights, one after the other, are the same:
+    a sparse matrix (its shape, rows, columns, values) and three vectors, against three vectors and a sparse matrix.
+    `whole` makes numbers of shapes and places; `wide` sums are added to both. The model computes the circuit."""
+    file, shape, rows, twice = Forged(2, -1.0, 1.0), whole([2, 2]), whole([0, 1]), whole([1, 1])
+
+    def entries(columns: list[int], values: Any) -> dict[str, Any]:
+        gaps = np.diff(np.array([0, 2]) + columns, prepend=-1)
+        return {"shape": [2, 2], "gaps": file.keep(gaps), "values": file.keep(values)}
+
+    own = entries([1, 1], shape), rows, twice, np.full(2, 1000.0)
+    theirs = shape, rows, twice, entries([1, 1], np.full(2, 1000.0))
+    for graph, parts in ((file.source, own), (file.circuit, theirs)):
+        file.affine(graph, [(0, np.eye(wide, 2))], np.ones(wide))
+        terms = [{"node": 0, "weights": each if isinstance(each, dict) else file.keep(each)} for each in parts]
+        terms.append({"node": 1, "weights": file.keep(np.ones((2, wide)))})
+        file.add(graph, "affine", terms=terms, bias=file.keep([0.0, 0.0]))
+    file.outputs(2, 2)
+    file.register("z", size=2)
+    computed = np.diag(shape + rows + twice) + np.array([[1.0, 1001.0], [1.0, 1001.0]])
+    file.model |= {"outputs": 2, "readout_bias": file.keep([wide, wide])}
+    file.model["embedding"], file.model["readout"] = [file.link("z", computed)], [file.link("z", np.eye(2))]
+    return file
 
 
-def test_places_and_entries_are_no_diagonals() -> None:
-    """Shape, rows, columns and values of a sparse matrix, then three diagonals: the same lists of numbers as three
-    diagonals, then shape, rows, columns and values. The one swaps its inputs, the other does not."""
-    file = Forged(2, -1.0, 1.0)
-    file.register("x", size=2)
-    rows, five, two = [0.0, 1.0], [5.0, 5.0], [2.0, 2.0]
-    swaps = by_entries(file, [1, 0], two), file.keep(rows), file.keep(rows), file.keep(five)
-    keeps = file.keep(two), file.keep(rows), file.keep([1.0, 0.0]), by_entries(file, [0, 1], five)
-    nodes = [
-        file.add(graph, "affine", terms=[{"node": 0, "weights": each} for each in weights], bias=file.keep(np.zeros(2)))
-        for graph, weights in ((file.source, swaps), (file.circuit, keeps))
-    ]
-    file.outputs(*nodes)
-    file.model["outputs"], file.model["readout_bias"] = 2, file.keep(np.zeros(2))
-    file.model["embedding"], file.model["readout"] = [file.link("x", np.ones(2))], [file.link("x", [8.0, 8.0])]
-    with pytest.raises(Refused, match="does not compute the target"):
-        file.check()
-    file.source[-1] = file.circuit[-1]
-    assert file.check().error < 1e-14
+@pytest.mark.parametrize(
+    ("whole", "wide"),
+    [
+        (lambda places: np.array(places, dtype=np.float64), 2),  # equal as numbers
+        (
+            lambda places: np.array(places).view(np.float64),
+            1 << 14,
+        ),  # equal bytes, of a node that is too large for a sum
+    ],
+)
+def test_a_sparse_matrix_is_not_taken_for_several_vectors(whole: Any, wide: int) -> None:
+    """The models differ from their targets by 2000, and nothing else than that comparison would notice."""
+    assert "does not compute the target" in refused(read_as_others(whole, wide))
 
 
-@pytest.mark.parametrize("name", ["ridge regression in context", "newton's iteration in context"])
-def test_steps_and_powers_may_have_sparse_matrices(name: str) -> None:
-    """The first number of a weight is that of the matrix, however it is stored."""
-    header, tensors = contents_of(name)
-    plain = proved(header, tensors).error
-    affine = [node for graph in (header["source"], header["proof"]["circuit"]) for node in graph["nodes"]]
-    for term in [term for node in affine for term in node.get("terms", ())]:
-        matrix = tensors[term["weights"]]
-        thin = sparse_of(matrix)
-        stored = {"gaps": np.diff(thin.rows * thin.shape[1] + thin.columns + 1.0, prepend=0.0), "values": thin.values}
-        names = {key: f"thin {key} {len(tensors)}" for key in stored}
-        tensors |= {names[key]: value for key, value in stored.items()}
-        term["weights"] = {"shape": list(thin.shape), **names}
-    assert plain * 0.999 <= proved(header, tensors).error <= plain * 4.0
+@pytest.mark.parametrize("rule", ["steps", "powers"])
+def test_rules_of_steps_and_powers_hold_for_sparse_matrices(rule: str) -> None:
+    """Every matrix and every diagonal of a file by its entries, of which some are zero: as if they were written out."""
+    learner = hs.in_context.newton if rule == "powers" else hs.in_context.ridge
+    header, tensors = carried(learner(0.1, 3 if rule == "steps" else 1, 1, 3, error=1e-3))
+    assert header["proof"][rule]
+    thin, others = json.loads(json.dumps(header)), {**tensors}
+
+    def change(value: Any) -> None:
+        for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            change(each)
+        if isinstance(value, dict) and isinstance(value.get("weights"), str):
+            key = value["weights"]
+            matrix = tensors[key] = dense(tensors[key])
+            places = np.flatnonzero((matrix.ravel() != 0.0) | (np.arange(matrix.size) % 2 == 0))
+            others[f"{key} gaps"], others[f"{key} values"] = np.diff(places, prepend=-1.0), matrix.ravel()[places]
+            value["weights"] = {"shape": list(matrix.shape), "gaps": f"{key} gaps", "values": f"{key} values"}
+
+    change([thin[part] for part in ("source", "proof", "transformer")])
+    assert proved(thin, others).error == pytest.approx(proved(header, tensors).error, rel=1e-12)
 
 
 # Convolutions -------------------------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ class Upper:
         sizes, known = entrywise(matrix, np.abs), np.isfinite(self.value)
         if not known.all():
             rest: Upper = sizes @ Upper(np.where(known, self.value, 0.0))
-            return rest + np.where(_applied(entrywise(sizes, np.sign), ~known) > 0.0, np.inf, 0.0)
+            return rest + np.where(_applied(sizes, ~known) > 0.0, np.inf, 0.0)
         if matrix.ndim == 1:
             return Upper((Upper(self.value.T) * sizes).value.T)
         if not self.value.any():
@@ -117,7 +117,7 @@ class Upper:
         zero = total.value == 0.0
         if zero.any():
             # A sum without any term is exactly zero; one of terms that underflowed is not.
-            zero &= _applied(entrywise(sizes, np.sign), self.value != 0.0) == 0.0
+            zero &= _applied(sizes, self.value != 0.0) == 0.0
         return Upper(np.where(zero, 0.0, (total + slack + slack).value))
 
     __radd__, __rmul__ = __add__, __mul__
@@ -170,9 +170,9 @@ class Upper:
 
 
 def _applied(matrix: Any, values: Any) -> Array:
-    """matrix @ values, of what is true or false, as numbers."""
-    numbers = values.astype(np.float64)
-    return np.asarray(matrix @ numbers if matrix.ndim == 2 else (numbers.T * matrix).T)
+    """How many entries of each row that are not zero (or no number) meet values that are true."""
+    counted, numbers = entrywise(matrix, lambda each: each != 0.0), values.astype(np.float64)
+    return np.asarray(counted @ numbers if matrix.ndim == 2 else (numbers.T * counted).T)
 
 
 def bound(number: Any) -> Array:

@@ -32,10 +32,10 @@ from .arithmetic import Array, Weights
 from .errors import Refused
 from .functions import Program, named, read_program
 from .reading import Tensors, field, flag, items, mapping, numbers, real, text, weights, whole
-from .sparse import Sparse, parts_of
+from .sparse import parts_of, sparse_of
 
 MOVES = ("move", "exchange")
-MOST_NODES, MOST_DIAGONAL = 1 << 14, 1 << 13
+MOST_NODES = 1 << 14
 
 READS = {
     **dict.fromkeys(("relu", "function", "pool", "move"), ("argument",)),
@@ -71,8 +71,9 @@ class Node:
 
     @property
     def operation(self) -> tuple[Any, ...]:
-        """What a node does, up to the numbers in its arrays; which of these make up a matrix, its types tell."""
-        return self.kind, self.size, self.name, self.causal, self.targets, self.program, (*map(type, self.weights),)
+        """What a node does, up to the numbers in its arrays, and which of its weights are sparse."""
+        held = map(len, map(parts_of, self.weights))
+        return self.kind, self.size, self.name, self.causal, self.targets, self.program, *held
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,9 +183,8 @@ def _refuse_misfit(node: Node, sizes: list[int]) -> None:
 def identical(left: Graph, right: Graph) -> bool:
     """Whether two graphs do the same with the same numbers, node by node."""
     first, second = ([(node.operation, node.arguments) for node in graph.nodes] for graph in (left, right))
-    arrays, others = ([each for node in graph.nodes for each in arrays_of(node)] for graph in (left, right))
-    same = (left.output, first, len(arrays)) == (right.output, second, len(others))
-    return same and all(map(np.array_equal, arrays, others))
+    arrays = ([each for node in graph.nodes for each in arrays_of(node)] for graph in (left, right))
+    return (left.output, first) == (right.output, second) and all(map(np.array_equal, *arrays))
 
 
 def arrays_of(node: Node) -> list[Any]:
@@ -205,8 +205,5 @@ def needed(graph: Graph, numbers: Iterable[int], stops: Container[int] = ()) -> 
 
 def dense(weights: Weights) -> Array:
     """Weights as a matrix that is written out."""
-    if weights.ndim == 1 and len(weights) > MOST_DIAGONAL:
-        raise Refused(f"a diagonal matrix of {len(weights)} rows is too large to be written out")
-    if isinstance(weights, Sparse):
-        return np.asarray(weights.written())
-    return np.diag(weights) if weights.ndim == 1 else weights
+    plain = isinstance(weights, np.ndarray) and weights.ndim == 2
+    return np.asarray(weights if plain else sparse_of(weights).written())

@@ -16,7 +16,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from .arithmetic import Array, Weights
-from .errors import Refused
+from .errors import Refused, spend
 from .sparse import Sparse
 
 FORMAT, VERSION = "headsmith", 2
@@ -130,9 +130,10 @@ def weights(tensors: Tensors, stored: Any) -> Weights:
         return numbers(tensors, stored, 1, 2)
     rows, columns = (whole(each, 1) for each in items(field(stored, "shape"), 2))
     gaps, values = (numbers(tensors, field(stored, name), 1) for name in ("gaps", "values"))
+    spend(2000.0 * (rows + columns + len(gaps)))  # places take memory, each time that a tensor is read
     ends = np.cumsum(gaps)  # exact, as whole numbers below 2^53 are
     rises = gaps.shape == values.shape and bool(np.all((gaps >= 1.0) & (gaps == np.floor(gaps))))
-    if not rises or not ends.max(initial=0.0) <= min(rows * columns, 2**53):
+    if not rises or not ends.max(initial=0.0) <= min(rows * columns, 2**53 - 1):
         raise Refused(f"the entries of a matrix of shape {(rows, columns)} are not in order, or outside of it")
     return Sparse((rows, columns), *np.divmod(ends.astype(np.int64) - 1, columns), values)
 

@@ -80,6 +80,7 @@ class Sparse:
         flat, rows = x.reshape(len(x), -1), np.flatnonzero(self.counts)
         if flat.shape[1] >= MANY and self.shape[0] * self.shape[1] <= min(MANY * self.size, MOST_WRITTEN >> 4):
             return self.written() @ x  # zeros add nothing, and round nothing
+        spend(4000.0 * flat.shape[1])
         found = np.zeros((len(self), flat.shape[1]), dtype=np.result_type(self.values, x))
         for place in range(flat.shape[1] if len(rows) else 0):
             found[rows, place] = np.add.reduceat(self.values * flat[self.columns, place], self.starts[rows])

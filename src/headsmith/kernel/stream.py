@@ -121,7 +121,7 @@ def _product(weights: Weights, part: Part) -> Part:
     if weights.ndim == 1 and np.all(weights == 1.0):
         return part
     if diagonal and isinstance(weights, Sparse):
-        left = weights.kept(part.magnitude.value[weights.columns] > 0.0)
+        left = weights.kept(part.magnitude.value[weights.columns] != 0.0)
         return left.changed(lambda values: part[left.columns] * values)
     if isinstance(part, Sparse) and weights.ndim == 1:
         right = part.kept(weights[part.rows] != 0.0)
@@ -136,13 +136,12 @@ def _is_point(part: Part) -> bool:
     return ends.low is ends.high or np.array_equal(ends.low, ends.high)
 
 
-def _scattered(part: Part) -> Sparse:
-    """A part by its entries, of which one end may differ from zero."""
-    if isinstance(part, Sparse):
+def _scattered(part: Part) -> Part:
+    """A part that is not diagonal as it is; a diagonal one by its entries, of which one end differs from zero."""
+    if isinstance(part, Sparse) or part.low.ndim == 2:
         return part
     ends = sparse_of(part.magnitude.value)
-    at = ends.rows if part.low.ndim == 1 else (ends.rows, ends.columns)
-    return Sparse(ends.shape, ends.rows, ends.columns, part[at])
+    return Sparse(ends.shape, ends.rows, ends.columns, part[ends.rows])
 
 
 def _written_out(part: Part) -> Interval:
@@ -174,11 +173,10 @@ def plus(left: Form, right: Form) -> Form:
 
 def rows_of(form: Form, rows: Any) -> Form:
     """Some rows of a form."""
-    found = dict[int, Part]()
+    found = dict(form)
     for node, part in form.items():
-        rest = _scattered(part) if not isinstance(part, Sparse) and part.low.ndim == 1 else part
-        every = len(rows) == _height(part) and np.array_equal(rows, np.arange(len(rows)))
-        found[node] = part if every else rest[rows]
+        if len(rows) != _height(part) or not np.array_equal(rows, np.arange(len(rows))):
+            found[node] = _scattered(part)[rows]
     return found
 
 
@@ -195,10 +193,10 @@ def _tall(first: int, rows: int, array: Array) -> Array:
 
 def _placed(part: Part, first: int, rows: int) -> Part:
     """The same for a part; a diagonal one does not stay so."""
-    if isinstance(part, Sparse) or part.low.ndim == 1:
-        found = _scattered(part)
+    found = _scattered(part)
+    if isinstance(found, Sparse):
         return Sparse((rows, found.shape[1]), found.rows + first, found.columns, found.values)
-    return part.mapped(partial(_tall, first, rows))
+    return found.mapped(partial(_tall, first, rows))
 
 
 def difference(left: Form, right: Form, rows: int, magnitudes: Mapping[int, Upper]) -> Upper:
