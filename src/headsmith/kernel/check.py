@@ -36,8 +36,8 @@ from .softmax import refuse_large
 from .walk import Facts, carried, refuse_overflow, walk_through
 
 # What a file that nobody's compiler wrote may lead to, where no rule has refused it by name.
-DAMAGE: tuple[type[Exception], ...] = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError)
-DAMAGE += (RecursionError, TooLarge, TypeError, ValueError)
+BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+DAMAGE = (*BROKEN, MemoryError, RecursionError, TooLarge)
 ABOUT_TOKENS = ("positional", "move", "exchange", "sampled")
 PARTS = ("approximation", "softmax", "leak", "rounding")
 
