@@ -52,6 +52,8 @@ def _sizes_summary(rows: Rows) -> dict[str, Any]:
     lookups = [row["unrolled"] for row in rows if row["task"] == "lookup"]
     return {
         **{f"weights_of_{task}": max(_weights(rows, task)) for task in ("scene", "lookup", "count")},
+        "slots_parameters": [row["shared_parameters"] for row in rows if row["task"] == "scene"],
+        "steps_parameters": [row["shared_parameters"] for row in rows if row["task"] == "lookup"],
         "largest_step": max(max(row["step_parameters"][1:]) for row in rows),
         "unrolled_growth": lookups[-1] / lookups[0],
     }
