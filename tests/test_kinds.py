@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from helpers.models.networks import random_network, square_network
+from helpers.models.networks import product_chain, random_network, square_network
 
 import headsmith as hs
 from headsmith.circuits.pieces import Pieces
@@ -58,6 +58,10 @@ KINDS: dict[str, tuple[type, Callable[[], Any]]] = {
     "float16": (Compiled, lambda: hs.compile("x*y + relu(x)", (-1, 1), 0.2, dtype="float16", tokens=3)),
     "half precision": (hs.CompiledSequence, lambda: sequence(T.mean, error=0.05, dtype="float16")),
     "approximates": (Compiled, lambda: hs.compile(square_network(2), (0, 1), 0.05, approximates="x*x")),
+    "composition": (
+        Compiled,
+        lambda: hs.compile(product_chain(1, "xyz"), (-1, 1), 0.5, approximates=lambda x, y, z: x * y * z),
+    ),
     "affine": (Compiled, lambda: hs.compile("2*x + 1", (-1, 1), 1e-3)),
     "elu+1": (Compiled, lambda: hs.compile("abs(x) + relu(y)", (-1, 1), 1e-3, attention="elu+1")),
     "relu attention": (Compiled, lambda: hs.compile("x*y", (-1, 1), 1e-1, attention="relu")),

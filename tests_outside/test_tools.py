@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from helpers.models.among_tokens import AMONG_TOKENS
 from transformers import AutoModel
 
 import headsmith as hs
@@ -74,6 +75,22 @@ def test_hugging_face(model: Any, tmp_path: Path) -> None:
         found = loaded(torch.tensor(x)).outputs.numpy()
     assert found.dtype == model(x).dtype
     assert np.abs(found - model(x)).max() <= room(model)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", AMONG_TOKENS)
+def test_other_attentions_among_tokens(name: str, dtype: str, tmp_path: Path) -> None:
+    """AutoModel runs the folder's own attention on 200 sequences, as numpy does; TransformerLens has softmax alone."""
+    model = AMONG_TOKENS[name](dtype)
+    folder = model.export(tmp_path / "model", "huggingface")
+    assert hs.verify(folder).error <= model.certificate.error * (1 + 1e-9)
+    x = np.random.default_rng(0).uniform(-1, 1, (200, model.lengths[-1], 1)).astype(dtype)
+    with torch.no_grad():
+        found = AutoModel.from_pretrained(folder, trust_remote_code=True)(torch.tensor(x)).outputs.numpy()
+    assert found.dtype == np.dtype(dtype)
+    assert np.abs(found.astype(float) - model(x)).max() <= room(model)
+    with pytest.raises(hs.TargetError, match="softmax attention"):
+        model.export(tmp_path / "lens", "transformerlens")
 
 
 def test_transformer_lens(model: Any, tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def asked_alone(attention: str, mask: str | None, tokens: int, recipe: str) -> b
     if tokens > 1 and mask != "self+prefix" and attention in ONE_TOKEN:
         raise TargetError(
             f"{attention} attention is certified for data tokens that see themselves and the prefix alone "
-            f"({NOT_AMONG[attention]}): with tokens={tokens}, ask for mask='self+prefix'"
+            f"({NOT_AMONG[attention]}): with tokens={tokens}, ask hs.compile for mask='self+prefix'"
         )
     return tokens == 1 or mask == "self+prefix"
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.models.among_tokens import AMONG_TOKENS
 from helpers.models.networks import random_network
 
 import headsmith as hs
@@ -37,6 +38,21 @@ def test_other_runtimes_agree(kind: str, dtype: str, rng: np.random.Generator) -
     session = onnxruntime.InferenceSession(model.to_onnx().SerializeToString(), providers=["CPUExecutionProvider"])
     (found,) = session.run(None, {"x": x})
     for other in (there, found):
+        assert other.dtype == np.dtype(dtype)
+        assert np.abs(other.astype(float) - here).max() <= allowed
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", AMONG_TOKENS)
+def test_other_runtimes_agree_on_sequences(name: str, dtype: Any, rng: np.random.Generator) -> None:
+    """Tokens that see each other: gates, moves, means, maxima, sorts."""
+    model = AMONG_TOKENS[name](dtype)
+    x = rng.uniform(-1, 1, (200, model.lengths[-1], 1)).astype(dtype)
+    here, allowed = model(x.astype(float)), 2.0 * model.certificate.parts["rounding"]
+    with torch.no_grad():
+        there = model.to_torch()(torch.tensor(x)).numpy()
+    session = onnxruntime.InferenceSession(model.to_onnx().SerializeToString(), providers=["CPUExecutionProvider"])
+    for other in (there, session.run(None, {"x": x})[0]):
         assert other.dtype == np.dtype(dtype)
         assert np.abs(other.astype(float) - here).max() <= allowed
 

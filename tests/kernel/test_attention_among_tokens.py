@@ -239,6 +239,22 @@ def test_programs_among_tokens(name: str, kind: Any, rng: np.random.Generator) -
     assert (found.certificate.parts["leak"] == 0.0) == (kind != "sigmoid")
 
 
+@pytest.mark.parametrize("kind", ["sigmoid", "relu"])
+def test_the_mean_of_the_tokens_so_far_is_written_as_the_refusal_says(kind: Any, rng: np.random.Generator) -> None:
+    """A sum by moves, over the position and one: without a head for means."""
+    with pytest.raises(hs.TargetError, match=r"written as cumulative_sum\(x\) / \(position\(x\) \+ 1\)"):
+        hs.compile_sequence(T.mean, tokens=3, domain=(-1, 1), causal=True, attention=kind)
+
+    def mean(x: Any) -> Any:
+        return T.cumulative_sum(x) / (T.position(x) + 1)
+
+    found = hs.compile_sequence(mean, tokens=3, domain=(-1, 1), error=5e-2, causal=True, attention=kind)
+    x = rng.uniform(-1, 1, (200, 3, 1))
+    wanted = np.cumsum(x, axis=1) / np.array([[1.0], [2.0], [3.0]])
+    for out in (found(x), plain_run(found.dense(), x, "float64", True)):
+        assert np.abs(out - wanted).max() <= found.certificate.error <= 5e-2
+
+
 def test_what_is_about_softmax_is_refused() -> None:
     with pytest.raises(hs.TargetError, match="is softmax attention itself"):
         hs.compile_sequence(

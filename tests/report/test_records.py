@@ -46,7 +46,7 @@ def test_there_are_forty_targets_and_three_errors() -> None:
 
 def test_a_product_at_1e_6_takes_two_tokens() -> None:
     found = record(PRODUCT, 1e-6)
-    assert found.cost == (1, 1, 3, 512.0)
+    assert found.cost == (1, 1, 3, 32.0)
     assert (found.reference_tokens, found.parameters) == (2, 63)
 
 
@@ -119,7 +119,7 @@ def test_the_command(product: Path, tmp_path: Path) -> None:
     run = CliRunner()
     shown = run.invoke(commands, ["records", "--only", "x*y"])
     assert shown.exit_code == 0
-    assert "512" in shown.output
+    assert "63" in shown.output
     beaten = run.invoke(commands, ["records", "--submit", str(product)])
     assert beaten.exit_code == 1
     assert "does not beat the record" in beaten.output

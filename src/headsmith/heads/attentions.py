@@ -80,8 +80,9 @@ NOT_AMONG: dict[str, str] = {
 NO_MIXING = {
     "attend": "hs.tokens.attend is softmax attention itself",
     "mean": "weights that are divided by nothing add up, and one layer of them computes neither means of sequences of "
-    "two and of three tokens nor the largest of three; hardmax and sparsemax attention do, and hs.tokens.sort takes "
-    "moves and gates alone",
+    "two and of three tokens nor the largest of three. Hardmax and sparsemax attention do; hs.tokens.sort and "
+    "cumulative_sum take moves and gates alone, and so does the mean of the tokens so far, written as "
+    "cumulative_sum(x) / (position(x) + 1)",
     "move": "data tokens do not see each other",
 }
 """Why a token cannot take from others what some nodes need, where the attention has no head for it."""

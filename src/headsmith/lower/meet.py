@@ -46,6 +46,7 @@ from headsmith.lower.prove import Draft, certified, drafted
 from headsmith.lower.ramp_design import FEW_TOKENS, MOST_TOKENS, with_ramps
 from headsmith.lower.relief import NONE, relief_of
 from headsmith.lower.tables import GateHead, Progress
+from headsmith.lower.units import in_larger_units
 from headsmith.rewrite.fuse import Fusion, fuse
 from headsmith.search.norms import ANY_WIDTH, USUAL, Effort
 from headsmith.source.graph import Attend, Graph, Pool, Relu
@@ -337,6 +338,15 @@ def _scaled(
         request.seen.add(met)
         return met
 
+    def lightest(met: Met) -> Met:
+        """The same model with smaller weights, where that is proven as well."""
+        lighter = in_larger_units(met.transformer)
+        if lighter is not None:
+            with suppress(CertificateError):
+                proven = certified(drafts[0], lighter)
+                return replace(met, transformer=lighter, certificate=proven) if proven.error <= error else met
+        return met
+
     # An accurate search may ask for less than its heads can do: no reason for gains without end.
     budget = max(error - design.approximation, 0.01 * design.approximation)
     unit = softmax_part(skeleton, design.gains)
@@ -352,7 +362,7 @@ def _scaled(
         if found is None:
             break
         if found.certificate.error <= error:
-            return found
+            return lightest(found)
         softmax = found.certificate.parts["softmax"]
         rest = found.certificate.error - softmax
         # Rounded scores make a maximum over tokens err a little more than its budget.
@@ -364,7 +374,7 @@ def _scaled(
     tries = [found for found in _scan(attempt, unit) if found is not None] if request.accurate and unit > 0.0 else []
     best = min(tries, key=lambda met: met.certificate.error, default=None)
     if best is not None and best.certificate.error <= error:
-        return best
+        return lightest(best)
     if any(layer.heads > effort.widest for layer in skeleton.layers) and effort != ANY_WIDTH:
         return _scaled(request, fusion, design, skeleton, ANY_WIDTH)
     why = refusals[-1] if refusals else f"the other parts leave nothing of {error:.3g}"

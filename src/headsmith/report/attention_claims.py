@@ -129,7 +129,7 @@ def _by_recipe(formula: str, reach: float, asked: float) -> Counted:
     return row, counted | {"asked": asked, "tokens": held, "published": reach / held}
 
 
-@claim("U2", "H heads over n tokens: error O(1/(nH))", tag="abstract")
+@claim("U2", "H heads over n tokens: error O(1/(nH))", tag="recalled")
 def many_heads() -> Finding:
     """The data tokens themselves are the grid: no reference token; heads share the interval."""
     found = [_shared(tokens, 2) for tokens in LENGTHS] + [_shared(9, heads) for heads in HEADS]

@@ -39,7 +39,7 @@ TARGETS: tuple[tuple[str, Target, dict[str, tuple[float, float]]], ...] = (
 )
 
 
-@claim("R8", "attention against feed-forward networks at equal error", tag="ours")
+@claim("R8", "attention against feed-forward networks at equal error", tag="review")
 def attention_against_feed_forward() -> Finding:
     """Seven targets at three errors: a ReLU network, gated units where they do, and attention of two recipes."""
     rows: Rows = []

@@ -218,7 +218,7 @@ def reciprocal() -> Finding:
     return _finding(cases, bills(cases))
 
 
-@claim("R6", "min/max: heads grow neither with precision nor with dimension beyond the arity", tag="abstract")
+@claim("R6", "min/max: heads grow neither with precision nor with dimension beyond the arity", tag="recalled")
 def extremes() -> Finding:
     """The maximum and the minimum of 2 to 16 numbers, for three errors: a tree of one-gate comparisons, token by token;
     and with a token for each number one head."""
@@ -264,7 +264,7 @@ def _extremes_faults(rows: Rows) -> list[str]:
     return wrong
 
 
-@claim("R7", "other targets: division, sorting, polynomials, trigonometric, exponential", tag="abstract")
+@claim("R7", "other targets: division, sorting, polynomials, trigonometric, exponential", tag="review")
 def other_targets() -> Finding:
     """One target of each kind."""
     cases = (DIVISION, SORTING, POLYNOMIAL, SINE, COSINE, EXPONENTIAL)

@@ -65,7 +65,8 @@ def other_attentions() -> Finding:
             f"multiplies exactly, in {figure['heads_of_a_product']} head, and has no gate: "
             f"{figure['layers_excluded']} layers miss relu on "
             f"[-1, 1] by more than 1e-6 (degree n by {figure['proven_times_degree']:.3f}/n or more). Alone with "
-            f"the prefix, {LONG} tokens leak nothing, and d_head is {figure['d_head_alone']}"
+            f"the prefix, {LONG} tokens leak nothing, and d_head is {figure['d_head_alone']}. Of tokens that see each "
+            "other: row R11"
         ),
         [counted for _, counted in found],
     )

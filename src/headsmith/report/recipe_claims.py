@@ -137,7 +137,7 @@ def _cost_faults(rows: Rows) -> list[str]:
     ]
 
 
-@claim("R2", "same accuracy: total error is the ReLU error plus a term that we choose", tag="abstract")
+@claim("R2", "same accuracy: total error is the ReLU error plus a term that we choose", tag="recalled")
 def chosen_accuracy() -> Finding:
     """ReLU circuits of x*y, 1/x and a polynomial, and the best interpolant of x^2: what the transformer adds."""
     pieces = 8
