@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from helpers.models.networks import product_chain, random_network, square_network
+from helpers.models.networks import random_network, square_network, square_of_squares
 
 import headsmith as hs
 from headsmith.circuits.pieces import Pieces
@@ -60,7 +60,7 @@ KINDS: dict[str, tuple[type, Callable[[], Any]]] = {
     "approximates": (Compiled, lambda: hs.compile(square_network(2), (0, 1), 0.05, approximates="x*x")),
     "composition": (
         Compiled,
-        lambda: hs.compile(product_chain(1, "xyz"), (-1, 1), 0.5, approximates=lambda x, y, z: x * y * z),
+        lambda: hs.compile(square_of_squares(1), (0, 1), 0.3, approximates=lambda x, y: ((x * x + y * y) / 2) ** 2),
     ),
     "affine": (Compiled, lambda: hs.compile("2*x + 1", (-1, 1), 1e-3)),
     "elu+1": (Compiled, lambda: hs.compile("abs(x) + relu(y)", (-1, 1), 1e-3, attention="elu+1")),

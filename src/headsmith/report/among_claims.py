@@ -165,8 +165,8 @@ def _one_layer() -> Counted:
 
     for i, k in ((0, 1), (1, 2), (2, 0)):
         off = max(off, abs(number(i, i, i) - number(k, k, i) - number(k, i, k) - number(i, k, k)))
-    # This sum is zero for every layer, and one for x y: one of its four numbers is off by a quarter. With A = A' = B = 1/4
-    # none is off by more.
+    # This sum is zero for every layer, and one for x y: one of its four numbers is off by a quarter. With A = A' = B =
+    # 1/4 none is off by more.
     signs_of, wanted, closest = np.array([1.0, -1.0, -1.0, -1.0]), np.eye(4)[0], np.array([0.75, 0.25, 0.25, 0.25])
     row: dict[str, Any] = {"attention": "linear", "target": "x*y, one layer", "confirmed": off < 1e-9}
     row |= {"misses_by": float(abs(signs_of @ wanted) / np.abs(signs_of).sum())}

@@ -136,6 +136,14 @@ def product_network(gates: int) -> hs.Network:
     return hs.Network(layers, names=["x", "y"], transposed=False)
 
 
+def square_of_squares(gates: int) -> hs.Network:
+    """((x^2 + y^2) / 2)^2 on [0, 1]^2, each square by a network of its own."""
+    (first, bias), *rest = square_network(gates).layers
+    *squares, (total, _) = [(np.kron(np.eye(2), W), np.tile(b, 2)) for W, b in square_network(gates).layers]
+    mean = np.array([[0.5, 0.5]]) @ total
+    return hs.Network([*squares, (first @ mean, bias), *rest], names=["x", "y"], transposed=False)
+
+
 def product_chain(gates: int, names: Sequence[str]) -> hs.Network:
     """((x y) z) w ... on [-1, 1], each product by two networks for squares; what waits is carried by pairs of gates."""
     square, count = square_network(gates).layers, len(names)
