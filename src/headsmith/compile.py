@@ -95,7 +95,7 @@ def compile(
         request = read(network, box, error, 1 if alone else tokens, dtype, max_layers, report)
         refuse_mixing(attention, request.graph)
         request = replace(request, attention=attention, alone=alone and not (mask is None and masks(request.graph)))
-        request = multiplied(request) if recipe == "swiglu" else request
+        request = multiplied(request) if recipe == "swiglu" or attention == "linear" else request
         heads = recipe if attention == "softmax" else "relu"
         if wanted is None:
             met = meet(request, heads, order)

@@ -67,7 +67,7 @@ def read(
 
 
 def multiplied(request: Request) -> Request:
-    """The same request, with whole powers written as products: for models whose neurons multiply."""
+    """The same request, with whole powers written as products: for neurons and linear attention, which multiply."""
     graph = multiplied_out(request.graph)
     return replace(request, graph=graph, found=ranges(graph, request.box))
 

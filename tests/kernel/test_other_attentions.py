@@ -162,7 +162,16 @@ def test_linear_attention_multiplies_exactly(dtype: Any, rng: np.random.Generato
     assert hs.compile("x*y", (-1, 1), 1e-9, attention="linear").bill.heads == 1
 
 
-@pytest.mark.parametrize("target", ["relu(x)", "sin(x)", "1/(x + 2)", "x**3", "max(x, y)"])
+def test_linear_attention_takes_powers_as_products(rng: np.random.Generator) -> None:
+    """x^5 = (x^2)^2 x: three products, one after the other."""
+    model = hs.compile("x**5 - y**3", (-1, 1), 1e-9, attention="linear")
+    points = rng.uniform(-1, 1, (2000, 2))
+    x, y = points.T.astype(np.longdouble)
+    assert np.abs(model(points)[:, 0] - (x**5 - y**3)).max() <= model.certificate.error <= 1e-14
+    assert (model.bill.layers, model.bill.heads) == (3, 5)
+
+
+@pytest.mark.parametrize("target", ["relu(x)", "sin(x)", "1/(x + 2)", "(x + 2)**-2", "sqrt(x + 2)", "max(x, y)"])
 def test_linear_attention_refuses_what_is_no_product(target: str) -> None:
     with pytest.raises(hs.TargetError, match="linear attention"):
         hs.compile(target, (-1, 1), 1e-6, attention="linear")

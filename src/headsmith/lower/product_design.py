@@ -20,7 +20,7 @@ from headsmith.core.intervals import Box, Interval
 from headsmith.lower.design import Design
 from headsmith.lower.tables import Multiplied
 from headsmith.source.describe import describe
-from headsmith.source.graph import Affine, Function, Graph, Input, arguments, needed
+from headsmith.source.graph import Affine, Graph, Input, arguments, needed
 from headsmith.source.node_programs import is_product
 
 BERNSTEIN = 0.2801694990238691
@@ -54,9 +54,7 @@ def product_design(graph: Graph, found: Sequence[Interval], box: Box, error: flo
 
 
 def _refusal(graph: Graph, number: int, error: float) -> str:
-    node, text = graph.nodes[number], describe(graph, number, 0)
-    if isinstance(node, Function) and node.name == "power" and float(node.parameter or 0.5).is_integer():
-        return f"linear attention multiplies two numbers at a time: write {text} as a product, x*x*x"
+    text = describe(graph, number, 0)
     return (
         f"linear attention computes polynomials alone, of degree 3^layers at most, and {text} is none: even a ReLU "
         f"on [-1, 1] within {error:.3g} takes {layers_for_gate(error)} layers or more (Bernstein); choose another kind"
