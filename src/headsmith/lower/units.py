@@ -19,8 +19,9 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.heads.bank import largest
 from headsmith.heads.stream import RESERVED, Link
-from headsmith.kernel.sparse import sparse_of
+from headsmith.kernel.sparse import Sparse
 from headsmith.lower.linear import product
+from headsmith.transformer.bill import max_weight
 from headsmith.transformer.ir import Bank, Layer, Transformer
 
 LARGEST = 2.0**20
@@ -35,7 +36,8 @@ def in_larger_units(transformer: Transformer) -> Transformer | None:
     the format.
     """
     units = {name: found for name, found in _units(transformer).items() if np.any(found > 1.0)}
-    return with_units(transformer, units) if units else None
+    found = with_units(transformer, units) if units else None
+    return found if found is not None and max_weight(found) < max_weight(transformer) else None
 
 
 def _units(transformer: Transformer) -> dict[str, Array]:
@@ -60,11 +62,12 @@ def _units(transformer: Transformer) -> dict[str, Array]:
 
 def _enter(sizes: Array, link: Link, axis: int) -> None:
     """Note how large the weights of a link are, for each column of its register."""
-    if link.weights.ndim == 1:
-        np.maximum(sizes, np.abs(link.weights), out=sizes)
+    weights = link.weights
+    if isinstance(weights, Sparse):
+        np.maximum.at(sizes, (weights.rows, weights.columns)[axis], np.abs(weights.values))
     else:
-        found = sparse_of(link.weights)
-        np.maximum.at(sizes, (found.rows, found.columns)[axis], np.abs(found.values))
+        found = weights if weights.ndim == 1 else np.abs(weights).max(axis=1 - axis, initial=0.0)
+        np.maximum(sizes, np.abs(found), out=sizes)
 
 
 def _own(bank: Bank) -> float:

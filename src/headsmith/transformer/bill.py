@@ -120,7 +120,7 @@ def bill(transformer: Transformer, max_score: float) -> Bill:
         d_head=max((head_features(transformer, bank) for bank in banks), default=0),
         parameters=dense,
         nonzeros=_nonzeros(transformer) + constants + 1,
-        max_weight=_max_weight(transformer),
+        max_weight=max_weight(transformer),
         max_score=max_score,
         neurons=neurons,
     )
@@ -165,7 +165,8 @@ def _link_nonzeros(links: Sequence[Link], reading: bool) -> int:
     return count
 
 
-def _max_weight(transformer: Transformer) -> float:
+def max_weight(transformer: Transformer) -> float:
+    """The largest absolute entry of all matrices."""
     found = max((largest(values) for _, values in arrays(transformer, folded=False)), default=0.0)
     for layer in transformer.layers:
         for bank in layer.banks:
