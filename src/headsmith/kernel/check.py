@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import EXP_ULPS, Interval
+from .chord import check_region
+from .composed import check_composition
 from .errors import WORK, WORK_A_NUMBER, Refused, limited
 from .expressions import computed, headed
 from .flow import gains
@@ -31,6 +33,7 @@ from .proof import Proof, read_proof, refuse_open
 from .ranges import ranges, refuse_undefined
 from .reading import Tensors, digest, field, items, mapping, read, real
 from .same import Forms, TooLarge
+from .sampled import assumption
 from .slopes import edges_of
 from .softmax import refuse_large
 from .walk import Facts, carried, refuse_overflow, walk_through
@@ -91,18 +94,14 @@ def checked(header: Any, tensors: Tensors) -> Certificate:
 
 def proved(header: Any, tensors: Tensors) -> Certificate:
     """What the contents of a file prove, whatever they claim."""
+    work = WORK + WORK_A_NUMBER * sum(tensor.size for tensor in tensors.values())
     try:
-        with limited(WORK + WORK_A_NUMBER * sum(tensor.size for tensor in tensors.values())):
-            return _proved(header, tensors)
+        with limited(work), np.errstate(all="ignore"):
+            doubles = {name: each.astype(float) if each.dtype == np.float32 else each for name, each in tensors.items()}
+            target, model, proof, box, name = contents(header, doubles)
+            return replace(certificate(target, facts_of(target, model, proof, box), box), target=name)
     except DAMAGE as problem:
         raise Refused(f"the file is damaged ({type(problem).__name__}: {problem})") from None
-
-
-def _proved(header: Any, tensors: Tensors) -> Certificate:
-    tensors = {name: each.astype(float) if each.dtype == np.float32 else each for name, each in tensors.items()}
-    with np.errstate(all="ignore"):
-        target, model, proof, box, name = contents(header, tensors)
-        return replace(certificate(target, facts_of(target, model, proof, box), box), target=name)
 
 
 def contents(header: Any, tensors: Tensors) -> tuple[Graph, Model, Proof, Interval, str]:
@@ -112,8 +111,6 @@ def contents(header: Any, tensors: Tensors) -> tuple[Graph, Model, Proof, Interv
     model = read_model(field(header, "transformer"), tensors, field(stored, "roles"))
     box, proof, about = box_of(field(header, "domain"), target), read_proof(stored, tensors, target), header["source"]
     if "approximates" in header:
-        from .composed import check_composition
-
         about = header["approximates"]
         apart = check_composition(target, read_graph(about, tensors), box, stored, tensors)
         proof = replace(proof, beyond=apart.error)
@@ -158,19 +155,13 @@ def facts_of(target: Graph, model: Model, proof: Proof, box: Interval) -> Facts:
         _refuse_other_function(target, proof)
     places = headed(proof.circuit, model)
     refuse_open(proof, places)
-    found, chords = ranges(proof, box, _compared)
+    found, chords = ranges(proof, box, check_region)
     refuse_undefined(target, box, proof, found)
     tables = computed(proof, model, found)
     approximations = {**chords, **{number: each.error for number, each in tables.items()}}
     edges, output = edges_of(proof, found, places, tables), proof.circuit.output
     every = gains(proof.circuit, edges.of, output, edges.steps, edges.norms)
     return Facts(model, proof, found, places, tables, approximations, edges, every)
-
-
-def _compared(*region: Any) -> Any:
-    from .chord import check_region
-
-    return check_region(*region)
 
 
 def certificate(target: Graph, facts: Facts, box: Interval) -> Certificate:
@@ -187,29 +178,13 @@ def certificate(target: Graph, facts: Facts, box: Interval) -> Certificate:
     worst, name = int(np.argmax(total.value)), model.precision.name
     inside = (f"maps, attention and sums compute in float32, and round what they return to {name}",)
     names = target.nodes[0].names * (box.low.size // len(box.low))
-    return Certificate(
-        error=float(total.value[worst]),
-        parts={name: float(parts[name].value[worst]) for name in PARTS},
-        outputs=tuple(total.value.tolist()),
-        dtype=name,
-        tokens=model.tokens,
-        masks=masks_of(target, model, proof),
-        max_score=max((local.max_score for _, local in walk.locals_), default=0.0),
-        exp_ulps=EXP_ULPS,
-        blocks=proof.blocks,
-        domain=tuple(zip(names, box.low.T.ravel().tolist(), box.high.T.ravel().tolist(), strict=True)),
-        max_weight=largest_weight(model),
-        assumes=_assumed(target) + (inside if model.precision.held else ()),
-    )
-
-
-def _assumed(target: Graph) -> tuple[str, ...]:
-    sampled = [(number, node) for number, node in enumerate(target.nodes) if node.kind == "sampled"]
-    if not sampled:
-        return ()
-    from .sampled import assumption
-
-    return tuple(assumption(*each) for each in sampled)
+    sampled = [assumption(number, node) for number, node in enumerate(target.nodes) if node.kind == "sampled"]
+    domain = tuple(zip(names, box.low.T.ravel().tolist(), box.high.T.ravel().tolist(), strict=True))
+    error, shares = float(total.value[worst]), {each: float(parts[each].value[worst]) for each in PARTS}
+    score, runs = max((local.max_score for _, local in walk.locals_), default=0.0), masks_of(target, model, proof)
+    about = name, model.tokens, runs, score, EXP_ULPS, proof.blocks, domain, largest_weight(model)
+    found = Certificate(error, shares, tuple(total.value.tolist()), *about)
+    return replace(found, assumes=(*sampled, *(inside if model.precision.held else ())))
 
 
 def masks_of(target: Graph, model: Model, proof: Proof) -> tuple[str, ...]:

@@ -61,12 +61,9 @@ def check_region(proof: Proof, region: Region, ranges: list[Interval]) -> tuple[
     """Bounds of the output minus what it stands for, and the ranges of the inside, for arguments in their ranges."""
     curves, scale = curves_of(proof, region, [each.widened(region.margin or 0.0) for each in ranges])
     errors, insides = zip(*(check_curve(curve, region.ends) for curve in curves), strict=True)
-    error, inside = (
-        reduce(Interval.hull, errors),
-        {n: reduce(Interval.hull, (i[n] for i in insides)) for n in insides[0]},
-    )
+    inside = {number: reduce(Interval.hull, (each[number] for each in insides)) for number in insides[0]}
     # Rows of inside nodes are all multiples of the scale: of the hull of its components.
-    return error * scale, {number: each * scale.over(0) for number, each in inside.items()}
+    return reduce(Interval.hull, errors) * scale, {number: each * scale.over(0) for number, each in inside.items()}
 
 
 def curves_of(proof: Proof, region: Region, wide: list[Interval]) -> tuple[list[Curve], Interval]:
@@ -90,10 +87,8 @@ def curves_of(proof: Proof, region: Region, wide: list[Interval]) -> tuple[list[
     if len(wide) == 1:
         place, scale, held = wide[0], interval(np.ones(size)), [dict[int, float]()]
     elif program == HYPOTENUSE:
-        place, scale = (
-            interval(np.array([-1.0, 1.0])),
-            Interval(np.zeros(size), largest(wide[0].magnitude, wide[1].magnitude).value),
-        )
+        most = largest(wide[0].magnitude, wide[1].magnitude)
+        place, scale = interval(np.array([-1.0, 1.0])), Interval(np.zeros(size), most.value)
         held = [{argument: side} for argument in region.arguments for side in (-1.0, 1.0)]
     elif np.all(wide[1].low > 0.0) and program == PERSPECTIVE:
         place, scale, held = wide[0] / wide[1], wide[1], [{region.arguments[1]: 1.0}]

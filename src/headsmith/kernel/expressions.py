@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import Array, Interval, rational
+from .attentions import product_slopes
 from .errors import Refused
 from .functions import Program
 from .graph import Graph
 from .heads import RULES
 from .model import PAIRS, Bank, Model
 from .proof import Proof
+from .sampled import answered
 from .table import Table, check_table
 
 
@@ -123,8 +125,6 @@ def _column(bank: Bank, output: int, program: Program) -> tuple[Array, Array, Ar
 
 def _sampled(proof: Proof, bank: Bank, number: int, ranges: Sequence[Interval]) -> Computed:
     """A sampled function, compared with the head that computes it; slopes are those by each form that it reads."""
-    from .sampled import answered
-
     node, (argument, *others) = proof.circuit.nodes[number], proof.circuit.nodes[number].arguments
     place = proof.circuit.nodes[others[0]].constants if others else np.zeros((1, 0))
     alone = bank.heads == 1 and np.all(bank.node == number) and np.array_equal(bank.component, np.arange(node.size))
@@ -138,8 +138,6 @@ def _sampled(proof: Proof, bank: Bank, number: int, ranges: Sequence[Interval]) 
 
 def _product(proof: Proof, number: int, ranges: Sequence[Interval]) -> Computed:
     """A product or a square that a product head, or a pair of neurons, computes: up to rounding it is that."""
-    from .attentions import product_slopes
-
     node = proof.circuit.nodes[number]
     if number not in proof.tables:
         raise Refused(f"nothing says how far what node {number} reads may be off")

@@ -36,19 +36,7 @@ from .arithmetic import FLOAT32, Array, Interval, Precision, Upper
 from .check import Certificate, certificate
 from .errors import Refused, ThinMargin
 from .graph import Graph
-from .layout import (
-    Laid,
-    Layers,
-    Neurons,
-    Words,
-    column_sizes,
-    grown,
-    laid_out,
-    root_of,
-    settings,
-    totals,
-    widest,
-)
+from .layout import Laid, Layers, Neurons, Words, column_sizes, grown, laid_out, root_of, settings, totals, widest
 from .matrices import Heads, readout_of
 from .model import DATA, GRID, REFERENCE, Model
 from .walk import Facts, walk_through
@@ -95,8 +83,8 @@ def stock(
             laid = laid_out(model, layers, words, config["vocab_size"], shape, np.array([constant, -constant]), True)
             weights = weights_of(laid, own) | {"transformer.wpe.weight": np.zeros((config["n_positions"], shape[0]))}
             if "Token" in config["architectures"][0]:
-                weights["classifier.weight"] = weights.pop("score.weight")
-                weights["classifier.bias"] = np.zeros(model.outputs)
+                score = weights.pop("score.weight")
+                weights |= {"classifier.weight": score, "classifier.bias": np.zeros(model.outputs)}
             return certificate(target, _in(facts, unit, lost), box), config, weights
     raise why
 
@@ -140,21 +128,13 @@ def config_of(model: Model, layers: Layers, words: int) -> dict[str, Any]:
     heads, features, values = widest(layers)
     head = grown(16, 16, max(features, values))
     width = grown(2, 4, max(sum(model.sizes.values()) + 4, heads * head))
-    return {
-        "architectures": [f"GPT2For{'Token' if model.tokens > 1 and not words else 'Sequence'}Classification"],
-        "model_type": "gpt2",
-        "activation_function": "gelu_new",
-        "layer_norm_epsilon": EPSILON,
-        "n_embd": width,
-        "n_head": width // head,
-        "n_inner": 1,
-        "n_layer": len(layers),
-        "n_positions": model.references + model.tokens,
-        "scale_attn_weights": True,
-        **dict.fromkeys(("attn_pdrop", "classifier_dropout", "embd_pdrop", "resid_pdrop"), 0.0),
-        **dict.fromkeys(("add_cross_attention", "reorder_and_upcast_attn", "scale_attn_by_inverse_layer_idx"), False),
-        **settings(model, words, 4 * len(layers) * width * width, width),
-    }
+    found = settings("GPT2", model, words, 4 * len(layers) * width * width, width)
+    found |= {"model_type": "gpt2", "activation_function": "gelu_new", "n_layer": len(layers), "n_inner": 1}
+    found |= {"n_embd": width, "n_head": width // head, "n_positions": model.references + model.tokens}
+    found |= {"layer_norm_epsilon": EPSILON, "scale_attn_weights": True}
+    found |= dict.fromkeys(("attn_pdrop", "classifier_dropout", "embd_pdrop", "resid_pdrop"), 0.0)
+    never = "add_cross_attention", "reorder_and_upcast_attn", "scale_attn_by_inverse_layer_idx"
+    return found | dict.fromkeys(never, False)
 
 
 def weights_of(laid: Laid, root: float) -> dict[str, Any]:

@@ -140,15 +140,11 @@ def _node(stored: Any, tensors: Tensors, last: int, target: Graph | None) -> Nod
         program = read_program(field(stored, "program"))
     elif kind == "product" and arguments[0] == arguments[1]:
         arguments, program = arguments[:1], named("square")
-    return Node(
-        "expression" if program.steps else kind,
-        whole(field(stored, "size"), 1),
-        arguments,
-        name=text(field(stored, "of")) if kind == "pool" else "",
-        causal=flag(field(stored, "causal")) if kind in ("pool", "attend") else False,
-        targets=tuple(whole(each, -1) for each in items(field(stored, "targets"))) if kind in MOVES else (),
-        program=program,
-    )
+    name = text(field(stored, "of")) if kind == "pool" else ""
+    causal = kind in ("pool", "attend") and flag(field(stored, "causal"))
+    targets = tuple(whole(each, -1) for each in items(field(stored, "targets"))) if kind in MOVES else ()
+    found = Node(kind, whole(field(stored, "size"), 1), arguments, (), np.zeros(0), name, causal, targets)
+    return replace(found, kind="expression", program=program) if program.steps else found
 
 
 def _refuse_misfit(node: Node, sizes: list[int]) -> None:
@@ -156,11 +152,8 @@ def _refuse_misfit(node: Node, sizes: list[int]) -> None:
     fits = node.size > 0 and all(target < len(node.targets) for target in node.targets)
     match node.kind:
         case "affine":
-            shapes = [each.shape for each in node.weights]
-            fits &= all(
-                shape == (node.size, size) or shape == (size,) == (node.size,)
-                for shape, size in zip(shapes, sizes, strict=True)
-            )
+            pairs = zip((each.shape for each in node.weights), sizes, strict=True)
+            fits &= all(shape == (node.size, size) or shape == (size,) == (node.size,) for shape, size in pairs)
         case "attend":
             fits &= sizes[0] == sizes[1] and sizes[2] == node.size
         case "expression":

@@ -19,9 +19,11 @@ from itertools import pairwise
 import numpy as np
 
 from .arithmetic import FLOAT64, Array, Interval, Upper, interval, largest, smallest
+from .attentions import other_errors
 from .errors import Refused, spend
 from .model import Bank, Model
 from .softmax import APART, SPARE, Local, Reads, committed, exp_error, maximum, moved_mean, refuse_large, scales_of
+from .swiglu import neuron_errors
 from .weighed import HELD, lowest_top, weighed_move
 
 RAMP_CELLS = 512  # cells for each token of a ramp head, on either side of zero,
@@ -39,25 +41,13 @@ def local_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper | None = 
     refuse_large(model, reads.magnitude, "what a head reads")
     refuse_large(model, reads.drift, "what drifts into a reference token")
     if model.attention not in ("softmax", *APART):
-        return _other(model, bank, reads)
+        return other_errors(model, bank, reads)
     if slopes is not None:
         return RULES[bank.kind]["expression"](model, bank, reads, slopes)
     for computed, rule in RULES[bank.kind].items():
         if computed != "expression":
             return rule(model, bank, reads)
     raise Refused(f"the slopes of a {bank.kind} bank are not known")
-
-
-def _other(model: Model, bank: Bank, reads: Reads, *_: Upper) -> Local:
-    from .attentions import other_errors
-
-    return other_errors(model, bank, reads)
-
-
-def _neurons(model: Model, bank: Bank, reads: Reads, *_: Upper) -> Local:
-    from .swiglu import neuron_errors
-
-    return neuron_errors(model, bank, reads)
 
 
 # Sink: the ReLU -----------------------------------------------------------------------------------------------------
@@ -355,9 +345,9 @@ RULES: dict[str, dict[str, Callable[..., Local]]] = {
     "boltzmann": {"pool max": boltzmann_errors},
     "move": {"move": move_errors},
     "attend": {"attend": attend_errors},
-    "product": {"expression": _other},
-    "swiglu": {"expression": _neurons},
-    "silu": {"relu": _neurons},
+    "product": {"expression": other_errors},
+    "swiglu": {"expression": neuron_errors},
+    "silu": {"relu": neuron_errors},
 }
 # What heads of a kind compute, and by which rule.
 

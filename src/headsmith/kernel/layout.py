@@ -56,11 +56,10 @@ def numbers_of(model: Model, names: Sequence[str], box: Interval, words: Mapping
         read = NUMBER.fullmatch(word)
         if read is None or read[1] not in names:
             raise Refused(f"the word {word!r} is not a name, = and a number")
-        place, number = names.index(read[1]), Fraction(read[2])
-        values = ((box.low + box.high) / 2.0).astype(np.float32).astype(np.float64)
-        values[place] = float(number)
+        place, values = names.index(read[1]), ((box.low + box.high) / 2.0).astype(np.float32).astype(np.float64)
+        values[place] = float(Fraction(read[2]))
         inside = bool(np.all((box.low <= values) & (values <= box.high)))
-        if not inside or Fraction(float(np.float32(values[place]))) != number:
+        if not inside or Fraction(float(np.float32(values[place]))) != Fraction(read[2]):
             raise Refused(f"the number of the word {word!r} is no float32, or not in the domain")
         found.append((place, values))
     return found
@@ -101,15 +100,20 @@ def widest(layers: Layers) -> tuple[int, int, int]:
     return most, max(features), max(values)
 
 
-def settings(model: Model, words: int, size: int, width: int) -> dict[str, Any]:
-    """What config.json says in any architecture; `size` numbers in all layers, and rows of `width`."""
+def settings(name: str, model: Model, words: int, size: int, width: int) -> dict[str, Any]:
+    """What config.json says in the architecture of a name; `size` numbers in all layers, and rows of `width`."""
     rows = padding(model) + 1 + words
     if size + width * rows > MOST_NUMBERS:
         raise Refused(f"{rows} rows and {size} weights of layers, of the width {width}: too large for a stock model")
-    names = {str(place): f"y{place}" for place in range(model.outputs)}
-    found = {"dtype": "float32", "pad_token_id": padding(model), "vocab_size": rows, "id2label": names}
-    found |= {"label2id": {name: int(place) for place, name in names.items()}, "use_cache": False}
-    return found | {"bos_token_id": None, "eos_token_id": None, "tie_word_embeddings": False}
+    kind = "Token" if model.tokens > 1 and not words else "Sequence"
+    found: dict[str, Any] = {
+        "architectures": [f"{name}For{kind}Classification"],
+        "dtype": "float32",
+        "vocab_size": rows,
+    }
+    found |= {"id2label": {str(place): f"y{place}" for place in range(model.outputs)}, "use_cache": False}
+    found |= {"label2id": {f"y{place}": place for place in range(model.outputs)}, "tie_word_embeddings": False}
+    return found | {"pad_token_id": padding(model), "bos_token_id": None, "eos_token_id": None}
 
 
 # How large registers are --------------------------------------------------------------------------------------------
@@ -128,15 +132,10 @@ def column_sizes(model: Model, walk: Walk, precision: Precision) -> Upper:
     return Upper(found)
 
 
-def reserved(model: Model) -> Any:
-    """Which columns are reserved. Of data and reference at most one is 1, and of the columns of the grid; those of the
-    position code are +-1."""
-    return np.concatenate([np.full(size, name in RESERVED) for name, size in model.sizes.items()])
-
-
 def totals(model: Model, sizes: Upper) -> tuple[Upper, Upper]:
-    """Bounds of the sums of the sizes of all columns, and of their squares."""
-    own = sizes * ~reserved(model)
+    """Bounds of the sums of the sizes of all columns, and of their squares. Of the reserved columns data and reference
+    at most one is 1, and of those of the grid; those of the position code are +-1."""
+    own = sizes * np.concatenate([np.full(size, name not in RESERVED) for name, size in model.sizes.items()])
     return own.sum() + (2.0 + model.bits), (own * own).sum() + (2.0 + model.bits)
 
 

@@ -85,28 +85,17 @@ def config_of(model: Model, layers: Layers, inner: int, words: int) -> dict[str,
     most, features, values = widest(layers)
     heads = grown(1, 2, most)  # a power of two, for the width of a Llama must be a multiple of it
     head, width = grown(16, 16, max(2 * features, values)), grown(4, 4, max(sum(model.sizes.values()) + 1, heads))
-    tokens, kind = model.references + model.tokens, "Token" if model.tokens > 1 and not words else "Sequence"
+    tokens = model.references + model.tokens
     if tokens > MOST_POSITIONS:
         raise Refused(f"{tokens} tokens are too many for rotations not to matter")
     rope = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0**100}
-    return {
-        "architectures": [f"LlamaFor{kind}Classification"],
-        "model_type": "llama",
-        "head_dim": head,
-        "hidden_act": "silu",
-        "hidden_size": width,
-        "intermediate_size": inner,
-        "max_position_embeddings": tokens,
-        "num_attention_heads": heads,
-        "num_hidden_layers": len(layers),
-        "num_key_value_heads": heads,
-        "rms_norm_eps": EPSILON,
-        "rope_parameters": rope,
-        "rope_scaling": rope,
-        **dict.fromkeys(("attention_bias", "mlp_bias"), False),
-        **dict.fromkeys(("attention_dropout", "classifier_dropout"), 0.0),
-        **settings(model, words, len(layers) * (4 * heads * head + 3 * inner) * width, width),
-    }
+    found = settings("Llama", model, words, len(layers) * (4 * heads * head + 3 * inner) * width, width)
+    found |= {"model_type": "llama", "hidden_act": "silu", "rms_norm_eps": EPSILON, "max_position_embeddings": tokens}
+    found |= {"num_attention_heads": heads, "num_key_value_heads": heads, "num_hidden_layers": len(layers)}
+    found |= {"hidden_size": width, "head_dim": head, "intermediate_size": inner}
+    found |= dict.fromkeys(("rope_parameters", "rope_scaling"), rope)
+    found |= dict.fromkeys(("attention_dropout", "classifier_dropout"), 0.0)
+    return found | dict.fromkeys(("attention_bias", "mlp_bias"), False)
 
 
 def weights_of(laid: Laid, neurons: list[Neurons], inner: int, root: float) -> dict[str, Any]:

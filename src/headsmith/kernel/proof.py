@@ -47,7 +47,9 @@ from .arithmetic import Array, Upper
 from .errors import Refused, spend
 from .graph import Graph, needed, read_graph
 from .norms import Carried
+from .powers import Power, power_of
 from .reading import Tensors, field, flag, items, mapping, numbers, real, text, whole
+from .steps import Step, step_of
 
 MOST_HALVINGS, MOST_BLOCKS, MOST_LISTED, MOST_ENDS = 16, 1 << 10, 1 << 12, 1 << 19
 
@@ -81,8 +83,8 @@ class Proof:
     regions: dict[int, Region]
     tables: dict[int, Table]
     views: dict[int, list[int]]
-    steps: dict[int, Any]
-    powers: dict[int, Any]
+    steps: dict[int, Step]
+    powers: dict[int, Power]
     norms: dict[int, Carried]
     alike: dict[int, int]
     bends: dict[int, tuple[int, Array]]
@@ -145,14 +147,10 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
     compared += [*(kinks for _, kinks in bends.values()), *(table.cells for table in tables.values())]
     if sum(map(len, compared)) > MOST_ENDS:
         raise Refused("the cells of all regions and tables are more than this kernel looks at")
-    steps, powers = dict[int, Any](), dict[int, Any]()
-    if listed("steps") or listed("powers"):
-        from .powers import power_of
-        from .steps import step_of
-
-        steps = {number: step_of(circuit, regions, number) for number in (whole(n, 0, last) for n in listed("steps"))}
-        for number in sorted(whole(each, 0, last) for each in listed("powers")):
-            powers[number] = power_of(circuit, regions, number, powers)
+    numbered = [sorted(whole(each, 0, last) for each in listed(name)) for name in ("steps", "powers")]
+    steps, powers = {number: step_of(circuit, regions, number) for number in numbered[0]}, dict[int, Power]()
+    for number in numbered[1]:
+        powers[number] = power_of(circuit, regions, number, powers)
     if any(number in region.inside for number in (*steps, *powers) for region in regions.values()):
         raise Refused("a step lies inside of a region")
     halvings, blocks = node(stored, "halvings", MOST_HALVINGS), node(stored, "blocks", MOST_BLOCKS)
@@ -180,22 +178,13 @@ def _region(stored: Any, tensors: Tensors, circuit: Graph) -> Region:
             raise Refused(f"the exchange at node {output} has constants that are none")
     if reference.kind in ("input", "positional") or len({*arguments}) < len(arguments):
         raise Refused(f"node {output} stands for node {stands_for}, which reads nothing, or another one twice")
-    return Region(
-        output,
-        stands_for,
-        arguments,
-        _inside(circuit, output, reference.arguments),
-        None if margin is None else _margin(margin),
-        None if ends is None else numbers(tensors, ends, 1),
-    )
-
-
-def _inside(circuit: Graph, output: int, arguments: tuple[int, ...]) -> frozenset[int]:
-    """What the output depends on, without the arguments and what is only reached through them; constants of the tokens
-    depend on nothing, and may be read by everybody."""
-    found = set(needed(circuit, [output], arguments)) - {*arguments}
-    spend(4000.0 * len(found))
-    return frozenset(number for number in found if circuit.nodes[number].kind != "positional")
+    # Inside is what the output depends on, without the arguments and what is only reached through them; constants of
+    # the tokens depend on nothing, and may be read by everybody.
+    between = {*needed(circuit, [output], reference.arguments)} - {*reference.arguments}
+    spend(4000.0 * len(between))
+    inside = frozenset(number for number in between if circuit.nodes[number].kind != "positional")
+    cells = None if ends is None else numbers(tensors, ends, 1)
+    return Region(output, stands_for, arguments, inside, None if margin is None else _margin(margin), cells)
 
 
 def refuse_open(proof: Proof, places: Iterable[int]) -> None:

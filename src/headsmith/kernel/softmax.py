@@ -196,17 +196,11 @@ def committed(
     sums = smallest(every * values, np.where(allowed, few.value, np.inf))
     drawn = outside_weight(everyone, keep, rounded + exp_error(precision) + pulled * 0.5, model.attention)
     kept = smallest(drawn if model.sink_tokens else 1.0, 1.0) * size + drift
-    spilled = kept + every * kept + underflow
     nothing, leak = Upper(np.zeros_like(size.value)), silent * 2.0 * values + drift
-    return Local(
-        below=nothing if below is None else below,
-        above=nothing,
-        leak=leak,
-        rounding=moved + sums + underflow,
-        reach=smallest(values + every * values, means + leak + sums) + underflow,
-        spilled=Upper(np.where(kept.value == 0.0, 0.0, spilled.value)) if model.references else nothing,
-        max_score=float(score.value),
-    )
+    spilled = Upper(np.where(kept.value == 0.0, 0.0, (kept + every * kept + underflow).value))
+    reach = smallest(values + every * values, means + leak + sums) + underflow
+    lemma, away = nothing if below is None else below, spilled if model.references else nothing
+    return Local(lemma, nothing, leak, moved + sums + underflow, reach, away, float(score.value))
 
 
 def exp_error(precision: Precision) -> Upper:

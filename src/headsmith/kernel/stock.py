@@ -71,8 +71,8 @@ def stock(
     header: Any,
     tensors: Tensors,
     architecture: str = "llama",
-    root: float | None = None,
-    words: Mapping[str, Any] | None = None,
+    root: Any = None,
+    words: Any = None,
     language: bool = False,
 ) -> Stock:
     """The stock model of a file that carries a proof. `root` is the weight of its norms, the smallest possible one

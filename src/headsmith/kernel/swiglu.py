@@ -43,7 +43,7 @@ from .softmax import Local, Reads, refuse_large
 from .sparse import entries_of, of_rows
 
 
-def neuron_errors(model: Model, bank: Bank, reads: Reads) -> Local:
+def neuron_errors(model: Model, bank: Bank, reads: Reads, _: Upper | None = None) -> Local:
     """What neurons commit: pairs that multiply, or gates."""
     if model.precision.held:
         raise Refused("there is no rule for neurons in formats of 16 bits")
