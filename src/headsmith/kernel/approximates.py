@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import Array, Interval, Upper, interval, joined, rational
-from .errors import Refused
+from .errors import Refused, refuse
 from .functions import enclose, named, run
 from .graph import Graph, dense
 from .table import Cell, quadratic_top, read_cells
@@ -41,8 +41,7 @@ def check_approximation(network: Graph, wanted: Graph, box: Interval, cells: str
         ends, batch = ends_of(mine, read_cells(text, wide, MOST_CELLS)), batch_of(network, wanted, wide)
         found = [on_cells(network, wanted, ends[:, at : at + batch]) for at in range(0, ends.low.shape[1], batch)]
         total = total + reduce(Interval.hull, [each.over(1) for each in found])
-    if not total.finite():
-        raise Refused("no finite bound of the network against what it approximates, on the cells of the proof")
+    refuse(not total.finite(), "no finite bound of the network against what it approximates, on the cells of the proof")
     gap, ours, theirs = (total[start::3] for start in range(3))
     return gap.magnitude, ours, theirs
 

@@ -56,7 +56,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .arithmetic import Interval, Upper, interval, smallest
-from .errors import Refused
+from .errors import Refused, refuse
 from .functions import Program, named
 from .graph import PRODUCT
 from .model import Bank, Model
@@ -68,8 +68,7 @@ SQUARES = named("square"), Program(1, (("times", 0, 0),))
 
 def other_errors(model: Model, bank: Bank, reads: Reads) -> Local:
     """What the heads of a bank commit, where weights are no shares of one."""
-    if reads.drift.value.any():
-        raise Refused("a reference token holds something where it should hold zero")
+    refuse(reads.drift.value.any(), "a reference token holds something where it should hold zero")
     if not model.precision.gamma(model.tokens, 0).value <= 0.125:
         raise Refused(f"{model.tokens} tokens are too many for sums in {model.precision.name}")
     return {"product": _products, "move": _moves, "sink": _gates}[bank.kind](model, bank, reads)

@@ -24,7 +24,7 @@ import numpy as np
 from .arithmetic import EXP_ULPS, Interval
 from .chord import check_region
 from .composed import check_composition
-from .errors import WORK, WORK_A_NUMBER, Refused, limited
+from .errors import WORK, WORK_A_NUMBER, Refused, limited, refuse
 from .expressions import computed, headed
 from .flow import gains
 from .graph import Graph, identical, read_graph
@@ -84,8 +84,7 @@ def check_file(path: str | os.PathLike[str]) -> Certificate:
 
 def checked(header: Any, tensors: Tensors) -> Certificate:
     """The certificate of the contents of a file, compared with what they claim."""
-    if "proof" not in header:
-        raise Refused("the file carries no proof that this kernel can check")
+    refuse("proof" not in header, "the file carries no proof that this kernel can check")
     found = proved(header, tensors)
     stated = {name: value for name, value in vars(found).items() if name != "domain"}  # that is the file's
     _refuse_less("claim:", field(header, "claim"), stated)
@@ -132,8 +131,7 @@ def box_of(stored: Any, target: Graph) -> Interval:
 def _refuse_less(name: str, claimed: Any, found: Any) -> None:
     """Raise Refused unless every bound of a claim is at least what was found, and everything else is the case."""
     if isinstance(found, float):
-        if not found <= real(claimed):
-            raise Refused(f"{name}: {claimed!r} is claimed, and {found!r} can be proved")
+        refuse(not found <= real(claimed), f"{name}: {claimed!r} is claimed, and {found!r} can be proved")
     elif isinstance(found, dict) and mapping(claimed).keys() == found.keys():
         for each, value in found.items():
             _refuse_less(f"{name} {each}", claimed[each], value)
@@ -201,13 +199,11 @@ def masks_of(target: Graph, model: Model, proof: Proof) -> tuple[str, ...]:
     if model.alone and any(node.kind in (*ABOUT_TOKENS, "pool", "attend") for node in nodes):
         raise Refused("tokens that see themselves and the prefix alone cannot compute what is about other tokens")
     lengths = {len(node.targets or node.constants) for node in nodes if node.kind in ABOUT_TOKENS}
-    if not lengths <= {model.tokens}:
-        raise Refused(f"a graph is about another number of tokens than {model.tokens}")
+    refuse(not lengths <= {model.tokens}, f"a graph is about another number of tokens than {model.tokens}")
     wanted = {node.causal for node in nodes if node.kind in ("pool", "attend")}
     if any(fetched > place for node in nodes for place, fetched in enumerate(node.targets)):
         wanted.add(False)
-    if len(wanted) > 1:
-        raise Refused("the target looks at all tokens and at those so far: no mask computes both")
+    refuse(len(wanted) > 1, "the target looks at all tokens and at those so far: no mask computes both")
     every = tuple(name for name, causal in (("full", False), ("causal", True)) if wanted <= {causal})
     return (*(every if model.attention != "elu+1" else ("causal",)), *(("self+prefix",) if model.alone else ()))
 
@@ -218,15 +214,12 @@ def _refuse_other_function(target: Graph, proof: Proof) -> None:
     viewed = [(number, view) for number, views in proof.views.items() for view in views]
     ((wanted,),) = forms.of(target, [target.output])
     found, *others = forms.of(meant, [meant.output, *chain(*viewed)], blocks=proof.blocks)
-    if any(row != wanted for row in found):
-        raise Refused("the circuit of the proof does not compute the target")
-    if others[::2] != others[1::2]:
-        raise Refused("a node is not what it is viewed as")
+    refuse(any(row != wanted for row in found), "the circuit of the proof does not compute the target")
+    refuse(others[::2] != others[1::2], "a node is not what it is viewed as")
     if proof.alike and forms.of(target, [*proof.alike]) != forms.of(meant, [*proof.alike.values()]):
         raise Refused("a node of the target is not alike a node of the circuit")
     for region in (region for region in proof.regions.values() if region.ends is None):
         # What a region reads may be off: it must stand for its reference whatever its arguments are.
         alone = proof.meant(but=region.output)
         output, reference = forms.of(alone, [region.output, region.stands_for], region.arguments)
-        if output != reference:
-            raise Refused(f"node {region.output} does not stand for node {region.stands_for}")
+        refuse(output != reference, f"node {region.output} does not stand for node {region.stands_for}")

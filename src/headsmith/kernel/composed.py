@@ -24,7 +24,7 @@ import numpy as np
 
 from .approximates import check_approximation, refuse_others
 from .arithmetic import Array, Interval, Upper, interval, joined
-from .errors import Refused
+from .errors import Refused, refuse
 from .graph import Graph, Node, needed, read_graph
 from .ranges import node_range
 from .reading import Tensors, field, items, mapping, text, whole
@@ -54,8 +54,7 @@ def check_composition(network: Graph, wanted: Graph, box: Interval, stored: Any,
     for each in items(stored["pieces"]):
         read = [pairs[whole(place, 0, len(pairs) - 1)] for place in items(field(each, "reads"))]
         pairs.append(checked_piece(graphs, read, each, tensors))
-    if pairs[-1].nodes != (graphs[0].output, graphs[1].output):
-        raise Refused("the last piece of a composition is not the output")
+    refuse(pairs[-1].nodes != (graphs[0].output, graphs[1].output), "the last piece of a composition is not the output")
     return pairs[-1]
 
 
@@ -84,8 +83,7 @@ def checked_piece(graphs: tuple[Graph, Graph], read: list[Pair], stored: Any, te
     last = [len(graph.nodes) - 1 for graph in graphs]
     nodes = whole(field(stored, "network"), 0, last[0]), whole(field(stored, "function"), 0, last[1])
     box, moved = joined([pair.box for pair in read]), np.concatenate([pair.error.value for pair in read])
-    if len(moved) > MOST_READ:
-        raise Refused(f"a piece reads {len(moved)} numbers, and may read {MOST_READ}")
+    refuse(len(moved) > MOST_READ, f"a piece reads {len(moved)} numbers, and may read {MOST_READ}")
     stops, every = [[pair.nodes[side] for pair in read] for side in (0, 1)], np.eye(len(moved))
     ours, theirs = (cut(graphs[side], nodes[side], stops[side], every) for side in (0, 1))
     found = check_composition(ours, theirs, box, stored, tensors)
@@ -103,8 +101,7 @@ def cut(graph: Graph, output: int, stops: list[int], M: Array) -> Graph:
     for number in needed(graph, [output], stops):
         if number not in places:
             node = graph.nodes[number]
-            if node.kind == "input":
-                raise Refused(f"a piece for node {output} reads inputs, and does not say so")
+            refuse(node.kind == "input", f"a piece for node {output} reads inputs, and does not say so")
             places[number] = len(nodes)
             nodes.append(replace(node, arguments=tuple(places[argument] for argument in node.arguments)))
     return Graph(tuple(nodes), places[output])

@@ -10,7 +10,7 @@ import numpy as np
 
 from .arithmetic import Array, Interval, rational
 from .attentions import product_slopes
-from .errors import Refused
+from .errors import Refused, refuse
 from .functions import Program
 from .graph import Graph
 from .heads import RULES
@@ -139,8 +139,7 @@ def _sampled(proof: Proof, bank: Bank, number: int, ranges: Sequence[Interval]) 
 def _product(proof: Proof, number: int, ranges: Sequence[Interval]) -> Computed:
     """A product or a square that a product head, or a pair of neurons, computes: up to rounding it is that."""
     node = proof.circuit.nodes[number]
-    if number not in proof.tables:
-        raise Refused(f"nothing says how far what node {number} reads may be off")
+    refuse(number not in proof.tables, f"nothing says how far what node {number} reads may be off")
     seen = [ranges[argument].widened(proof.tables[number].margin) for argument in node.arguments]
     return Computed(Interval(*np.zeros((2, node.size))), product_slopes(node.program, seen))
 

@@ -29,7 +29,7 @@ import numpy as np
 from flint import arb, arb_series, ctx, fmpq
 
 from .arithmetic import Interval
-from .errors import Refused, spend
+from .errors import Refused, refuse, spend
 from .reading import field, items, real, text, whole
 
 BITS = 128
@@ -134,8 +134,7 @@ def read_program(data: Any) -> Program:
     """{"variables": n, "steps": [["linear", [["3/7", 0], ...], "1/2"], ["call", "tanh", 1], ["call", "power", 1, 2.5],
     ["times", 0, 1], ["over", 0, 1], ...]}; operands come before the step that uses them."""
     variables, steps = whole(field(data, "variables"), 1, 2), items(field(data, "steps"), MOST_STEPS)
-    if not steps:
-        raise Refused("a program has no step")
+    refuse(not steps, "a program has no step")
     return Program(variables, tuple(_step(items(step, 4), variables + i - 1) for i, step in enumerate(steps)))
 
 
@@ -246,8 +245,7 @@ def enclose(program: Program, x: Interval, order: int = 0, halvings: int = 7) ->
     ends, and so does a function that is known to be monotone. Elsewhere the ball of F and the mean value form
     F(m) + F'(interval) (interval - m) both hold: they are intersected, and the interval is halved a few times.
     """
-    if program.variables != 1:
-        raise Refused("no function of one variable")
+    refuse(program.variables != 1, "no function of one variable")
     monotone, image = _known(program, order)
     bounded = np.isfinite(x.low) & np.isfinite(x.high) & (x.low <= x.high)
     points, place = np.unique(np.where(bounded, [x.low, x.high], 0.0), return_inverse=True)

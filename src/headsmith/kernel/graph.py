@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import Array, Weights
-from .errors import Refused
+from .errors import Refused, refuse
 from .functions import Program, named, read_program
 from .reading import Tensors, field, flag, items, mapping, numbers, real, text, weights, whole
 from .sparse import parts_of, sparse_of
@@ -102,8 +102,7 @@ def read_graph(stored: Any, tensors: Tensors, target: Graph | None = None) -> Gr
 
 def _node(stored: Any, tensors: Tensors, last: int, target: Graph | None) -> Node:
     kind = text(field(stored, "kind"))
-    if target is None and kind in ("copy", "exchange"):
-        raise Refused(f"a target has no {kind}")
+    refuse(target is None and kind in ("copy", "exchange"), f"a target has no {kind}")
     if kind == "input":
         names = tuple(text(name) for name in items(field(stored, "names")))
         return Node(kind, len(names), names=names)
@@ -169,8 +168,7 @@ def _refuse_misfit(node: Node, sizes: list[int]) -> None:
             fits &= node.name in ("1", "2", "inf") and all(bool(np.all(each >= 0.0)) for each in node.weights)
         case _:
             fits &= bool(sizes) and set(sizes) == {node.size}
-    if not fits:
-        raise Refused(f"{node.kind} of width {node.size} on {sizes}: the shapes do not fit")
+    refuse(not fits, f"{node.kind} of width {node.size} on {sizes}: the shapes do not fit")
 
 
 def identical(left: Graph, right: Graph) -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 
 from .arithmetic import FLOAT64, Array, Interval, Upper, interval, largest, smallest
 from .attentions import other_errors
-from .errors import Refused, spend
+from .errors import Refused, refuse, spend
 from .model import Bank, Model
 from .softmax import APART, SPARE, Local, Reads, committed, exp_error, maximum, moved_mean, refuse_large, scales_of
 from .swiglu import neuron_errors
@@ -36,8 +36,7 @@ def local_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper | None = 
     For tables and gates `slopes` (outputs, arguments) bounds the derivatives of the stored function, in exact
     arithmetic and wherever arguments may be. A table bank without slopes is one of ramps.
     """
-    if min(bank.gains.values(), default=0.0) < 0.0:
-        raise Refused(f"a gain of a {bank.kind} bank is negative")
+    refuse(min(bank.gains.values(), default=0.0) < 0.0, f"a gain of a {bank.kind} bank is negative")
     refuse_large(model, reads.magnitude, "what a head reads")
     refuse_large(model, reads.drift, "what drifts into a reference token")
     if model.attention not in ("softmax", *APART):

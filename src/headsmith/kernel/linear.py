@@ -20,7 +20,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from .arithmetic import FLOAT64, TINY, Array, Interval, Upper, interval
-from .errors import Refused, spend
+from .errors import Refused, refuse, spend
 from .graph import Graph
 
 
@@ -46,8 +46,7 @@ def linear_range(
                 parts.append((argument, form @ weights if weights.ndim == 2 else form * weights, rounded))
         elif node.kind == "relu" and place not in whole:
             around, left = found[node.arguments[0]], left - node.size
-            if left < 0:
-                raise Refused(f"linear bounds of node {number} meet more gates than have slopes")
+            refuse(left < 0, f"linear bounds of node {number} meet more gates than have slopes")
             ends = np.stack([around.low, around.high])
             above = np.diff(np.maximum(ends, 0.0), axis=0)[0] / np.maximum(np.diff(ends, axis=0)[0], TINY)
             most = (interval(np.maximum(ends, 0.0)) - interval(ends) * interval(above)).high.max(axis=0)

@@ -28,7 +28,7 @@ import numpy as np
 
 from .arithmetic import FLOAT32, Interval, Precision, Upper
 from .check import Certificate, certificate
-from .errors import Refused
+from .errors import Refused, refuse
 from .graph import Graph
 from .layout import Laid, Layers, Neurons, Words, column_sizes, grown, laid_out, root_of, settings, totals, widest
 from .model import Model
@@ -86,8 +86,7 @@ def config_of(model: Model, layers: Layers, inner: int, words: int) -> dict[str,
     heads = grown(1, 2, most)  # a power of two, for the width of a Llama must be a multiple of it
     head, width = grown(16, 16, max(2 * features, values)), grown(4, 4, max(sum(model.sizes.values()) + 1, heads))
     tokens = model.references + model.tokens
-    if tokens > MOST_POSITIONS:
-        raise Refused(f"{tokens} tokens are too many for rotations not to matter")
+    refuse(tokens > MOST_POSITIONS, f"{tokens} tokens are too many for rotations not to matter")
     rope = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0**100}
     found = settings("Llama", model, words, len(layers) * (4 * heads * head + 3 * inner) * width, width)
     found |= {"model_type": "llama", "hidden_act": "silu", "rms_norm_eps": EPSILON, "max_position_embeddings": tokens}

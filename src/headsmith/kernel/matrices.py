@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .arithmetic import Array
-from .errors import Refused
+from .errors import Refused, refuse
 from .graph import dense
 from .heads import addresses
 from .model import DATA, GRID, KEY, POSITION, REFERENCE, Bank, Link, Model
@@ -57,8 +57,7 @@ def tokens_of(model: Model) -> tuple[Array, Array]:
 def readout_of(model: Model) -> Array:
     """What the outputs read, (outputs, d_model): the bias is a weight on `data`, which is one."""
     found, place = placed(model, model.readout, model.outputs, "read"), columns_of(model)[DATA]
-    if np.any(model.readout_bias) and found[:, place].any():
-        raise Refused("the bias of the read-out meets another weight")
+    refuse(np.any(model.readout_bias) and found[:, place].any(), "the bias of the read-out meets another weight")
     found[:, place] += model.readout_bias[:, None]
     return found
 

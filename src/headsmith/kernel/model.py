@@ -54,7 +54,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import FLOAT64, PRECISIONS, Array, Interval, Precision, Weights, interval
-from .errors import Refused
+from .errors import Refused, refuse
 from .reading import Tensors, field, flag, indices, items, mapping, numbers, real, text, weights, whole
 from .sparse import entries_of, entrywise, of_rows
 
@@ -192,8 +192,7 @@ def read_model(stored: Any, tensors: Tensors, roles: Any) -> Model:
     """The model of a file: shapes fit, names exist, constants are never written, numbers are of the format. `roles` say
     for each bank of each layer which circuit nodes and components its outputs stand for: they are the proof's."""
     dtype, tokens = text(field(stored, "dtype")), whole(field(stored, "tokens"), 1, 1 << 40)
-    if dtype not in PRECISIONS:
-        raise Refused(f"unknown dtype {dtype!r}")
+    refuse(dtype not in PRECISIONS, f"unknown dtype {dtype!r}")
     registers = [(text(field(each, "name")), whole(field(each, "size"))) for each in items(field(stored, "registers"))]
     sizes = dict(registers)
     reserved = {DATA: 1, REFERENCE: 1, GRID: sizes.get(GRID), POSITION: (tokens - 1).bit_length() or None}
@@ -204,16 +203,14 @@ def read_model(stored: Any, tensors: Tensors, roles: Any) -> Model:
     reader = _Reader(tensors, PRECISIONS[dtype], sizes, {*RESERVED, *mapping(mapping(stored).get("positional", {}))})
     positional = reader.constants(mapping(stored).get("positional", {}), (tokens,))
     initial = reader.constants(field(stored, "initial"), ())
-    if initial.keys() & positional.keys():
-        raise Refused("a register has both initial and positional values")
+    refuse(initial.keys() & positional.keys(), "a register has both initial and positional values")
     inputs, outputs = whole(field(stored, "inputs"), 1), whole(field(stored, "outputs"), 1)
     layers = tuple(
         tuple(reader.bank(each, role) for each, role in _paired(layer, own))
         for layer, own in _paired(field(stored, "layers"), roles)
     )
     bias = reader.numbers(field(stored, "readout_bias"), 1)
-    if len(bias) != outputs:
-        raise Refused(f"the read-out bias has shape {bias.shape}")
+    refuse(len(bias) != outputs, f"the read-out bias has shape {bias.shape}")
     attention, alone = text(mapping(stored).get("attention", "softmax")), flag(mapping(stored).get("alone", False))
     if attention != "softmax":
         kinds, several = {bank.kind for layer in layers for bank in layer}, attention in ONE_TOKEN and tokens > 1
@@ -236,8 +233,7 @@ def read_model(stored: Any, tensors: Tensors, roles: Any) -> Model:
 
 
 def _paired(banks: Any, roles: Any) -> list[tuple[Any, Any]]:
-    if len(items(banks)) != len(items(roles)):
-        raise Refused(f"{len(items(roles))} roles for {len(items(banks))} layers or banks")
+    refuse(len(items(banks)) != len(items(roles)), f"{len(items(roles))} roles for {len(items(banks))} layers or banks")
     return list(zip(banks, roles, strict=True))
 
 
@@ -280,8 +276,7 @@ class _Reader:
             link = Link(register, entrywise(weights(self.tensors, field(each, "weights")), self._of_format), first)
             if way == "read" and register in (REFERENCE, POSITION, GRID):
                 raise Refused(f"the register {register} tells tokens apart; only scores may use it")
-            if way == "write" and register in self.fixed:
-                raise Refused(f"the constant register {register} is written")
+            refuse(way == "write" and register in self.fixed, f"the constant register {register} is written")
             ours, theirs = link.weights.shape[-1 if way == "read" else 0], link.rows if way == "read" else link.columns
             if ours != self.sizes.get(register) or theirs.stop > count:
                 raise Refused(f"weights {link.weights.shape} that {way} the register {register} do not fit")
@@ -291,8 +286,7 @@ class _Reader:
     def bank(self, stored: Any, role: Any) -> Bank:
         """All heads of one kind in a layer."""
         kind = text(field(stored, "kind"))
-        if kind not in SHAPES:
-            raise Refused(f"unknown kind of bank {kind!r}")
+        refuse(kind not in SHAPES, f"unknown kind of bank {kind!r}")
         arrays = {name: self.numbers(field(stored, name), len(axes)) for name, axes in SHAPES[kind].items()}
         gains = {name: real(field(stored, name)) for name in GAINS[kind]}
         self._of_format(np.array([*gains.values()]))
@@ -301,8 +295,7 @@ class _Reader:
             sides = zip(axes, arrays[name].shape, strict=True)
             if any(lengths.setdefault(axis, length) != length or not length for axis, length in sides):
                 raise Refused(f"{name} of a {kind} bank has the shape {arrays[name].shape}, which does not fit")
-        if lengths.get("g") not in (None, self.sizes.get(GRID)):
-            raise Refused(f"a {kind} bank is about another grid")
+        refuse(lengths.get("g") not in (None, self.sizes.get(GRID)), f"a {kind} bank is about another grid")
         if kind == "table" and mapping(stored).get("grid", GRID) != GRID:
             raise Refused("there is no rule for tables whose grid is the data tokens")
         node, component = (indices(self.tensors, field(role, name)) for name in ("node", "component"))

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import FLOAT64, TINY, Array, Interval, Upper
-from .errors import Refused, spend
+from .errors import Refused, refuse, spend
 from .graph import Graph, dense
 from .sparse import entries_of
 
@@ -83,8 +83,7 @@ def norms_of(
                 continue
             matrix = congruent(_rows(size, mine, kept, places), matrix)
         live = [*staying, number]
-        if matrix.shape[0] > MOST_LIVE:
-            raise Refused("norms of so many components are more than this kernel looks at")
+        refuse(matrix.shape[0] > MOST_LIVE, "norms of so many components are more than this kernel looks at")
         diagonal = matrix if matrix.ndim == 1 else np.diag(matrix)
         heights[number] = Upper(np.maximum(diagonal[len(kept) :], 0.0)).sqrt()
     return Norms(weights, heights)
@@ -195,6 +194,5 @@ def inverse_above(matrix: Array, sizes: Array) -> Array:
     inverse = np.linalg.inv(matrix)
     wrong = size(matrix @ inverse - np.eye(len(matrix)))
     wrong = wrong + FLOAT64.gamma(len(matrix) + 8) * (size(matrix) * size(inverse) + float(len(matrix)))
-    if not float(wrong.value) < 0.5:
-        raise Refused("the inverse that a norm needs is not known well enough")
+    refuse(not float(wrong.value) < 0.5, "the inverse that a norm needs is not known well enough")
     return raised(inverse, size(inverse) * wrong * 2.0)

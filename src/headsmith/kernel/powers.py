@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .arithmetic import Array, Interval, Upper, interval, smallest
-from .errors import Refused
+from .errors import Refused, refuse
 from .graph import PRODUCT, Graph, dense, needed
 from .same import Forms, Polynomial, Row
 from .same import number as constant
@@ -130,8 +130,7 @@ def dot(left: Row, right: Row) -> Polynomial:
 
 def require(holds: bool, number: int, what: str) -> None:
     """Raise Refused unless something holds of a node."""
-    if not holds:
-        raise Refused(f"node {number} is not {what}")
+    refuse(not holds, f"node {number} is not {what}")
 
 
 def factors_of(circuit: Graph, regions: Mapping[int, Region], number: int) -> tuple[int, ...]:

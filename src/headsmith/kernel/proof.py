@@ -44,7 +44,7 @@ from itertools import pairwise, product
 from typing import Any
 
 from .arithmetic import Array, Upper
-from .errors import Refused, spend
+from .errors import Refused, refuse, spend
 from .graph import Graph, needed, read_graph
 from .norms import Carried
 from .powers import Power, power_of
@@ -123,8 +123,7 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
         return whole(field(each, name), least, most)
 
     regions = {region.output: region for region in (_region(each, tensors, circuit) for each in listed("regions"))}
-    if len(regions) < len(listed("regions")):
-        raise Refused("a node is the output of two regions")
+    refuse(len(regions) < len(listed("regions")), "a node is the output of two regions")
     tables = {
         node(each): Table(_margin(field(each, "margin")), text(field(each, "cells"))) for each in listed("tables")
     }
@@ -159,8 +158,7 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
 
 def _margin(value: Any) -> float:
     margin = real(value)
-    if margin < 0.0:
-        raise Refused(f"a margin is {margin}: it must not be negative")
+    refuse(margin < 0.0, f"a margin is {margin}: it must not be negative")
     return margin
 
 

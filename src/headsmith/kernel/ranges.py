@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import Array, Interval, Upper, interval, rational, smallest
-from .errors import Refused
+from .errors import Refused, refuse
 from .flow import norm
 from .functions import Program, enclose, named, run
 from .graph import Graph, Node, needed
@@ -127,8 +127,7 @@ def chords(nodes: Any, numbers: Iterable[int], values: dict[int, Interval]) -> d
     deviations = {number: Upper(np.zeros_like(value.low[:, 1:])) for number, value in values.items()}
     for number in numbers:
         node = nodes[number]
-        if node.kind not in ("affine", "relu"):
-            raise Refused(f"node {number}, {node.kind}, is not piecewise linear")
+        refuse(node.kind not in ("affine", "relu"), f"node {number}, {node.kind}, is not piecewise linear")
         zero = np.zeros((node.size, next(iter(values.values())).low.shape[1]))
         values[number] = node_range(node, [values[argument] for argument in node.arguments]) + zero
         deviations[number] = Upper(zero[:, 1:])

@@ -53,7 +53,7 @@ import numpy as np
 from flint import arb
 
 from .arithmetic import EXP_ULPS, Array, Interval, Precision, Upper, bound, interval, largest, smallest
-from .errors import Refused
+from .errors import Refused, refuse
 from .functions import enclosed
 from .model import Bank, Model
 from .sparse import entries_of, of_rows
@@ -271,15 +271,13 @@ def scales_of(model: Model, bank: Bank, reads: Reads, first: str, second: str) -
     """b = query_scale . key_scale, the first of which is stored as one number with the weights that are read; and how
     much of a score is lost where the products of that read underflow."""
     scales, others, precision = bank.arrays[first], bank.arrays[second], model.precision
-    if not (np.all(scales > 0.0) and np.all(others > 0.0)):
-        raise Refused(f"a score scale of a {bank.kind} bank is not positive")
+    refuse(not (np.all(scales > 0.0) and np.all(others > 0.0)), f"a score scale of a {bank.kind} bank is not positive")
     refuse_large(model, largest(reads.magnitude, reads.drift) * scales, "a query or key")
     for link in bank.read:
         weights = entries_of(link.weights)
         sizes = np.abs(weights) * of_rows(link.weights, scales[link.rows])
         fine = (sizes >= precision.normal) & (sizes <= precision.largest / 16.0)
-        if not (fine | (weights == 0.0)).all():
-            raise Refused(f"a weight times its head's scale is beyond {precision.name}")
+        refuse(not (fine | (weights == 0.0)).all(), f"a weight times its head's scale is beyond {precision.name}")
     products = sum(link.weights.shape[-1] for link in bank.read) + 4.0
     return interval(scales) * others, ((Upper(others) + 1.0) * (products * precision.smallest_normal)).max()
 

@@ -18,7 +18,7 @@ import numpy as np
 from . import gpt2, llama
 from .arithmetic import FLOAT32
 from .check import DAMAGE, Certificate, checked, contents, facts_of, masks_of
-from .errors import Refused
+from .errors import Refused, refuse
 from .layout import layers_of, numbers_of
 from .reading import LARGEST_HEADER, Tensors, field, mapping, parsed, read, tensors_of
 
@@ -92,14 +92,12 @@ def _stock(header: Any, tensors: Tensors, architecture: str, root: float | None,
     target, model, proof, box, name = contents(header, tensors)
     if model.precision is not FLOAT32:
         raise Refused("a stock model computes in float32, and the proof is about float64: compile with dtype float32")
-    if proof.blocks:
-        raise Refused("the model takes its inputs at many tokens, one for each piece, which must all see each other")
+    refuse(proof.blocks, "the model takes its inputs at many tokens, one for each piece, which must all see each other")
     if "causal" not in masks_of(target, model, proof):
         raise Refused("a stock model has a causal mask, and the model looks at later tokens")
     if model.attention != "softmax":
         raise Refused(f"a stock model has softmax attention, and the model {model.attention} attention")
-    if not model.layers:
-        raise Refused("the model has no layer of attention")
+    refuse(not model.layers, "the model has no layer of attention")
     facts, numbers = facts_of(target, model, proof, box), numbers_of(model, target.nodes[0].names, box, words)
     (layers, neurons), rules = layers_of(model), ARCHITECTURES[architecture]
     found, config, weights = rules.stock(target, facts, box, layers, neurons, numbers, root)
@@ -114,8 +112,7 @@ def _as_language_model(found: Stock, name: str) -> Stock:
     weights = {name: value for name, value in found.weights.items() if not name.startswith(("score.", "classifier."))}
     (score,) = (found.weights[name] for name in ("score.weight", "classifier.weight") if name in found.weights)
     rows = found.config["vocab_size"]
-    if len(score) >= rows:
-        raise Refused(f"a language model of {rows} tokens has fewer than {rows} outputs, and not {len(score)}")
+    refuse(len(score) >= rows, f"a language model of {rows} tokens has fewer than {rows} outputs, and not {len(score)}")
     weights["lm_head.weight"] = np.vstack([score, np.zeros((rows - len(score), score.shape[1]), np.float32)])
     return replace(found, config=found.config | {"architectures": [name]}, weights=weights)
 

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import FLOAT64, Array, Interval, Precision, Upper, Weights, interval, joined, largest, smallest
-from .errors import Refused
+from .errors import refuse
 from .graph import Graph, dense
 from .model import RESERVED, Bank, Link, Model
 from .softmax import Local
@@ -261,8 +261,7 @@ def write(
 
 def copy(stream: Stream, layer: Sequence[Bank], bank: Bank, local: Local, model: Model) -> dict[str, Register]:
     """Rule Clear: the registers after the heads of a bank have added what they read, before the others of the layer."""
-    if sum(each.copies for each in layer) > 1:
-        raise Refused("two banks of a layer stand for what they read")
+    refuse(sum(each.copies for each in layer) > 1, "two banks of a layer stand for what they read")
     after, off, alone = dict(stream), local.leak + local.rounding, model.references == model.sink_tokens
     for link in sorted(bank.write, key=lambda each: not _cancels(each, bank)):
         register, mine, spilled = after[link.register], link.columns, local.spilled[link.columns]

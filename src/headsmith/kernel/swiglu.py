@@ -37,7 +37,7 @@ from __future__ import annotations
 import numpy as np
 
 from .arithmetic import EXP_ULPS, Upper, largest, smallest
-from .errors import Refused
+from .errors import Refused, refuse
 from .model import Bank, Model
 from .softmax import Local, Reads, refuse_large
 from .sparse import entries_of, of_rows
@@ -45,8 +45,7 @@ from .sparse import entries_of, of_rows
 
 def neuron_errors(model: Model, bank: Bank, reads: Reads, _: Upper | None = None) -> Local:
     """What neurons commit: pairs that multiply, or gates."""
-    if model.precision.held:
-        raise Refused("there is no rule for neurons in formats of 16 bits")
+    refuse(model.precision.held, "there is no rule for neurons in formats of 16 bits")
     return _products(model, bank, reads) if bank.kind == "swiglu" else _gates(model, bank, reads)
 
 

@@ -45,7 +45,7 @@ import numpy as np
 from flint import arb, arb_mat, arb_series, fmpq, fmpq_mat
 
 from .arithmetic import Array, Interval, Upper, interval
-from .errors import Refused, spend
+from .errors import Refused, refuse, spend
 from .functions import Program, enclosed, program_series, working
 
 ORDERS = {1: 14, 2: 8}
@@ -89,8 +89,7 @@ def check_table(table: Table, cells: str) -> Interval:
     found = [bound(table, expand(table, leaves[start : start + batch])) for start in range(0, len(leaves), batch)]
     low = np.min([bounds.low.min(axis=0) for bounds in found], axis=0)
     whole = Interval(low, np.max([bounds.high.max(axis=0) for bounds in found], axis=0))
-    if not whole.finite():
-        raise Refused("no finite bound of a table head against its function, on the cells of the proof")
+    refuse(not whole.finite(), "no finite bound of a table head against its function, on the cells of the proof")
     return whole
 
 
@@ -98,8 +97,7 @@ def read_cells(text: str, variables: int, most: int = MOST_CELLS) -> list[Cell]:
     """The cells: a binary tree in pre-order, 0 for a cell and i for a cut into two halves along variable i."""
     marks = iter(text)
     leaves = _leaves(marks, ((0, 0),) * variables) if len(text) < 2 * most else []
-    if not leaves or next(marks, None) is not None:
-        raise Refused(f"the cells of a table are no tree of at most {most} cells")
+    refuse(not leaves or next(marks, None) is not None, f"the cells of a table are no tree of at most {most} cells")
     return leaves
 
 
@@ -107,16 +105,14 @@ def _leaves(marks: Iterator[str], cell: Cell) -> list[Cell]:
     mark = next(marks, "")
     if mark == "0":
         return [cell]
-    if mark not in MARKS[: len(cell)]:
-        raise Refused("the cells of a table are no tree")
+    refuse(mark not in MARKS[: len(cell)], "the cells of a table are no tree")
     return [leaf for half in halves(cell, int(mark) - 1) for leaf in _leaves(marks, half)]
 
 
 def halves(cell: Cell, axis: int) -> list[Cell]:
     """Both halves of a cell along a variable."""
     place, level = cell[axis]
-    if level >= DEEPEST:
-        raise Refused(f"a cell of a table is cut more than {DEEPEST} times")
+    refuse(level >= DEEPEST, f"a cell of a table is cut more than {DEEPEST} times")
     return [(*cell[:axis], (2 * place + side, level + 1), *cell[axis + 1 :]) for side in (0, 1)]
 
 

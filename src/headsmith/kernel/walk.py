@@ -16,7 +16,7 @@ import numpy as np
 
 from . import stream as streams
 from .arithmetic import FLOAT64, Interval, Upper, largest, smallest
-from .errors import Refused, ThinMargin
+from .errors import Refused, ThinMargin, refuse
 from .expressions import Computed, arguments_of
 from .flow import Edge, Gain, arrive, gains
 from .graph import Graph, dense
@@ -213,8 +213,7 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
     low, high, arriving, deviation = np.zeros((4, bank.forms))
     margins, claimed = facts.proof.margins_of_reads, {*bank.node.tolist()}
     for number, mine, rows in _read_by(nodes, components):
-        if number not in walk.forms:
-            raise Refused(f"a head reads node {number}, which is not computed")
+        refuse(number not in walk.forms, f"a head reads node {number}, which is not computed")
         seen = facts.ranges[number].widened(max(margins.get((each, number), 0.0) for each in claimed))
         low[mine], high[mine] = seen.low[rows], seen.high[rows]
         arriving[mine] = off[number][rows].value
@@ -237,8 +236,7 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
         if not np.array_equal(rows, addresses(targets, model.bits) if isinstance(bank.address, str) else targets):
             raise Refused("a move head fetches from other tokens than its node says")
     tables = [number in facts.tables for number in claimed]
-    if any(tables) != all(tables):
-        raise Refused("a bank computes gates and expressions")
+    refuse(any(tables) != all(tables), "a bank computes gates and expressions")
     return _of_tables(facts, bank, reads) if all(tables) else local_errors(model, bank, reads)
 
 
@@ -248,8 +246,7 @@ def _copied(model: Model, walk: Walk, bank: Bank) -> Local:
     own = bank.kind == "mean" and model.tokens == 1
     if bank.kind == "move" and isinstance(bank.address, str):
         own = np.array_equal(model.positional[bank.address], addresses(tuple(range(model.tokens)), model.bits))
-    if not own:
-        raise Refused(f"a {bank.kind} head stands for what it reads, but looks at other tokens")
+    refuse(not own, f"a {bank.kind} head stands for what it reads, but looks at other tokens")
     _, rounded, sizes, drift = streams.read_bounds(walk.stream, bank.read, bank.forms, model.precision)
     zero, size = Upper(np.zeros(bank.forms)), (sizes + drift).value
     return local_errors(model, bank, Reads(Interval(size, size), zero, zero, zero, rounded, sizes, drift))
@@ -339,8 +336,7 @@ def _readout(facts: Facts, walk: Walk, arriving: Upper) -> Upper:
     model, output = facts.model, facts.circuit.output
     form = streams.read(walk.stream, model.readout, np.arange(model.outputs))
     form = streams.plus(form, streams.constant(model.readout_bias))
-    if output not in walk.forms:
-        raise Refused("the output of the circuit is not computed")
+    refuse(output not in walk.forms, "the output of the circuit is not computed")
     off = streams.difference(form, walk.forms[output], model.outputs, walk.magnitudes)
     known = facts.ranges[output].magnitude + arriving + off
     stored, rounded, sizes, _ = streams.read_bounds(walk.stream, model.readout, model.outputs, model.precision, known)
