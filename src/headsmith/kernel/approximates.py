@@ -33,8 +33,7 @@ VALUE, SLACK, AROUND, SLOPE = 0, 1, 2, 3  # where the parts of a node are; its b
 def check_approximation(network: Graph, wanted: Graph, box: Interval, cells: str) -> tuple[Upper, Interval, Interval]:
     """Bounds of |N - F| on the box, one for each output, and where N and F lie. Raises Refused where there are none."""
     boxes, texts = boxes_of(network, wanted, box), cells.split(" ")
-    if len(texts) != len(boxes):
-        raise Refused(f"a network is a sum of {len(boxes)} functions of other inputs each, and has {len(texts)} trees")
+    refuse(len(texts) != len(boxes), f"a sum of {len(boxes)} functions of other inputs each has {len(texts)} trees")
     total = on_cells(network, wanted, interval(middle_of(box)[:, None]))[:, 0] * (1.0 - len(boxes))
     for mine, text in zip(boxes, texts, strict=True):
         wide = int(np.sum(mine.high > mine.low))
@@ -104,8 +103,7 @@ def refuse_others(network: Graph, wanted: Graph) -> None:
     sizes = [graph.nodes[graph.output].size for graph in (network, wanted)]
     if not {node.kind for graph in (network, wanted) for node in graph.nodes} <= KINDS:
         raise Refused("a network and what it approximates are functions of one token, of sums, gates and expressions")
-    if names[0] != names[1] or sizes[0] != sizes[1]:
-        raise Refused("a network does not have the inputs and outputs of what it approximates")
+    refuse(names[0] != names[1] or sizes[0] != sizes[1], "a network lacks the inputs and outputs of its function")
 
 
 def batch_of(network: Graph, wanted: Graph, wide: int) -> int:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -182,18 +183,12 @@ def bound(number: Any) -> Array:
 
 def largest(*bounds: Any) -> Upper:
     """The larger of several bounds, entry by entry."""
-    result = bound(bounds[0])
-    for other in bounds[1:]:
-        result = np.maximum(result, bound(other))
-    return Upper(result)
+    return Upper(reduce(np.maximum, map(bound, bounds)))
 
 
 def smallest(*bounds: Any) -> Upper:
     """The best of several bounds of the same numbers, entry by entry; nan is no bound."""
-    result = bound(bounds[0])
-    for other in bounds[1:]:
-        result = np.fmin(result, bound(other))
-    return Upper(result)
+    return Upper(reduce(np.fmin, map(bound, bounds)))
 
 
 class Interval:

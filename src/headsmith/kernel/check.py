@@ -171,8 +171,7 @@ def certificate(target: Graph, facts: Facts, box: Interval) -> Certificate:
     if proof.beyond is not None:
         parts["approximation"] = parts["approximation"] + proof.beyond
     total = parts["approximation"] + parts["softmax"] + parts["leak"] + parts["rounding"]
-    if not np.isfinite(total.value).all():
-        raise Refused("no finite bound: rounding errors may be as large as the scores themselves")
+    refuse(not np.isfinite(total.value).all(), "no finite bound: rounding errors may be as large as the scores")
     worst, name = int(np.argmax(total.value)), model.precision.name
     inside = (f"maps, attention and sums compute in float32, and round what they return to {name}",)
     names = target.nodes[0].names * (box.low.size // len(box.low))

@@ -33,7 +33,7 @@ from functools import reduce
 import numpy as np
 
 from .arithmetic import Array, Interval, Upper, interval, largest
-from .errors import Refused
+from .errors import Refused, refuse
 from .functions import Program, enclose
 from .graph import HYPOTENUSE, Node, dense
 from .proof import Proof, Region
@@ -70,8 +70,7 @@ def curves_of(proof: Proof, region: Region, wide: list[Interval]) -> tuple[list[
     """The inside of a region as circuits of one variable, on the hull of the components of its argument; and what their
     differences from the function are to be multiplied by, for each component."""
     program, size = proof.circuit.nodes[region.stands_for].program, proof.circuit.nodes[region.arguments[0]].size
-    if program.variables != len(wide):
-        raise Refused(f"node {region.output} is compared with what is no function of one variable, or of a quotient")
+    refuse(program.variables != len(wide), f"node {region.output} stands for no function of one variable, or of two")
     nodes = {number: proof.circuit.nodes[number] for number in sorted(region.inside)}
     owners = dict.fromkeys(region.arguments, np.eye(size))  # which component of the argument each row depends on
     for number, node in nodes.items():
@@ -82,8 +81,7 @@ def curves_of(proof: Proof, region: Region, wide: list[Interval]) -> tuple[list[
         owners[number] = np.asarray(np.zeros((node.size, size)) + owned > 0.0, dtype=np.float64)
         if np.any(owners[number].sum(axis=1) > 1.0) or (len(wide) > 1 and node.constants.any()):
             raise Refused(f"node {number} mixes components of the argument of a region, or V with constants")
-    if np.any(owners[region.output] > np.eye(size)):
-        raise Refused(f"a component of node {region.output} stands for that of another component")
+    refuse(np.any(owners[region.output] > np.eye(size)), f"a component of node {region.output} stands for another one")
     if len(wide) == 1:
         place, scale, held = wide[0], interval(np.ones(size)), [dict[int, float]()]
     elif program == HYPOTENUSE:

@@ -12,6 +12,11 @@ are convex and hold v and w, so the second is at most the sum of |dT| |v - w|, w
 boxes. f lies where T does on the boxes, and n within `own` of that. The last pair are the outputs.
 
 F may be written in another way first, which rule Same shows to be the same function.
+
+Rule Turned: cells may be those of other coordinates. A proof may carry matrices M and K with M K = I, exactly. Then
+every x of the box is M u for u = K x, and u lies in the intervals K box. So a bound of |N(M u) - F(M u)| for all u
+there is one of |N(x) - F(x)| on the box. Gates that read x + y and x - y cross cells of x and y; in these coordinates
+they lie along them.
 """
 
 from __future__ import annotations
@@ -27,10 +32,9 @@ from .arithmetic import Array, Interval, Upper, interval, joined
 from .errors import Refused, refuse
 from .graph import Graph, Node, needed, read_graph
 from .ranges import node_range
-from .reading import Tensors, field, items, mapping, text, whole
+from .reading import Tensors, field, items, mapping, real, text, whole
 from .same import Forms
 from .slopes import reference_slopes
-from .turned import turned
 
 MOST_READ = 1 << 10
 
@@ -76,6 +80,21 @@ def _on_cells(graphs: tuple[Graph, Graph], box: Interval, stored: Any) -> Pair:
         graphs = cut(graphs[0], graphs[0].output, [0], M), cut(graphs[1], graphs[1].output, [0], M)
     own, mine, reach = check_approximation(*graphs, around, text(field(stored, "approximation")))
     return Pair((graphs[0].output, graphs[1].output), reach.hull(reach.widened(own).meet(mine)), own)
+
+
+def turned(box: Interval, stored: Any) -> tuple[Array, Interval]:
+    """Rule Turned: M, and where u lies."""
+    size, matrices = len(box.low), []
+    for name in ("M", "K"):
+        rows = [[real(each) for each in items(row)] for row in items(field(stored, name))]
+        if len(rows) != size or any(len(row) != size for row in rows):
+            raise Refused(f"coordinates are turned by matrices of {size} rows and columns")
+        matrices.append(np.array(rows))
+    M, K = matrices
+    found = M @ interval(K)
+    if not (np.array_equal(found.low, np.eye(size)) and np.array_equal(found.high, np.eye(size))):
+        raise Refused("coordinates are turned by matrices that are not exactly inverse to each other")
+    return M, (K @ box[:, None])[:, 0]
 
 
 def checked_piece(graphs: tuple[Graph, Graph], read: list[Pair], stored: Any, tensors: Tensors) -> Pair:

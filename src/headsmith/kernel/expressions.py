@@ -130,7 +130,7 @@ def _sampled(proof: Proof, bank: Bank, number: int, ranges: Sequence[Interval]) 
     alone = bank.heads == 1 and np.all(bank.node == number) and np.array_equal(bank.component, np.arange(node.size))
     fits = place.ndim == 2 and place.shape[1] + len(ranges[argument].low) == bank.forms
     if not alone or not fits or number not in proof.tables:
-        raise Refused(f"node {number} is not computed by one head, with a margin, from its arguments")
+        raise Refused(f"node {number} is not computed by one head, with a margin")
     error, slopes = answered(node, place, ranges[argument].widened(proof.tables[number].margin), bank.arrays)
     every = np.broadcast_to(slopes.value[:, None], (bank.forms, node.size))
     return Computed(Interval(-error.value, error.value), tuple(Interval(-each, each) for each in every))

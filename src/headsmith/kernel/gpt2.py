@@ -34,7 +34,7 @@ import numpy as np
 
 from .arithmetic import FLOAT32, Array, Interval, Precision, Upper
 from .check import Certificate, certificate
-from .errors import Refused, ThinMargin
+from .errors import Refused, ThinMargin, refuse
 from .graph import Graph
 from .layout import Laid, Layers, Neurons, Words, column_sizes, grown, laid_out, root_of, settings, totals, widest
 from .matrices import Heads, readout_of
@@ -61,8 +61,7 @@ def stock(
 ) -> tuple[Certificate, dict[str, Any], dict[str, Any]]:
     """What is proved of the stock model, its configuration and its weights by name."""
     model, banks = facts.model, [bank for layer in facts.model.layers for bank in layer]
-    if any(len(gate) for gate, _, _ in neurons):
-        raise Refused("a GPT-2 has no SwiGLU blocks: no neuron of its MLPs multiplies; take a Llama")
+    refuse(any(len(gate) for gate, _, _ in neurons), "a GPT-2 has no SwiGLU blocks: take a Llama")
     config, heads = config_of(model, layers, len(words)), [head for layer in layers for head in layer]
     # The values of tables are stored; but where they should be zero, rules count what a weight of one is off by.
     forms = [W_V for bank, (_, _, W_V, _) in zip(banks, heads, strict=True) if bank.kind != "table"]

@@ -129,7 +129,7 @@ def _node(stored: Any, tensors: Tensors, last: int, target: Graph | None) -> Nod
     if target is not None and kind == "copy":
         original = target.nodes[whole(field(stored, "node"), 0, len(target.nodes) - 1)]
         if len(arguments) != len(original.arguments):
-            raise Refused(f"a copy has {len(arguments)} arguments, and what it copies {len(original.arguments)}")
+            raise Refused(f"a copy has {len(arguments)} arguments, not {len(original.arguments)}")
         return replace(original, arguments=arguments)
     program = PROGRAMS.get(kind, NOTHING)
     if kind == "function":

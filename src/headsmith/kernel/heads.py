@@ -145,8 +145,8 @@ def ramp_errors(model: Model, bank: Bank, reads: Reads) -> Local:
     what is read (`ramp_sides`) and, the ReLU being 1-Lipschitz, by what is read against what arrives: slopes are one.
     Heads with the same table are compared on the hull of their intervals.
     """
-    if bank.arrays["slope"].shape[2] != 1 or bank.arrays["values"].shape[2] != 1:
-        raise Refused("a ramp head has one argument and one column")
+    wide = {bank.arrays[name].shape[2] for name in ("slope", "values")}
+    refuse(wide != {1}, "a ramp head has one argument and one column")
     found = table_errors(model, bank, reads, Upper(np.ones((bank.outputs, 1))))
     domain, sides = reads.exact.widened(reads.off), np.zeros((2, bank.heads))
     numbers = np.concatenate([bank.arrays[name].reshape(bank.heads, -1) for name in ("slope", "offset", "values")], 1)
@@ -174,8 +174,8 @@ def ramp_sides(slope: Array, offset: Array, values: Array, low: float, high: flo
     """
     if not (np.isfinite(low) and np.isfinite(high) and low <= high):
         raise Refused(f"what a ramp head reads ranges over [{low}, {high}], which is no bounded interval")
-    if (np.diff(values[np.argsort(slope, kind="stable")]) < 0.0).any():
-        raise Refused("the values of a ramp head must rise with its slopes")
+    falls = np.diff(values[np.argsort(slope, kind="stable")]) < 0.0
+    refuse(falls.any(), "the values of a ramp head must rise with its slopes")
     ends = [low, 0.0, high] if low < 0.0 < high else [low, high]
     edges = np.concatenate([np.linspace(first, last, cells + 1) for first, last in pairwise(ends)])
     parts = np.array_split(edges, 1 + len(edges) * len(slope) // HELD)

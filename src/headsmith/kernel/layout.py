@@ -104,7 +104,7 @@ def settings(name: str, model: Model, words: int, size: int, width: int) -> dict
     """What config.json says in the architecture of a name; `size` numbers in all layers, and rows of `width`."""
     rows = padding(model) + 1 + words
     if size + width * rows > MOST_NUMBERS:
-        raise Refused(f"{rows} rows and {size} weights of layers, of the width {width}: too large for a stock model")
+        raise Refused(f"{rows} rows of {width} and {size} weights: too large for a stock model")
     kind = "Token" if model.tokens > 1 and not words else "Sequence"
     found: dict[str, Any] = {
         "architectures": [f"{name}For{kind}Classification"],

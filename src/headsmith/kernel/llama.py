@@ -76,8 +76,7 @@ def _refuse_features(layers: Layers, neurons: list[Neurons], laid: Laid, sizes: 
         heaviest += [float(np.abs(each).max(initial=0.0)) for each in (W_Q, W_K, W_V)]
         if not float(products.max().value) < 2.0**24:
             raise Refused(f"features of {float(products.max().value):.3g} are too large for rotations not to matter")
-    if not max(heaviest) * root <= 2.0**46:
-        raise Refused(f"weights of {max(heaviest):.3g} are too large for norms with the weight {root:g}")
+    refuse(not max(heaviest) * root <= 2.0**46, f"weights of {max(heaviest):.3g} are too large for norms of {root:g}")
 
 
 def config_of(model: Model, layers: Layers, inner: int, words: int) -> dict[str, Any]:

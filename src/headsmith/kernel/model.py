@@ -218,14 +218,11 @@ def read_model(stored: Any, tensors: Tensors, roles: Any) -> Model:
             raise Refused(f"there is no rule for {attention} attention in such a model")
     elif "product" in {bank.kind for layer in layers for bank in layer}:
         raise Refused("there is no rule for product heads under softmax attention")
-    if any(len({bank.kind in NEURONS for bank in layer}) > 1 for layer in layers):
-        raise Refused("heads and neurons are in one layer")
-    if alone and tokens > 1:
-        raise Refused("tokens that see themselves and the prefix alone are proved one by one, and the model has more")
+    refuse(any(len({bank.kind in NEURONS for bank in layer}) > 1 for layer in layers), "heads and neurons in one layer")
+    refuse(alone and tokens > 1, "tokens that see themselves and the prefix alone are proved one by one")
     for address in {bank.address for layer in layers for bank in layer if bank.kind == "move"}:
         known = isinstance(address, int) or (address in positional and sizes[address] == sizes[POSITION] + 1)
-        if tokens == 1 or not known:
-            raise Refused(f"the register {address!r} of a move holds no addresses, or there is one token only")
+        refuse(tokens == 1 or not known, f"the register {address!r} of a move has no addresses, or there is one token")
     embedding = reader.links(field(stored, "embedding"), inputs, "write")
     readout = reader.links(field(stored, "readout"), outputs, "read")
     shape = inputs, outputs, tokens, PRECISIONS[dtype], sizes
@@ -296,8 +293,7 @@ class _Reader:
             if any(lengths.setdefault(axis, length) != length or not length for axis, length in sides):
                 raise Refused(f"{name} of a {kind} bank has the shape {arrays[name].shape}, which does not fit")
         refuse(lengths.get("g") not in (None, self.sizes.get(GRID)), f"a {kind} bank is about another grid")
-        if kind == "table" and mapping(stored).get("grid", GRID) != GRID:
-            raise Refused("there is no rule for tables whose grid is the data tokens")
+        refuse(kind == "table" and mapping(stored).get("grid", GRID) != GRID, "no rule for tables over data tokens")
         node, component = (indices(self.tensors, field(role, name)) for name in ("node", "component"))
         heads = len(node) if kind in PAIRS else lengths.get("h", whole(mapping(stored).get("split", 1), 1))
         outputs = heads * lengths.get("c", 1) if arrays else len(node)

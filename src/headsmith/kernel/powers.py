@@ -152,8 +152,7 @@ def between(
     for each in inside:
         if each in regions or nodes[each].kind not in ("affine", "pool", "relu"):
             factors_of(circuit, regions, each)
-    if forms.of(meant, [number], sources) != [[wanted(forms)]]:
-        raise Refused(f"node {number} is not the step or power that it seems to be")
+    refuse(forms.of(meant, [number], sources) != [[wanted(forms)]], f"node {number} is not the step or power it seems")
     return inside
 
 

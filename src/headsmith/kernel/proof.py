@@ -144,14 +144,12 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
     }
     compared: list[Any] = [region.ends for region in regions.values() if region.ends is not None]
     compared += [*(kinks for _, kinks in bends.values()), *(table.cells for table in tables.values())]
-    if sum(map(len, compared)) > MOST_ENDS:
-        raise Refused("the cells of all regions and tables are more than this kernel looks at")
+    refuse(sum(map(len, compared)) > MOST_ENDS, "the cells of regions and tables are more than this kernel looks at")
     numbered = [sorted(whole(each, 0, last) for each in listed(name)) for name in ("steps", "powers")]
     steps, powers = {number: step_of(circuit, regions, number) for number in numbered[0]}, dict[int, Power]()
     for number in numbered[1]:
         powers[number] = power_of(circuit, regions, number, powers)
-    if any(number in region.inside for number in (*steps, *powers) for region in regions.values()):
-        raise Refused("a step lies inside of a region")
+    refuse(any(region.inside & {*steps, *powers} for region in regions.values()), "a step lies inside of a region")
     halvings, blocks = node(stored, "halvings", MOST_HALVINGS), node(stored, "blocks", MOST_BLOCKS)
     return Proof(circuit, regions, tables, views, steps, powers, norms, alike, bends, linear, halvings, blocks)
 

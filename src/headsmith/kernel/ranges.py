@@ -9,6 +9,7 @@ the margin, and where its circuit was compared with a function cell by cell, ran
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
 from functools import reduce
 from typing import Any
 
@@ -83,14 +84,12 @@ def node_range(node: Node, arguments: list[Interval], blocks: int = 0) -> Interv
 
 def program_range(program: Program, arguments: list[Interval]) -> Interval:
     """The range of a program, step by step."""
-    zero = interval(np.zeros_like(arguments[0].low))
-    found: Interval = run(
-        program,
-        arguments,
-        linear=lambda terms, constant: sum((_times(x, rational(c)) for c, x in terms), start=rational(constant) + zero),
-        call=lambda name, parameter, x: enclose(named(name, parameter), x),
-        times=_times,
-    )
+
+    def linear(terms: list[tuple[Fraction, Interval]], constant: Fraction) -> Interval:
+        zero = interval(np.zeros_like(arguments[0].low))
+        return sum((_times(x, rational(c)) for c, x in terms), start=rational(constant) + zero)
+
+    found: Interval = run(program, arguments, linear, lambda *call: enclose(named(*call[:2]), call[2]), _times)
     return found
 
 
@@ -170,19 +169,15 @@ def _bent(proof: Proof, number: int, around: Interval) -> Interval:
 def _is_gap(circuit: Graph, node: Node) -> bool:
     """Whether a node is a difference that is never negative: of a value and its pools over the tokens, min <= mean <=
     max and min <= own <= max."""
-    if node.kind != "affine" or len(node.arguments) != 2 or node.constants.any():
+    signs = [np.ones(node.size), -np.ones(node.size)]
+    if node.kind != "affine" or len(node.weights) != 2 or not all(map(np.array_equal, node.weights, signs)):
         return False
-    if any(
-        not np.array_equal(each, sign * np.ones(node.size)) for each, sign in zip(node.weights, (1, -1), strict=True)
-    ):
-        return False
-    upper, lower = node.arguments
-    for pool, other, name in ((circuit.nodes[upper], lower, "max"), (circuit.nodes[lower], upper, "min")):
-        if pool.kind == "pool" and pool.name == name:
-            one = circuit.nodes[other]
-            alike = one.kind == "pool" and (one.arguments, one.causal) == (pool.arguments, pool.causal)
-            if alike or pool.arguments == (other,):
-                return True
+    (upper, lower), nodes = node.arguments, circuit.nodes
+    for pool, other, name in ((nodes[upper], lower, "max"), (nodes[lower], upper, "min")):
+        alike = nodes[other].kind == "pool" and nodes[other].causal == pool.causal
+        same = pool.arguments == (other,) or (alike and nodes[other].arguments == pool.arguments)
+        if pool.kind == "pool" and pool.name == name and same:
+            return not node.constants.any()
     return False
 
 
@@ -232,7 +227,6 @@ def ranges(proof: Proof, box: Interval, compare: Comparison) -> tuple[list[Inter
             found[-1] = found[-1].meet(linear_range(proof.circuit, number, proof.linear[number], hulls, whole)[:, None])
         if number in proof.bends:
             found[-1] = found[-1].meet(_bent(proof, number, found[proof.bends[number][0]].over(1)))
-    for number, each in enumerate(found):
-        if not each.finite():
-            raise Refused(f"the range of node {number}, {proof.circuit.nodes[number].kind}, is not known to be bounded")
+    for number, (each, node) in enumerate(zip(found, proof.circuit.nodes, strict=True)):
+        refuse(not each.finite(), f"the range of node {number}, {node.kind}, is not known to be bounded")
     return [each.over(1) for each in found], errors

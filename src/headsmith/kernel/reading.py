@@ -33,8 +33,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Tensors]:
     metadata, tensors = tensors_of(path, TYPES)
     refuse(FORMAT not in metadata, "a safetensors file, but without the header of this project")
     header = mapping(parsed(metadata[FORMAT], "the header"))
-    if header.get("version") != VERSION:
-        raise Refused(f"format version {header.get('version')!r}; this kernel reads version {VERSION}")
+    refuse(header.get("version") != VERSION, f"format version {header.get('version')!r}; this kernel reads {VERSION}")
     return header, tensors
 
 

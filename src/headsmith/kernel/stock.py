@@ -43,7 +43,7 @@ def check_folder(folder: str | os.PathLike[str]) -> Certificate:
     config, path = _json(os.path.join(folder, CONFIG)), os.path.join(folder, WORDS)
     kind = config.get("model_type") if isinstance(config, dict) else None
     if kind not in [*ARCHITECTURES]:
-        raise Refused(f"{CONFIG} is not that of a stock model for which there is a rule: {', '.join(ARCHITECTURES)}")
+        raise Refused(f"{CONFIG} names no model for which there is a rule: {', '.join(ARCHITECTURES)}")
     root = held.get(ARCHITECTURES[kind].NORM, np.zeros(0)).ravel()[:1].sum()
     words = mapping(field(field(_json(path), "model"), "vocab")) if os.path.isfile(path) else {}
     language = config.get("architectures") == [ARCHITECTURES[kind].LANGUAGE]
@@ -88,22 +88,19 @@ def stock(
 
 def _stock(header: Any, tensors: Tensors, architecture: str, root: float | None, words: Mapping[str, Any]) -> Stock:
     if architecture not in ARCHITECTURES:
-        raise Refused(f"there is no rule for a stock {architecture!r}, only for {', '.join(ARCHITECTURES)}")
+        raise Refused(f"no rule for a stock {architecture!r}, only for {', '.join(ARCHITECTURES)}")
     target, model, proof, box, name = contents(header, tensors)
-    if model.precision is not FLOAT32:
-        raise Refused("a stock model computes in float32, and the proof is about float64: compile with dtype float32")
+    refuse(model.precision is not FLOAT32, "a stock model computes in float32: compile with dtype float32")
     refuse(proof.blocks, "the model takes its inputs at many tokens, one for each piece, which must all see each other")
-    if "causal" not in masks_of(target, model, proof):
-        raise Refused("a stock model has a causal mask, and the model looks at later tokens")
-    if model.attention != "softmax":
-        raise Refused(f"a stock model has softmax attention, and the model {model.attention} attention")
+    masks = masks_of(target, model, proof)
+    refuse("causal" not in masks, "a stock model has a causal mask, and the model looks at later tokens")
+    refuse(model.attention != "softmax", f"a stock model has softmax attention, and this one {model.attention}")
     refuse(not model.layers, "the model has no layer of attention")
     facts, numbers = facts_of(target, model, proof, box), numbers_of(model, target.nodes[0].names, box, words)
     (layers, neurons), rules = layers_of(model), ARCHITECTURES[architecture]
     found, config, weights = rules.stock(target, facts, box, layers, neurons, numbers, root)
     weights = {each: np.ascontiguousarray(value, dtype=np.float32) for each, value in weights.items()}
-    if not all(np.isfinite(value).all() for value in weights.values()):
-        raise Refused("a weight of the stock model is beyond float32")
+    refuse(not all(np.isfinite(value).all() for value in weights.values()), "a stock model's weight is beyond float32")
     found = replace(found, masks=("causal",), assumes=(*found.assumes, *rules.ASSUMES), target=name)
     return Stock(found, config, weights)
 

@@ -173,11 +173,8 @@ def plus(left: Form, right: Form) -> Form:
 
 def rows_of(form: Form, rows: Any) -> Form:
     """Some rows of a form."""
-    found = dict(form)
-    for node, part in form.items():
-        if len(rows) != _height(part) or not np.array_equal(rows, np.arange(len(rows))):
-            found[node] = _scattered(part)[rows]
-    return found
+    first = np.array_equal(rows, np.arange(len(rows)))
+    return {n: part if first and len(rows) == _height(part) else _scattered(part)[rows] for n, part in form.items()}
 
 
 def _height(part: Part) -> int:

@@ -18,7 +18,7 @@ from . import stream as streams
 from .arithmetic import FLOAT64, Interval, Upper, largest, smallest
 from .errors import Refused, ThinMargin, refuse
 from .expressions import Computed, arguments_of
-from .flow import Edge, Gain, arrive, gains
+from .flow import Gain, arrive, gains
 from .graph import Graph, dense
 from .heads import addresses, local_errors
 from .model import Bank, Model, largest_weight
@@ -42,11 +42,6 @@ class Facts:
     approximations: Mapping[int, Interval]
     slopes: Edges
     gains: Mapping[int, Gain]
-
-    @property
-    def edges(self) -> dict[int, list[Edge]]:
-        """Through which arguments errors arrive."""
-        return self.slopes.of
 
     @cached_property
     def inside(self) -> set[int]:
@@ -160,7 +155,7 @@ def _spread(values: Upper, components: Any, size: int) -> Upper:
 
 def _arriving(facts: Facts, walk: Walk, wanted: Set[int]) -> Mapping[int, Upper]:
     """Rule Arrive: how far the wanted nodes, and what they depend on, can be off."""
-    edges, before = facts.edges, {*wanted}
+    edges, before = facts.slopes.of, {*wanted}
     for number in range(max(wanted, default=-1), -1, -1):
         if number in before and number not in walk.final:
             before |= {argument for argument, _, _ in edges[number]}
@@ -178,7 +173,7 @@ def _arriving(facts: Facts, walk: Walk, wanted: Set[int]) -> Mapping[int, Upper]
 def _by_gains(facts: Facts, walk: Walk, number: int) -> Upper:
     """How far a node can be off, by the gains of all that was committed before it."""
     total = Upper(np.zeros(facts.circuit.nodes[number].size))
-    for each, gain in gains(facts.circuit, facts.edges, number, facts.slopes.steps, facts.slopes.norms).items():
+    for each, gain in gains(facts.circuit, facts.slopes.of, number, facts.slopes.steps, facts.slopes.norms).items():
         if each in walk.own:
             total = total + gain.carried(walk.own[each], walk.alike.get(each))
     return total
@@ -304,29 +299,24 @@ def carried(facts: Facts, walk: Walk) -> dict[str, Upper]:
     """Rule Sum: all errors, carried to the outputs, part by part."""
     circuit, every = facts.circuit, facts.gains
     zero = Upper(np.zeros(circuit.nodes[circuit.output].size))
-    sides = {"approximation": [zero, zero], "softmax": [zero, zero]}
-    sums = {"leak": zero, "rounding": zero}
+    sides = {name: [zero, zero] for name in ("approximation", "softmax", "leak", "rounding")}
 
-    def push(part: str, number: int, error: Interval) -> None:
-        sides[part] = [total + more for total, more in zip(sides[part], every[number].pushes(error), strict=True)]
+    def push(part: str, down: Upper, up: Upper | None = None) -> None:
+        sides[part] = [sides[part][0] + down, sides[part][1] + (down if up is None else up)]
 
     for number in facts.approximations.keys() & every.keys():
-        push("approximation", number, facts.approximations[number])
+        push("approximation", *every[number].pushes(facts.approximations[number]))
     for bank, local in walk.locals_:
-        for number, mine, components in _claims(bank):
-            if number in every:
-                size = circuit.nodes[number].size
-                below, above = (_spread(each[mine], components, size).value for each in (local.below, local.above))
-                push("softmax", number, Interval(-below, above))
-                sums["leak"] = sums["leak"] + every[number].carried(_spread(local.leak[mine], components, size))
-                rounding = _spread(local.rounding[mine], components, size)
-                sums["rounding"] = sums["rounding"] + every[number].carried(rounding, walk.alike.get(number))
-    for number, error in walk.held.items():
+        for number, mine, components in (each for each in _claims(bank) if each[0] in every):
+            found = [each[mine] for each in (local.below, local.above, local.leak, local.rounding)]
+            below, above, leak, rounding = (_spread(each, components, circuit.nodes[number].size) for each in found)
+            push("softmax", *every[number].pushes(Interval(-below.value, above.value)))
+            push("leak", every[number].carried(leak))
+            push("rounding", every[number].carried(rounding, walk.alike.get(number)))
+    for number, error in ((0, walk.own[0]), *walk.held.items()):
         if number in every:
-            sums["rounding"] = sums["rounding"] + every[number].carried(error)
-    if 0 in every:
-        sums["rounding"] = sums["rounding"] + every[0].carried(walk.own[0])
-    parts = {name: largest(*both) for name, both in sides.items()} | sums
+            push("rounding", every[number].carried(error))
+    parts = {name: largest(*both) for name, both in sides.items()}
     arriving = parts["approximation"] + parts["softmax"] + parts["leak"] + parts["rounding"]
     return parts | {"rounding": parts["rounding"] + _readout(facts, walk, arriving)}
 
