@@ -11,8 +11,6 @@ the middle of its range, and slack. A gate of an argument z in [low, high] is p 
 high <= 0 and p = high / (high - low) otherwise, and e from 0 to the larger of -p low and (1 - p) high.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial, reduce
 from typing import Any
@@ -137,6 +135,7 @@ def on_cells(network: Graph, wanted: Graph, ends: Interval) -> Interval:
 def _evaluated(graph: Graph, inputs: Interval, radius: Array) -> tuple[Interval, Any]:
     """The output on each cell, as parts (size, parts, cells), and where every node is known to be defined."""
     known, defined = [inputs], np.ones(inputs.low.shape[2], dtype=bool)
+    rules = partial(_linear, inputs), partial(_call, radius), partial(_times, radius)
     for node in graph.nodes[1:]:
         read = [known[argument] for argument in node.arguments]
         match node.kind:
@@ -148,10 +147,7 @@ def _evaluated(graph: Graph, inputs: Interval, radius: Array) -> tuple[Interval,
             case "relu":
                 found = _gate(read[0])
             case "expression":
-                value = run(
-                    node.program, read, partial(_linear, inputs), partial(_call, radius), partial(_times, radius)
-                )
-                found = value + np.zeros((node.size, 1, 1))
+                found = run(node.program, read, *rules) + np.zeros((node.size, 1, 1))
             case _:
                 # max(a, b) = b + relu(a - b), and min(a, b) = b - relu(b - a).
                 sign = 1.0 if node.kind == "maximum" else -1.0

@@ -11,8 +11,6 @@ that are wider by what has accumulated so far (flow.arrive), and carried to the 
 is their sum. nan or infinity anywhere means: not certified.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

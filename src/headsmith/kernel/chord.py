@@ -23,8 +23,6 @@ no constants. Both are homogeneous. With r = max(|x|, |y|), the point (x, y) is 
 (-1, t) with -1 <= t <= 1, where f is r sqrt(1 + t^2): the four are compared, and the difference is r times the worst.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction

@@ -19,8 +19,6 @@ there is one of |N(x) - F(x)| on the box. Gates that read x + y and x - y cross 
 they lie along them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any

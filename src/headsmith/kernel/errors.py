@@ -6,8 +6,6 @@ that every file has an answer in a few minutes, and 20 microseconds more for eac
 nobody counts.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

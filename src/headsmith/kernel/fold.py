@@ -10,8 +10,6 @@ thresholds, are a piecewise linear function of z, and a chord of such a function
 slope on each of its pieces counts, one more than there are gates. Any other gate has a slope of its own in [0, 1].
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any

@@ -13,8 +13,6 @@ with a wide ball bounds a derivative over an interval. Where a step is not defin
 domain), the answer is nan inside and an infinite bound outside.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -183,9 +181,8 @@ def program_series(program: Program, lines: Sequence[tuple[Any, Any]], length: i
     Guarantee: coefficient i is the ball of p^(i)(0) / i! for p(t) = f(c + t h) and all reals c, h in the balls. Where f
     may be undefined, all are nan. To be used inside `working(bits, length)`.
     """
-    spend(
-        2e4 + 2000.0 * length * sum(1.0 + (abs(step[3] or 0.0) if step[0] == "call" else 0.0) for step in program.steps)
-    )
+    powers = sum(abs(step[3] or 0.0) for step in program.steps if step[0] == "call")
+    spend(2e4 + 2000.0 * length * (len(program.steps) + powers))
     try:
         result = run(program, [arb_series([*line], length) for line in lines], _linear, _call, _times)
     except (ArithmeticError, ValueError):  # from `_defined`, or flint's words for a pole

@@ -24,20 +24,18 @@ Coarse. So the stock model is a run of the proven one in a coarser format of u' 
 MLPs and positions are zero.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from . import layout
 from .arithmetic import FLOAT32, Array, Interval, Precision, Upper
 from .check import Certificate, certificate
 from .errors import Refused, ThinMargin, refuse
 from .graph import Graph
-from .layout import Laid, Layers, Neurons, Words, column_sizes, grown, laid_out, root_of, settings, totals, widest
-from .matrices import Heads, readout_of
+from .layout import Heads, Laid, Layers, Neurons, Words, column_sizes, root_of, totals
 from .model import DATA, GRID, REFERENCE, Model
 from .walk import Facts, walk_through
 
@@ -74,12 +72,12 @@ def stock(
             why = problem
             continue
         own, mean = _norms(model, sizes, config["n_embd"], root)
-        lost = max(float(_noise(each, mean).max().value) for each in (readout_of(model).T[None], *forms))
+        lost = max(float(_noise(each, mean).max().value) for each in (layout.readout_of(model).T[None], *forms))
         moved = max(_moved(model, bank, sizes, mean) for bank in heads)
         if lost <= most and moved <= 8.0 * (unit - UNIT) and mean * max(model.grid_tokens, 1) <= 4.0:
             shape = config["n_embd"], config["n_head"], config["n_embd"] // config["n_head"]
-            constant = own * float(np.sqrt(shape[0] / 2.0))
-            laid = laid_out(model, layers, words, config["vocab_size"], shape, np.array([constant, -constant]), True)
+            constants = own * float(np.sqrt(shape[0] / 2.0)) * np.array([1.0, -1.0])
+            laid = layout.laid_out(model, layers, words, config["vocab_size"], shape, constants, True)
             weights = weights_of(laid, own) | {"transformer.wpe.weight": np.zeros((config["n_positions"], shape[0]))}
             if "Token" in config["architectures"][0]:
                 score = weights.pop("score.weight")
@@ -124,10 +122,10 @@ def _moved(model: Model, bank: Heads, sizes: Upper, mean: float) -> float:
 
 def config_of(model: Model, layers: Layers, words: int) -> dict[str, Any]:
     """config.json, with so many words for numbers."""
-    heads, features, values = widest(layers)
-    head = grown(16, 16, max(features, values))
-    width = grown(2, 4, max(sum(model.sizes.values()) + 4, heads * head))
-    found = settings("GPT2", model, words, 4 * len(layers) * width * width, width)
+    heads, features, values = layout.widest(layers)
+    head = layout.grown(16, 16, max(features, values))
+    width = layout.grown(2, 4, max(sum(model.sizes.values()) + 4, heads * head))
+    found = layout.settings("GPT2", model, words, 4 * len(layers) * width * width, width)
     found |= {"model_type": "gpt2", "activation_function": "gelu_new", "n_layer": len(layers), "n_inner": 1}
     found |= {"n_embd": width, "n_head": width // head, "n_positions": model.references + model.tokens}
     found |= {"layer_norm_epsilon": EPSILON, "scale_attn_weights": True}

@@ -17,8 +17,6 @@ reads nodes with smaller numbers. All but affine and attend act component by com
 arithmetic on the stored doubles.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from dataclasses import field as default

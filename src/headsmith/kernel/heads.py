@@ -10,8 +10,6 @@ Products of zero are exact, so a reference token's query scores keep_gain on the
 says otherwise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -19,11 +17,10 @@ from itertools import pairwise
 import numpy as np
 
 from .arithmetic import FLOAT64, Array, Interval, Upper, interval, largest, smallest
-from .attentions import other_errors
+from .attentions import neuron_errors, other_errors
 from .errors import Refused, refuse, spend
 from .model import Bank, Model
 from .softmax import APART, SPARE, Local, Reads, committed, exp_error, maximum, moved_mean, refuse_large, scales_of
-from .swiglu import neuron_errors
 from .weighed import HELD, lowest_top, weighed_move
 
 RAMP_CELLS = 512  # cells for each token of a ramp head, on either side of zero,

@@ -15,11 +15,9 @@ RoPE.   Frequencies are at most 2^-100 and positions below 2^12, so that cosines
         fill the first half of d_head alone: there, a zero times a sine is added. The second half holds features times
         sines; a product of two of them is below 2^-150 if that of the features is below 2^24, and a score has fewer
         than 2^20 of them, so that all of them together are less than 2^-100.
-MLP.    Neurons (swiglu.py), and neurons of zeros, which add zeros.
+MLP.    Neurons (attentions.py), and neurons of zeros, which add zeros.
 Mask.   Reference tokens come first, and no token sees later ones: the mask `causal` of the claim.
 """
-
-from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any

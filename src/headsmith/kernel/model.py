@@ -31,7 +31,7 @@ values (W_V) are these; KEY = 8 only shares gains between query and key.
 
     keep        keep_gain/KEY (reference + sum grid) | KEY reference         with a sink: reference tokens keep to it
 
-A layer may also be a SwiGLU block (swiglu.py), whose banks hold neurons: X <- X + sum_n silu(X g_n) (X v_n) o_n.
+A layer may also be a SwiGLU block (attentions.py), whose banks hold neurons: X <- X + sum_n silu(X g_n) (X v_n) o_n.
 
     swiglu      two neurons for each pair of forms x, y:  g = x, v = y and g = -x, v = y, written with weights w and -w
     silu        one neuron a form z:  g = scale z, v = data, written with weights w / scale
@@ -43,8 +43,6 @@ under sigmoid and relu attention a move has this one more:
     sink        query_scale z | -reference_gain reference;      -query_scale z | -reference_gain data
     move        KEY data | -gain (bits - 1/2)/KEY data
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -80,7 +78,8 @@ NEURONS, PAIRS = ("swiglu", "silu"), ("product", "swiglu")  # the banks of SwiGL
 GAINS.update(dict.fromkeys(NEURONS, ()))
 SHARP, SINGLE = ("sink", "mean", "boltzmann", "move"), ("sink", "move")
 ATTENTIONS = {"hardmax": SHARP, "sparsemax": SHARP, "sigmoid": SINGLE, "relu": SINGLE}
-ATTENTIONS |= {"elu+1": ("sink",), "linear": ("product",)}  # the kinds of banks, under another attention than softmax
+ATTENTIONS |= {"elu+1": ("sink",), "linear": ("product",), "softmax": tuple(SHAPES.keys() - {"product"})}
+# The kinds of banks, under each attention.
 ONE_TOKEN = ("elu+1", "linear")  # the attentions under which a model has one data token
 WITHOUT_SINK = ("sigmoid", "relu", "linear")
 
@@ -212,12 +211,10 @@ def read_model(stored: Any, tensors: Tensors, roles: Any) -> Model:
     bias = reader.numbers(field(stored, "readout_bias"), 1)
     refuse(len(bias) != outputs, f"the read-out bias has shape {bias.shape}")
     attention, alone = text(mapping(stored).get("attention", "softmax")), flag(mapping(stored).get("alone", False))
-    if attention != "softmax":
-        kinds, several = {bank.kind for layer in layers for bank in layer}, attention in ONE_TOKEN and tokens > 1
-        if attention not in ATTENTIONS or not kinds <= {*ATTENTIONS[attention]} or several or GRID in sizes:
-            raise Refused(f"there is no rule for {attention} attention in such a model")
-    elif "product" in {bank.kind for layer in layers for bank in layer}:
-        raise Refused("there is no rule for product heads under softmax attention")
+    kinds, several = {bank.kind for layer in layers for bank in layer}, attention in ONE_TOKEN and tokens > 1
+    grid, unknown = attention != "softmax" and GRID in sizes, not kinds <= {*ATTENTIONS.get(attention, ())}
+    wrong = attention not in ATTENTIONS or unknown or several or grid
+    refuse(wrong, f"there is no rule for {attention} attention in such a model")
     refuse(any(len({bank.kind in NEURONS for bank in layer}) > 1 for layer in layers), "heads and neurons in one layer")
     refuse(alone and tokens > 1, "tokens that see themselves and the prefix alone are proved one by one")
     for address in {bank.address for layer in layers for bank in layer if bank.kind == "move"}:

@@ -18,8 +18,6 @@ worse, and still true. A symmetric matrix is shown to be positive semidefinite b
 up to a shift that covers the difference; who found it does not matter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any

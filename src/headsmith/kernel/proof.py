@@ -30,11 +30,9 @@ and a **power** one of Newton's iteration (powers.py). For layers of gates a pro
 
 A **view** says that a node equals a reference node, by normal forms, whose range is easier to see; `alike` says the
 same of a node of the target and one of the circuit. A **bend** says that a node is a piecewise linear function of
-another one, with the places where its slope may change. For the **linear** bounds of a node (linear.py) a proof carries
+another one, with the places where its slope may change. For the **linear** bounds of a node (ranges.py) a proof carries
 slopes of the gates before it.
 """
-
-from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -122,6 +120,9 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
     def node(each: Any, name: str = "node", most: int = last, least: int = 0) -> int:
         return whole(field(each, name), least, most)
 
+    def array(each: Any, name: str, dimensions: int = 1) -> Array:
+        return numbers(tensors, field(each, name), dimensions)
+
     regions = {region.output: region for region in (_region(each, tensors, circuit) for each in listed("regions"))}
     refuse(len(regions) < len(listed("regions")), "a node is the output of two regions")
     tables = {
@@ -133,15 +134,9 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
     for each in listed("views"):
         views.setdefault(node(each), []).append(node(each, "as", node(each) - 1))
     alike = {node(each, "node", len(target.nodes) - 1): node(each, "as") for each in listed("alike")}
-    bends = {
-        node(each): (node(each, "argument", node(each) - 1), numbers(tensors, field(each, "kinks"), 1))
-        for each in listed("bends")
-    }
-    linear = {node(each, least=1): numbers(tensors, field(each, "slopes"), 2) for each in listed("linear")}
-    norms = {
-        node(each): Carried(numbers(tensors, field(each, "diagonal"), 1), flag(field(each, "flat")))
-        for each in listed("norms")
-    }
+    bends = {node(each): (node(each, "argument", node(each) - 1), array(each, "kinks")) for each in listed("bends")}
+    linear = {node(each, least=1): array(each, "slopes", 2) for each in listed("linear")}
+    norms = {node(each): Carried(array(each, "diagonal"), flag(field(each, "flat"))) for each in listed("norms")}
     compared: list[Any] = [region.ends for region in regions.values() if region.ends is not None]
     compared += [*(kinks for _, kinks in bends.values()), *(table.cells for table in tables.values())]
     refuse(sum(map(len, compared)) > MOST_ENDS, "the cells of regions and tables are more than this kernel looks at")

@@ -4,8 +4,6 @@ Whatever is read from the header goes through the functions below, which refuse 
 Sizes come from tensors that are really in the file: no number in the header makes anybody allocate or loop.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

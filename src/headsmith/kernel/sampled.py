@@ -18,8 +18,6 @@ r_i = |t_i - g_i|, E sqrt(sum w_i^2 r_i^2) <= sqrt(sum w_i^2 E r_i^2) (Jensen), 
 max w_i / 2 + sum w_i max(r_i - 1/2, 0). And g(t') - f(t), t' what arrives, costs distance(t' - t) more.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

@@ -4,8 +4,6 @@ Rule Stable.  A gate that has a head may have any chord slope in [0, 1]. One wit
 it is active, with the slope 1, or dead, with the slope 0; and what a dead gate reads does not matter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ Entries are in order: row by row, and in a row by columns, no place twice. `valu
 matrix is one of intervals. A sum has one product for each entry of its row, in any order, and no other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any

@@ -178,10 +178,7 @@ def steps_of(
     shared: set[int] = set()
     for number, node in enumerate(proof.circuit.nodes):
         pooled = node.kind == "pool" and not node.causal
-        if pooled or (
-            number not in proof.regions
-            and node.kind in ("affine", "relu")
-            and all(each in shared for each in node.arguments)
-        ):
+        plain = number not in proof.regions and node.kind in ("affine", "relu")
+        if pooled or (plain and shared.issuperset(node.arguments)):
             shared.add(number)
     return Steps(proof.steps, slopes, shared, counts, growth)

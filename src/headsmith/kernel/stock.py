@@ -5,8 +5,6 @@ layout.py, llama.py and gpt2.py say what these are, and why the stock model is t
 A language model computes its first logits as a classifier does: its head has the same rows, and then rows of zeros.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

@@ -250,7 +250,7 @@ def write(
     after = dict(stream)
     for link in bank.write:
         written = _written(after[link.register], link, circuit, bank.node, bank.component, outputs, fine)
-        if bank.kind == "swiglu":  # as two terms, each of which may be all of it (swiglu.py)
+        if bank.kind == "swiglu":  # as two terms, each of which may be all of it (attentions.py)
             written = written.plus(written.form, link.weights, outputs[link.columns], fine)
         after[link.register] = replace(written, drift=written.drift + link.weights @ spilled[link.columns])
     return after
@@ -276,11 +276,9 @@ def copy(stream: Stream, layer: Sequence[Bank], bank: Bank, local: Local, model:
         form = image(link.weights, read(stream, links, np.arange(mine.start, mine.stop)))
         stored, *_ = read_bounds(stream, links, bank.forms, model.precision)
         outputs = Interval(-local.reach[mine].value, local.reach[mine].value)
-        after[link.register] = replace(
-            register.plus(plus(register.form, form), link.weights, outputs, False),
-            drift=register.drift + link.weights @ spilled,
-            left=register.left + link.weights @ (off + stored)[mine],
-        )
+        added = register.plus(plus(register.form, form), link.weights, outputs, False)
+        drift, left = register.drift + link.weights @ spilled, register.left + link.weights @ (off + stored)[mine]
+        after[link.register] = replace(added, drift=drift, left=left)
     return after
 
 

@@ -33,8 +33,6 @@ Along a line x = t h the head is a quotient of sums of power series in t. In two
 h = (1, z) for M nodes z: its degree d is a polynomial in z of degree d, whose coefficients are those of G. So is F.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

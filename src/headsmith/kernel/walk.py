@@ -4,8 +4,6 @@ Rules Head (what a bank commits, given what it reads), Arrive (how far nodes are
 carried by gains to the outputs).
 """
 
-from __future__ import annotations
-
 from collections import ChainMap
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -140,10 +138,15 @@ def _first(facts: Facts) -> Walk:
     return Walk(stream, _forms(facts), magnitudes, own, {}, {}, {}, [], [])
 
 
+def _by_node(nodes: Any, components: Any) -> list[tuple[int, Any, Any]]:
+    """The nodes that outputs stand for, or forms read: each with the places of these, and their components."""
+    found = [(number, np.flatnonzero(nodes == number)) for number in np.unique(nodes).tolist() if number >= 0]
+    return [(number, mine, components[mine]) for number, mine in found]
+
+
 def _claims(bank: Bank) -> list[tuple[int, Any, Any]]:
     """The nodes that a bank computes, each with its outputs and components."""
-    found = [(number, bank.node == number) for number in np.unique(bank.node).tolist() if number >= 0]
-    return [(number, mine, bank.component[mine]) for number, mine in found]
+    return _by_node(bank.node, bank.component)
 
 
 def _spread(values: Upper, components: Any, size: int) -> Upper:
@@ -207,7 +210,7 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
     nodes, components = arguments_of(bank, circuit)
     low, high, arriving, deviation = np.zeros((4, bank.forms))
     margins, claimed = facts.proof.margins_of_reads, {*bank.node.tolist()}
-    for number, mine, rows in _read_by(nodes, components):
+    for number, mine, rows in _by_node(nodes, components):
         refuse(number not in walk.forms, f"a head reads node {number}, which is not computed")
         seen = facts.ranges[number].widened(max(margins.get((each, number), 0.0) for each in claimed))
         low[mine], high[mine] = seen.low[rows], seen.high[rows]
@@ -216,7 +219,7 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
         deviation[mine] = streams.difference(*pair, len(mine), walk.magnitudes).value
     exact, known = Interval(low, high), Interval(low, high).magnitude + arriving + deviation
     stored, *others = streams.read_bounds(walk.stream, bank.read, bank.forms, model.precision, known, bank.scale)
-    for number, mine, rows in _read_by(nodes, components) if facts.proof.powers else ():
+    for number, mine, rows in _by_node(nodes, components) if facts.proof.powers else ():
         if _read_alike(facts, bank, mine, rows, number):
             # What is off in the registers is off for all that read them.
             held = np.zeros(facts.circuit.nodes[number].size)
@@ -245,12 +248,6 @@ def _copied(model: Model, walk: Walk, bank: Bank) -> Local:
     _, rounded, sizes, drift = streams.read_bounds(walk.stream, bank.read, bank.forms, model.precision)
     zero, size = Upper(np.zeros(bank.forms)), (sizes + drift).value
     return local_errors(model, bank, Reads(Interval(size, size), zero, zero, zero, rounded, sizes, drift))
-
-
-def _read_by(nodes: Any, components: Any) -> list[tuple[int, Any, Any]]:
-    """The nodes that are read, each with the forms that read it and their components."""
-    found = [(number, np.flatnonzero(nodes == number)) for number in np.unique(nodes).tolist()]
-    return [(number, mine, components[mine]) for number, mine in found]
 
 
 def _read_alike(facts: Facts, bank: Bank, mine: Any, components: Any, number: int) -> bool:
