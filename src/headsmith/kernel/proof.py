@@ -25,7 +25,7 @@ In **blocks**, the model has one token for each affine piece: it takes the input
 block of its own; token j holds x in block j and zeros in the others. Every token then returns the target.
 
 A **step** is a node that is known to be one of gradient descent, or a soft threshold, of another node (steps.py),
-and a **power** one of Newton's iteration (powers.py). For layers of gates a proof carries the diagonals of **norms**
+and a **power** one of Newton's iteration (steps.py). For layers of gates a proof carries the diagonals of **norms**
 (norms.py).
 
 A **view** says that a node equals a reference node, by normal forms, whose range is easier to see; `alike` says the
@@ -45,9 +45,8 @@ from .arithmetic import Array, Upper
 from .errors import Refused, refuse, spend
 from .graph import Graph, needed, read_graph
 from .norms import Carried
-from .powers import Power, power_of
 from .reading import Tensors, field, flag, items, mapping, numbers, real, text, whole
-from .steps import Step, step_of
+from .steps import Power, Step, power_of, step_of
 
 MOST_HALVINGS, MOST_BLOCKS, MOST_LISTED, MOST_ENDS = 16, 1 << 10, 1 << 12, 1 << 19
 

@@ -32,10 +32,9 @@ from .errors import Refused, refuse, spend
 from .flow import norm
 from .functions import Program, enclose, named, run
 from .graph import Graph, Node, needed
-from .powers import entries
 from .proof import Proof, Region
 from .sampled import sampled_range
-from .steps import length
+from .steps import entries, length
 
 MOST_ENTRIES = 1 << 24
 
