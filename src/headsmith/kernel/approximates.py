@@ -127,9 +127,7 @@ def on_cells(network: Graph, wanted: Graph, ends: Interval) -> Interval:
         gap = ours - theirs
         found = Interval(-_top(-gap, radius), _top(gap, radius)).meet(gap[:, AROUND])
         every = _joined(found[:, None], ours[:, [AROUND]], theirs[:, [AROUND]])
-        sure = known & defined & _finite(every)
-        known_ends = np.where(sure, every.low, -np.inf), np.where(sure, every.high, np.inf)
-        return Interval(*(end.reshape(-1, count) for end in known_ends))
+        return every.where(known & defined & _finite(every)).mapped(lambda end: end.reshape(-1, count))
 
 
 def _evaluated(graph: Graph, inputs: Interval, radius: Array) -> tuple[Interval, Any]:
@@ -250,17 +248,12 @@ def _settled(read: list[Interval], around: Interval, value: Interval, slopes: In
     middle = middle_of(around)
     flat = interval(np.zeros_like(parts.low[:, SLOPE:]))
     rough = _joined(interval(middle)[:, None], (around - middle)[:, None].hull(zero), around[:, None], flat)
-    return _defined(_where(smooth, parts, rough), read)
+    ends = ((parts.low, rough.low), (parts.high, rough.high))
+    return _defined(Interval(*(np.where(smooth[:, None], *pair) for pair in ends)), read)
 
 
 def _defined(parts: Interval, read: list[Interval]) -> Interval:
     """What reads something that may not be defined is not known, whatever that is multiplied by."""
-    everything = Interval(np.full_like(parts.low, -np.inf), np.full_like(parts.low, np.inf))
     for each in read:
-        parts = _where(_finite(each[:, AROUND]), parts, everything)
+        parts = parts.where(_finite(each[:, [AROUND]]))
     return parts
-
-
-def _where(chosen: Any, one: Interval, other: Interval) -> Interval:
-    pairs = ((one.low, other.low), (one.high, other.high))
-    return Interval(*(np.where(np.asarray(chosen)[:, None], *pair) for pair in pairs))

@@ -238,9 +238,8 @@ class Interval:
         right = interval(other)
         corners = [(a, b) for a in (self.low, self.high) for b in (right.low, right.high)]
         low = np.minimum.reduce([rounded_quotient(a, b, -np.inf) for a, b in corners])
-        high = np.maximum.reduce([rounded_quotient(a, b, np.inf) for a, b in corners])
-        unknown = (right.low <= 0.0) & (right.high >= 0.0)
-        return Interval(np.where(unknown, -np.inf, low), np.where(unknown, np.inf, high))
+        found = Interval(low, np.maximum.reduce([rounded_quotient(a, b, np.inf) for a, b in corners]))
+        return found.where((right.low > 0.0) | (right.high < 0.0))
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -286,6 +285,10 @@ class Interval:
     def hull(self, other: Interval) -> Interval:
         """The smallest interval round both."""
         return Interval(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
+
+    def where(self, known: Any) -> Interval:
+        """The same where that is known, and all numbers elsewhere."""
+        return Interval(np.where(known, self.low, -np.inf), np.where(known, self.high, np.inf))
 
     def over(self, axis: int, keepdims: bool = False) -> Interval:
         """The hull of all intervals along an axis."""

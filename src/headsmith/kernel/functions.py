@@ -252,7 +252,7 @@ def enclose(program: Program, x: Interval, order: int = 0, halvings: int = 7) ->
         halvings = -1 if monotone else halvings
         found = np.array([_range(program, order, left, right, halvings) for left, right in pairs]).reshape(-1, 2).T
     result = Interval(*found.reshape(2, *x.low.shape)).meet(Interval(*image))
-    return Interval(np.where(bounded, result.low, -inf), np.where(bounded, result.high, inf))
+    return result.where(bounded)
 
 
 def _derivatives(program: Program, order: int, place: Any, count: int = 2) -> list[Any]:

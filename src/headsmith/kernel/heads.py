@@ -40,10 +40,9 @@ def local_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper | None = 
         return other_errors(model, bank, reads)
     if slopes is not None:
         return RULES[bank.kind]["expression"](model, bank, reads, slopes)
-    for computed, rule in RULES[bank.kind].items():
-        if computed != "expression":
-            return rule(model, bank, reads)
-    raise Refused(f"the slopes of a {bank.kind} bank are not known")
+    rules = [rule for computed, rule in RULES[bank.kind].items() if computed != "expression"]
+    refuse(not rules, f"the slopes of a {bank.kind} bank are not known")
+    return rules[0](model, bank, reads)
 
 
 # Sink: the ReLU -----------------------------------------------------------------------------------------------------

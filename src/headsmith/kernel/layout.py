@@ -222,14 +222,10 @@ def settings(name: str, model: Model, words: int, size: int, width: int) -> dict
     if size + width * rows > MOST_NUMBERS:
         raise Refused(f"{rows} rows of {width} and {size} weights: too large for a stock model")
     kind = "Token" if model.tokens > 1 and not words else "Sequence"
-    found: dict[str, Any] = {
-        "architectures": [f"{name}For{kind}Classification"],
-        "dtype": "float32",
-        "vocab_size": rows,
-    }
+    found: dict[str, Any] = {"architectures": [f"{name}For{kind}Classification"], "dtype": "float32"}
     found |= {"id2label": {str(place): f"y{place}" for place in range(model.outputs)}, "use_cache": False}
     found |= {"label2id": {f"y{place}": place for place in range(model.outputs)}, "tie_word_embeddings": False}
-    return found | {"pad_token_id": padding(model), "bos_token_id": None, "eos_token_id": None}
+    return found | {"vocab_size": rows, "pad_token_id": padding(model), "bos_token_id": None, "eos_token_id": None}
 
 
 # How large registers are --------------------------------------------------------------------------------------------

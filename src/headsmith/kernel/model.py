@@ -204,10 +204,8 @@ def read_model(stored: Any, tensors: Tensors, roles: Any) -> Model:
     initial = reader.constants(field(stored, "initial"), ())
     refuse(initial.keys() & positional.keys(), "a register has both initial and positional values")
     inputs, outputs = whole(field(stored, "inputs"), 1), whole(field(stored, "outputs"), 1)
-    layers = tuple(
-        tuple(reader.bank(each, role) for each, role in _paired(layer, own))
-        for layer, own in _paired(field(stored, "layers"), roles)
-    )
+    pairs = [_paired(layer, own) for layer, own in _paired(field(stored, "layers"), roles)]
+    layers = tuple(tuple(reader.bank(*each) for each in layer) for layer in pairs)
     bias = reader.numbers(field(stored, "readout_bias"), 1)
     refuse(len(bias) != outputs, f"the read-out bias has shape {bias.shape}")
     attention, alone = text(mapping(stored).get("attention", "softmax")), flag(mapping(stored).get("alone", False))

@@ -20,7 +20,7 @@ The proof carries the slopes s, for the two sides apart: any are right, some are
 whose coefficients are off by d is off by at most d . |w|, which is subtracted from c.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from fractions import Fraction
 from functools import reduce
 from typing import Any
@@ -106,8 +106,7 @@ def program_range(program: Program, arguments: list[Interval]) -> Interval:
 def _times(left: Interval, right: Interval) -> Interval:
     """The product; what may be undefined stays so, whatever it is multiplied by."""
     product = enclose(named("square"), left) if left is right else left * right
-    known = np.isfinite(left.width.value + right.width.value)
-    return Interval(np.where(known, product.low, -np.inf), np.where(known, product.high, np.inf))
+    return product.where(np.isfinite(left.width.value + right.width.value))
 
 
 def refuse_undefined(target: Graph, box: Interval, proof: Proof, known: Sequence[Interval]) -> None:
@@ -191,9 +190,7 @@ def _is_gap(circuit: Graph, node: Node) -> bool:
     return False
 
 
-def linear_range(
-    circuit: Graph, number: int, slopes: Array, found: Sequence[Interval], whole: Collection[int]
-) -> Interval:
+def linear_range(circuit: Graph, number: int, slopes: Array, found: Sequence[Interval], whole: Set[int]) -> Interval:
     """The range of a node, from those of all before it (size,); those in `whole` are not rewritten. `slopes` (2, gates)
     are those of all gates that are met, in the order of their nodes."""
     size, left = circuit.nodes[number].size, slopes.shape[-1]

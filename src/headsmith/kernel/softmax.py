@@ -184,11 +184,9 @@ def committed(
     values = largest(size, drift)
     silent = outside_weight(everyone - active, margin, disturbance + rounded, model.attention)
     underflow = (values + 1.0) * (4.0 * (everyone + 2) * precision.smallest_normal)
-    every, few = (
-        precision.gamma(2 * count + 2, 1)
-        + precision.gamma(2 * count + 2, 0) * (2.0 * count**2 + 7.0 * count + 3.0 if sparse else 0.0)
-        for count in (everyone, active)
-    )
+    more = [2.0 * count**2 + 7.0 * count + 3.0 if sparse else 0.0 for count in (everyone, active)]
+    shares = zip((2 * everyone + 2, 2 * active + 2), more, strict=True)
+    every, few = (precision.gamma(count, 1) + precision.gamma(count, 0) * weighs for count, weighs in shares)
     means = values if held is None else smallest(values, held)
     few = few * values if held is None or sparse else precision.gamma(active + 3, 1) * means + drift * 2.0
     few = few + silent * 8.0 * values

@@ -344,9 +344,7 @@ def length(step: Step, circuit: Graph, found: Sequence[Interval], source: Upper)
     return smallest(linear, energy.sqrt())
 
 
-def steps_of(
-    proof: Proof, found: Sequence[Interval], edges: Mapping[int, Sequence[Any]], gates: Mapping[int, Interval]
-) -> Steps:
+def steps_of(proof: Proof, found: Sequence[Interval], edges: Mapping[int, Any], gates: dict[int, Interval]) -> Steps:
     """The steps that a proof names; Refused if something inside of one is read from outside."""
     readers: dict[int, set[int]] = {}
     for number, mine in edges.items():

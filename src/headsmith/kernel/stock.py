@@ -66,28 +66,22 @@ def refuse_others(wanted: Stock, config: Any, held: dict[str, Any]) -> None:
 
 
 def stock(
-    header: Any,
-    tensors: Tensors,
-    architecture: str = "llama",
-    root: Any = None,
-    words: Any = None,
-    language: bool = False,
+    header: Any, tensors: Tensors, name: str = "llama", root: Any = None, words: Any = None, language: bool = False
 ) -> Stock:
     """The stock model of a file that carries a proof. `root` is the weight of its norms, the smallest possible one
     unless given; `words` are the numbers of a vocabulary, with their rows. Raises Refused where a stock model cannot
     hold it."""
     try:
         with np.errstate(all="ignore"):
-            found = _stock(header, tensors, architecture, root, words or {})
-            return _as_language_model(found, ARCHITECTURES[architecture].LANGUAGE) if language else found
+            found = _stock(header, tensors, name, root, words or {})
+            return _as_language_model(found, ARCHITECTURES[name].LANGUAGE) if language else found
     except DAMAGE as problem:
         raise Refused(f"the file is damaged ({type(problem).__name__}: {problem})") from None
 
 
-def _stock(header: Any, tensors: Tensors, architecture: str, root: float | None, words: Mapping[str, Any]) -> Stock:
-    if architecture not in ARCHITECTURES:
-        raise Refused(f"no rule for a stock {architecture!r}, only for {', '.join(ARCHITECTURES)}")
-    target, model, proof, box, name = contents(header, tensors)
+def _stock(header: Any, tensors: Tensors, name: str, root: float | None, words: Mapping[str, Any]) -> Stock:
+    refuse(name not in ARCHITECTURES, f"there is no rule for a stock {name!r}, only for {', '.join(ARCHITECTURES)}")
+    target, model, proof, box, about = contents(header, tensors)
     refuse(model.precision is not FLOAT32, "a stock model computes in float32: compile with dtype float32")
     refuse(proof.blocks, "the model takes its inputs at many tokens, one for each piece, which must all see each other")
     masks = masks_of(target, model, proof)
@@ -95,11 +89,11 @@ def _stock(header: Any, tensors: Tensors, architecture: str, root: float | None,
     refuse(model.attention != "softmax", f"a stock model has softmax attention, and this one {model.attention}")
     refuse(not model.layers, "the model has no layer of attention")
     facts, numbers = facts_of(target, model, proof, box), numbers_of(model, target.nodes[0].names, box, words)
-    (layers, neurons), rules = layers_of(model), ARCHITECTURES[architecture]
+    (layers, neurons), rules = layers_of(model), ARCHITECTURES[name]
     found, config, weights = rules.stock(target, facts, box, layers, neurons, numbers, root)
     weights = {each: np.ascontiguousarray(value, dtype=np.float32) for each, value in weights.items()}
     refuse(not all(np.isfinite(value).all() for value in weights.values()), "a stock model's weight is beyond float32")
-    found = replace(found, masks=("causal",), assumes=(*found.assumes, *rules.ASSUMES), target=name)
+    found = replace(found, masks=("causal",), assumes=(*found.assumes, *rules.ASSUMES), target=about)
     return Stock(found, config, weights)
 
 

@@ -53,7 +53,6 @@ MOST_CELLS, DEEPEST, MARKS = 1 << 14, 60, tuple("123456789")
 MOST_AT_ONCE, MOST_PRODUCTS = 1 << 13, 1 << 19
 
 Cell = tuple[tuple[int, int], ...]  # for each variable (i, l): the place i of 2^l equal parts of the box
-Balls = np.ndarray[Any, np.dtype[np.object_]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +140,7 @@ def expand(table: Table, cells: Sequence[Cell]) -> Expansion:
     pairs = [(d - b, b) for d in range(order) for b in range(d + 1 if variables == 2 else 1)]
     steepest = float(np.nan_to_num(np.max(np.ptp(table.slopes, axis=0) * radius.high)))
     with working(int(BITS + min(4.0 * steepest, MOST_BITS - BITS)), order + 1):
-        exact = [_exact(each) for each in (table.slopes, table.offsets, table.values.T, low, high)]
+        exact = [np.frompyfunc(arb, 1, 1)(each) for each in (table.slopes, table.offsets, table.values.T, low, high)]
         nodes, inverse = _interpolation(order if variables == 2 else 1)
         rows = [_taylor(table.programs, exact, cell, pairs, nodes, arb_mat(inverse)) for cell in cells]
         mean, weights, rest, head, difference = (enclosed(np.array(each)) for each in zip(*rows, strict=True))
@@ -149,13 +148,7 @@ def expand(table: Table, cells: Sequence[Cell]) -> Expansion:
     return Expansion(exponents, radius, mean, weights.magnitude, rest.magnitude, head, difference)
 
 
-def _exact(array: Array) -> Balls:
-    return np.asarray(np.frompyfunc(arb, 1, 1)(array), dtype=object)
-
-
-def _taylor(
-    programs: Sequence[Program], exact: list[Balls], cell: Cell, pairs: Any, nodes: Any, inverse: Any
-) -> tuple[Any, ...]:
+def _taylor(programs: Sequence[Program], exact: Any, cell: Cell, pairs: Any, nodes: Any, inverse: Any) -> Any:
     """On one cell: the mean slopes, the weights, f - F, and the coefficients of G and of G - F."""
     slopes, offsets, values, low, high = exact
     order, anywhere = sum(pairs[-1]) + 1, arb(0, 1)

@@ -72,7 +72,7 @@ class Walk:
     registers round; how far nodes are off whose errors are all
     known, what every bank has committed, and the registers before each layer."""
 
-    stream: dict[str, streams.Register]
+    stream: streams.Stream
     forms: Mapping[int, streams.Form]
     magnitudes: dict[int, Upper]
     own: dict[int, Upper]
@@ -80,7 +80,7 @@ class Walk:
     held: dict[int, Upper]
     final: dict[int, Upper]
     locals_: list[tuple[Bank, Local]]
-    past: list[dict[str, streams.Register]]
+    past: list[streams.Stream]
 
 
 def walk_through(facts: Facts) -> Walk:

@@ -62,7 +62,7 @@ def find_linear(circuit: Graph, box: Interval) -> Found:
         steps = int(min(STEPS, left / (2.0 * work)))
         left -= 2.0 * work * steps
         chosen = _chosen(circuit, number, found, before[number], steps)
-        better = found[number].meet(linear_range(circuit, number, chosen, found, ()))
+        better = found[number].meet(linear_range(circuit, number, chosen, found, set()))
         if float((better.high - better.low).sum()) <= GAIN * float((found[number].high - found[number].low).sum()):
             slopes[number], found[number] = chosen, better
     return Found(slopes, found)
