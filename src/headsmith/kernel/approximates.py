@@ -62,8 +62,7 @@ def boxes_of(network: Graph, wanted: Graph, box: Interval) -> list[Interval]:
             found = sum(((matrix != 0.0) @ reads[argument] for matrix, argument in pairs), start=nothing)
             if node.kind == "affine" and forms.keys() >= {*node.arguments}:
                 # A form of the inputs, (x + y) + (x - y), may read less than its parts do.
-                parts = [matrix @ forms[argument] for matrix, argument in pairs]
-                forms[number] = sum(parts, start=interval(nothing))
+                forms[number] = sum([matrix @ forms[argument] for matrix, argument in pairs], start=interval(nothing))
                 found = found * (forms[number].magnitude.value != 0.0)
             reads.append(np.minimum(found, 1.0))
             if node.kind != "affine":
@@ -195,8 +194,7 @@ def _top(parts: Interval, radius: Array) -> Array:
     slope, _, bend = _derivatives(parts, radius)
     found = parts[:, VALUE] + parts[:, SLACK]
     for i, mine in enumerate(radius):
-        curve = (bend[:, i, i] * mine * mine * 0.5).high
-        found = found + quadratic_top(slope[:, i].magnitude * mine, curve)
+        found = found + quadratic_top(slope[:, i].magnitude * mine, (bend[:, i, i] * mine * mine * 0.5).high)
         for j, other in enumerate(radius[:i]):
             found = found + (bend[:, i, j].magnitude * mine * other).value
     return found.high

@@ -258,8 +258,7 @@ class Interval:
         middle = 0.5 * self.low + 0.5 * self.high
         radius = np.maximum(rounded_sum(self.high, -middle, np.inf), rounded_sum(middle, -self.low, np.inf))
         slack = FLOAT64.gamma(terms + 2) * (matrix @ self.magnitude) + terms * TINY
-        found = interval(matrix @ middle).widened(matrix @ Upper(radius) + slack)
-        return _signed(matrix, self, found, slack.value)
+        return _signed(matrix, self, interval(matrix @ middle).widened(matrix @ Upper(radius) + slack), slack.value)
 
     def mapped(self, change: Callable[[Array], Array]) -> Interval:
         """Both ends changed alike, by what keeps their order; a point stays one."""

@@ -109,8 +109,7 @@ def contents(header: Any, tensors: Tensors) -> tuple[Graph, Model, Proof, Interv
     box, proof, about = box_of(field(header, "domain"), target), read_proof(stored, tensors, target), header["source"]
     if "approximates" in header:
         about = header["approximates"]
-        apart = check_composition(target, read_graph(about, tensors), box, stored, tensors)
-        proof = replace(proof, beyond=apart.error)
+        proof = replace(proof, beyond=check_composition(target, read_graph(about, tensors), box, stored, tensors).error)
     return target, model, proof, box, digest(about, tensors)
 
 

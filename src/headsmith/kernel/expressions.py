@@ -177,6 +177,5 @@ def _gated(proof: Proof, number: int, weight: Computed, ranges: Sequence[Interva
     node, margin = proof.circuit.nodes[number], proof.tables[number].margin
     x, y = (ranges[argument].widened(margin) for argument in node.arguments)
     ((_, ((incline, _),), constant), _) = node.program.steps
-    affine = x * rational(incline) + rational(constant)
-    g = affine + weight.error
+    g = x * rational(incline) + rational(constant) + weight.error
     return Computed(y * weight.error, (y * weight.slopes[0], g))

@@ -89,8 +89,7 @@ class Far:
         """What it is for an argument: `slopes` (argument, node) of the node, or one for each component."""
         positive, negative = np.maximum(slopes.high, 0.0), np.maximum(-slopes.low, 0.0)
         rising = positive @ self.rising + negative @ self.falling
-        falling = positive @ self.falling + negative @ self.rising
-        return Far(rising, falling, slopes.magnitude.value @ self.size)
+        return Far(rising, positive @ self.falling + negative @ self.rising, slopes.magnitude.value @ self.size)
 
 
 @dataclass(frozen=True, eq=False)

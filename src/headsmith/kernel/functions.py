@@ -251,8 +251,7 @@ def enclose(program: Program, x: Interval, order: int = 0, halvings: int = 7) ->
         pairs = [(at[i], at[j]) for i, j in place.reshape(2, -1).T.tolist()]
         halvings = -1 if monotone else halvings
         found = np.array([_range(program, order, left, right, halvings) for left, right in pairs]).reshape(-1, 2).T
-    result = Interval(*found.reshape(2, *x.low.shape)).meet(Interval(*image))
-    return result.where(bounded)
+    return Interval(*found.reshape(2, *x.low.shape)).meet(Interval(*image)).where(bounded)
 
 
 def _derivatives(program: Program, order: int, place: Any, count: int = 2) -> list[Any]:

@@ -257,8 +257,7 @@ def root_of(squares: Upper, width: int, epsilon: float, given: float | None) -> 
     needed = squares * (1.0 + 2.0 * width * FLOAT32.unit_roundoff) + width * epsilon
     for root in 2.0 ** np.arange(41.0) if given is None else [given]:
         square = float(root) * float(root) * width
-        fits = np.frexp(root)[0] == 0.5 and square <= LARGEST_SQUARE
-        if fits and needed.value < FLOAT32.unit_roundoff * square:
+        if np.frexp(root)[0] == 0.5 and square <= LARGEST_SQUARE and needed.value < FLOAT32.unit_roundoff * square:
             return float(root)
     shown = "no constant is large enough" if given is None else f"the norms' weight {given:.4g} does not fit"
     raise Refused(f"registers whose squares add up to {float(squares.value):.4g} are not normed away: {shown}")

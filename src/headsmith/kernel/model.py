@@ -60,17 +60,12 @@ DATA, REFERENCE, POSITION, GRID = "data", "reference", "position", "grid"
 RESERVED = (DATA, REFERENCE, POSITION, GRID)
 KEY = 8.0
 
-SHAPES = {
-    "sink": {"query_scale": "h", "key_scale": "h"},
+SHAPES: dict[str, dict[str, str]] = {
+    **{key: {"query_scale": "h", "key_scale": "h"} for key in ("sink", "boltzmann")},
     "table": {"slope": "hga", "offset": "hg", "values": "hgc"},
     "gate": {"slope": "hg", "offset": "hg"},
-    "product": {},
-    "swiglu": {},
     "silu": {"scale": "h"},
-    "mean": {},
-    "boltzmann": {"query_scale": "h", "key_scale": "h"},
-    "move": {},
-    "attend": {},
+    **{key: {} for key in ("product", "swiglu", "mean", "move", "attend")},
 }  # the axes of arrays: heads, tokens of the grid, arguments (1 or 2) and columns
 GAINS: dict[str, tuple[str, ...]] = dict.fromkeys(SHAPES, ("gain", "keep_gain"))
 GAINS.update(sink=("reference_gain", "position_gain"), gate=("position_gain", "keep_gain"), product=())

@@ -159,5 +159,4 @@ def digest(stored: Any, tensors: Tensors) -> str:
             return found.hexdigest()
         return value
 
-    text = json.dumps(plain("", stored), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(json.dumps(plain("", stored), sort_keys=True, separators=(",", ":")).encode()).hexdigest()

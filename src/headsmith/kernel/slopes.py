@@ -132,8 +132,7 @@ def _attend_slopes(off: float, queries: Interval, keys: Interval, values: Interv
     """
     spread, radius, size = values.width * 0.5, keys.width * 0.5, queries.magnitude + off
     by_query, by_key = (spread[:, None] * each for each in (radius, size))
-    symmetric = [Interval(-each.value, each.value) for each in (by_query, by_key)]
-    return *symmetric, _unit(len(values.low))
+    return *[Interval(-each.value, each.value) for each in (by_query, by_key)], _unit(len(values.low))
 
 
 def reference_slopes(node: Node, wide: Sequence[Interval]) -> tuple[Interval, ...]:

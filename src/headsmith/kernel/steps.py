@@ -332,8 +332,7 @@ def length(step: Step, circuit: Graph, found: Sequence[Interval], source: Upper)
     slope, first = interval(np.ones(1)), rest
     if step.curve >= 0:
         curve = circuit.nodes[step.curve]
-        score = found[curve.arguments[0]].hull(interval(np.zeros(1)))
-        slope = enclose(curve.program, score, 1)
+        slope = enclose(curve.program, found[curve.arguments[0]].hull(interval(np.zeros(1))), 1)
         first = rest + enclose(curve.program, interval(np.zeros(1)))
     linear = _expansion(step, size, slope) * source + norm(size * first.magnitude) * abs(step.rate)
     same = all(np.all(each == each[:1]) for each in (*map(dense, node.weights), node.constants))

@@ -144,8 +144,7 @@ def expand(table: Table, cells: Sequence[Cell]) -> Expansion:
         nodes, inverse = _interpolation(order if variables == 2 else 1)
         rows = [_taylor(table.programs, exact, cell, pairs, nodes, arb_mat(inverse)) for cell in cells]
         mean, weights, rest, head, difference = (enclosed(np.array(each)) for each in zip(*rows, strict=True))
-    exponents = np.array(pairs)[:, :variables]
-    return Expansion(exponents, radius, mean, weights.magnitude, rest.magnitude, head, difference)
+    return Expansion(np.array(pairs)[:, :variables], radius, mean, weights.magnitude, rest.magnitude, head, difference)
 
 
 def _taylor(programs: Sequence[Program], exact: Any, cell: Cell, pairs: Any, nodes: Any, inverse: Any) -> Any:

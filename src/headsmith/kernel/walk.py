@@ -125,8 +125,7 @@ def _first(facts: Facts) -> Walk:
     circuit, precision = facts.circuit, facts.model.precision
     own = {number: error.magnitude for number, error in facts.approximations.items()}
     for number, components in facts.places.items():
-        unknown = Upper(np.full(len(components), np.inf))
-        own[number] = _spread(unknown, components, circuit.nodes[number].size)
+        own[number] = _spread(Upper(np.full(len(components), np.inf)), components, circuit.nodes[number].size)
     size = facts.ranges[0].magnitude
     exact = precision is FLOAT64
     own[0] = size * 0.0 if exact else size * (precision.unit_roundoff + precision.held) + precision.smallest_normal
