@@ -48,9 +48,6 @@ ASSUMES = (
     "kernels put in place of its own; softmax subtracts the largest score of a row",
     "LayerNorm computes the mean of a row within 5 u of the sum of absolute values, u = 2^-24, and the inverse root of "
     "the variance within 8 u and 3/4 of the squares of all columns but +-c over c^2; it rounds each column four times",
-    "inputs enter as inputs_embeds: rows of wte for the tokens in their order, and for every data token its inputs "
-    "times the inputs' rows, added in float32; no padding. Words for numbers, if there are any, enter as input_ids: "
-    "the reference tokens, and then one word for each variable, in the order of the variables",
 )
 
 

@@ -30,6 +30,11 @@ from .walk import Walk
 
 NUMBER = re.compile(r"(.*)=(-?[0-9]{1,40}(\.[0-9]{1,200})?)", re.DOTALL)
 MOST_NUMBERS, LARGEST_SQUARE = 1 << 28, 2.0**120
+ENTERS = (
+    "inputs enter as inputs_embeds: rows of the embedding for the tokens in their order, and for every data token its "
+    "inputs times the inputs' rows, added in float32; no padding. Words for numbers, if there are any, enter as "
+    "input_ids: the reference tokens, and then one word for each variable, in the order of the variables"
+)
 Heads = tuple[Array, Array, Array, Array]
 Layers = Sequence[Sequence[Heads]]
 Neurons = tuple[Array, Array, Array]

@@ -40,9 +40,6 @@ ASSUMES = (
     "place of its own; softmax subtracts the largest score of a row",
     "the inverse square root of a power of four is exact, and the cosine of a number below 2^-87 is 1; silu(t) is "
     "computed as t / (1 + exp(-t)), or as t times 1 / (1 + exp(-t)) or, of t < 0, exp(t) / (1 + exp(t))",
-    "inputs enter as inputs_embeds: rows of embed_tokens for the tokens in their order, and for every data token its "
-    "inputs times the inputs' rows, added in float32; no padding. Words for numbers, if there are any, enter as "
-    "input_ids: the reference tokens, and then one word for each variable, in the order of the variables",
 )
 
 

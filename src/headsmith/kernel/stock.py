@@ -17,7 +17,7 @@ from . import gpt2, llama
 from .arithmetic import FLOAT32
 from .check import DAMAGE, Certificate, checked, contents, facts_of, masks_of
 from .errors import Refused, refuse
-from .layout import layers_of, numbers_of
+from .layout import ENTERS, layers_of, numbers_of
 from .reading import LARGEST_HEADER, Tensors, field, mapping, parsed, read, tensors_of
 
 CONFIG, WEIGHTS, PROOF, WORDS = "config.json", "model.safetensors", "proof.safetensors", "tokenizer.json"
@@ -93,7 +93,7 @@ def _stock(header: Any, tensors: Tensors, name: str, root: float | None, words: 
     found, config, weights = rules.stock(target, facts, box, layers, neurons, numbers, root)
     weights = {each: np.ascontiguousarray(value, dtype=np.float32) for each, value in weights.items()}
     refuse(not all(np.isfinite(value).all() for value in weights.values()), "a stock model's weight is beyond float32")
-    found = replace(found, masks=("causal",), assumes=(*found.assumes, *rules.ASSUMES), target=about)
+    found = replace(found, masks=("causal",), assumes=(*found.assumes, *rules.ASSUMES, ENTERS), target=about)
     return Stock(found, config, weights)
 
 

@@ -116,7 +116,10 @@ def walk_through(facts: Facts) -> Walk:
             held = Interval(-outputs[0], outputs[1])
             walk.stream = streams.write(walk.stream, bank, circuit, held, local.spilled, model.precision is not FLOAT64)
         walk.locals_ += done
-    _refuse_thin_margins(facts, walk)
+    # What was proved of regions, tables and attention holds only if what they read is off by no more than that.
+    off = _arriving(facts, walk, facts.limits.keys())
+    for number, margin in facts.limits.items():
+        _refuse_beyond(number, float(np.max(off[number].value)), margin)
     return walk
 
 
@@ -277,13 +280,6 @@ def _of_tables(facts: Facts, bank: Bank, reads: Reads) -> Local:
         _refuse_beyond(number, furthest[output], facts.proof.tables[number].margin)
         slopes[output] = [float(slope.magnitude.value[component]) for slope in facts.tables[number].slopes]
     return local_errors(facts.model, bank, reads, Upper(slopes))
-
-
-def _refuse_thin_margins(facts: Facts, walk: Walk) -> None:
-    """What was proved of regions, tables and attention holds only if what they read is off by no more than that."""
-    off = _arriving(facts, walk, facts.limits.keys())
-    for number, margin in facts.limits.items():
-        _refuse_beyond(number, float(np.max(off[number].value)), margin)
 
 
 def _refuse_beyond(number: int, off: float, margin: float) -> None:
