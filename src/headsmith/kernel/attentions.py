@@ -172,7 +172,7 @@ def product_slopes(program: Program, seen: Sequence[Interval]) -> tuple[Interval
 # Neurons ------------------------------------------------------------------------------------------------------------
 
 
-def neuron_errors(model: Model, bank: Bank, reads: Reads, _: Upper | None = None) -> Local:
+def neuron_errors(model: Model, bank: Bank, reads: Reads) -> Local:
     """What neurons commit: pairs that multiply, or gates."""
     refuse(model.precision.held, "there is no rule for neurons in formats of 16 bits")
     return _multiplied(model, bank, reads) if bank.kind == "swiglu" else _neuron_gates(model, bank, reads)

@@ -20,8 +20,6 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import EXP_ULPS, Interval
-from .chord import check_region
-from .composed import check_composition
 from .errors import WORK, WORK_A_NUMBER, Refused, limited, refuse
 from .expressions import computed, headed
 from .flow import gains
@@ -31,7 +29,6 @@ from .proof import Proof, read_proof, refuse_open
 from .ranges import ranges, refuse_undefined
 from .reading import Tensors, digest, field, items, mapping, read, real
 from .same import Forms, TooLarge
-from .sampled import assumption
 from .slopes import edges_of
 from .softmax import refuse_large
 from .walk import Facts, carried, refuse_overflow, walk_through
@@ -108,6 +105,8 @@ def contents(header: Any, tensors: Tensors) -> tuple[Graph, Model, Proof, Interv
     model = read_model(field(header, "transformer"), tensors, field(stored, "roles"))
     box, proof, about = box_of(field(header, "domain"), target), read_proof(stored, tensors, target), header["source"]
     if "approximates" in header:
+        from .composed import check_composition
+
         about = header["approximates"]
         proof = replace(proof, beyond=check_composition(target, read_graph(about, tensors), box, stored, tensors).error)
     return target, model, proof, box, digest(about, tensors)
@@ -150,13 +149,25 @@ def facts_of(target: Graph, model: Model, proof: Proof, box: Interval) -> Facts:
         _refuse_other_function(target, proof)
     places = headed(proof.circuit, model)
     refuse_open(proof, places)
-    found, chords = ranges(proof, box, check_region)
+    found, chords = ranges(proof, box, _compared)
     refuse_undefined(target, box, proof, found)
     tables = computed(proof, model, found)
     approximations = {**chords, **{number: each.error for number, each in tables.items()}}
     edges, output = edges_of(proof, found, places, tables), proof.circuit.output
     every = gains(proof.circuit, edges.of, output, edges.steps, edges.norms)
     return Facts(model, proof, found, places, tables, approximations, edges, every)
+
+
+def _compared(*region: Any) -> Any:
+    from .chord import check_region
+
+    return check_region(*region)
+
+
+def _assumption(*sampled: Any) -> str:
+    from .sampled import assumption
+
+    return assumption(*sampled)
 
 
 def certificate(target: Graph, facts: Facts, box: Interval) -> Certificate:
@@ -172,7 +183,7 @@ def certificate(target: Graph, facts: Facts, box: Interval) -> Certificate:
     worst, name = int(np.argmax(total.value)), model.precision.name
     inside = (f"maps, attention and sums compute in float32, and round what they return to {name}",)
     names = target.nodes[0].names * (box.low.size // len(box.low))
-    sampled = [assumption(number, node) for number, node in enumerate(target.nodes) if node.kind == "sampled"]
+    sampled = [_assumption(number, node) for number, node in enumerate(target.nodes) if node.kind == "sampled"]
     domain = tuple(zip(names, box.low.T.ravel().tolist(), box.high.T.ravel().tolist(), strict=True))
     error, shares = float(total.value[worst]), {each: float(parts[each].value[worst]) for each in PARTS}
     score, runs = max((local.max_score for _, local in walk.locals_), default=0.0), masks_of(target, model, proof)

@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import Array, Interval, rational
-from .attentions import product_slopes
 from .errors import Refused, refuse
 from .functions import Program
 from .graph import Graph
 from .heads import RULES
 from .model import PAIRS, Bank, Model
 from .proof import Proof
-from .sampled import answered
 from .table import Table, check_table
 
 
@@ -121,6 +119,8 @@ def _column(bank: Bank, output: int, program: Program) -> tuple[Array, Array, Ar
 
 def _sampled(proof: Proof, bank: Bank, number: int, ranges: Sequence[Interval]) -> Computed:
     """A sampled function, compared with the head that computes it; slopes are those by each form that it reads."""
+    from .sampled import answered
+
     node, (argument, *others) = proof.circuit.nodes[number], proof.circuit.nodes[number].arguments
     place = proof.circuit.nodes[others[0]].constants if others else np.zeros((1, 0))
     alone = bank.heads == 1 and np.all(bank.node == number) and np.array_equal(bank.component, np.arange(node.size))
@@ -134,6 +134,8 @@ def _sampled(proof: Proof, bank: Bank, number: int, ranges: Sequence[Interval]) 
 
 def _product(proof: Proof, number: int, ranges: Sequence[Interval]) -> Computed:
     """A product or a square that a product head, or a pair of neurons, computes: up to rounding it is that."""
+    from .attentions import product_slopes
+
     node = proof.circuit.nodes[number]
     refuse(number not in proof.tables, f"nothing says how far what node {number} reads may be off")
     seen = [ranges[argument].widened(proof.tables[number].margin) for argument in node.arguments]

@@ -17,9 +17,8 @@ from itertools import pairwise
 import numpy as np
 
 from .arithmetic import FLOAT64, Array, Interval, Upper, interval, largest, smallest
-from .attentions import neuron_errors, other_errors
 from .errors import Refused, refuse, spend
-from .model import Bank, Model
+from .model import NEURONS, PAIRS, Bank, Model
 from .softmax import APART, SPARE, Local, Reads, committed, exp_error, maximum, moved_mean, refuse_large, scales_of
 from .weighed import HELD, lowest_top, weighed_move
 
@@ -37,12 +36,18 @@ def local_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper | None = 
     refuse_large(model, reads.magnitude, "what a head reads")
     refuse_large(model, reads.drift, "what drifts into a reference token")
     if model.attention not in ("softmax", *APART):
-        return other_errors(model, bank, reads)
+        return _other(model, bank, reads)
     if slopes is not None:
         return RULES[bank.kind]["expression"](model, bank, reads, slopes)
     rules = [rule for computed, rule in RULES[bank.kind].items() if computed != "expression"]
     refuse(not rules, f"the slopes of a {bank.kind} bank are not known")
     return rules[0](model, bank, reads)
+
+
+def _other(model: Model, bank: Bank, reads: Reads, *_: Upper) -> Local:
+    from .attentions import neuron_errors, other_errors
+
+    return (neuron_errors if bank.kind in NEURONS else other_errors)(model, bank, reads)
 
 
 # Sink: the ReLU -----------------------------------------------------------------------------------------------------
@@ -340,9 +345,8 @@ RULES: dict[str, dict[str, Callable[..., Local]]] = {
     "boltzmann": {"pool max": boltzmann_errors},
     "move": {"move": move_errors},
     "attend": {"attend": attend_errors},
-    "product": {"expression": other_errors},
-    "swiglu": {"expression": neuron_errors},
-    "silu": {"relu": neuron_errors},
+    **{kind: {"expression": _other} for kind in PAIRS},
+    "silu": {"relu": _other},
 }
 # What heads of a kind compute, and by which rule.
 

@@ -46,7 +46,6 @@ from .errors import Refused, refuse, spend
 from .graph import Graph, needed, read_graph
 from .norms import Carried
 from .reading import Tensors, field, flag, items, mapping, numbers, real, text, whole
-from .steps import Power, Step, power_of, step_of
 
 MOST_HALVINGS, MOST_BLOCKS, MOST_LISTED, MOST_ENDS = 16, 1 << 10, 1 << 12, 1 << 19
 
@@ -80,8 +79,8 @@ class Proof:
     regions: dict[int, Region]
     tables: dict[int, Table]
     views: dict[int, list[int]]
-    steps: dict[int, Step]
-    powers: dict[int, Power]
+    steps: dict[int, Any]
+    powers: dict[int, Any]
     norms: dict[int, Carried]
     alike: dict[int, int]
     bends: dict[int, tuple[int, Array]]
@@ -140,9 +139,13 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
     compared += [*(kinks for _, kinks in bends.values()), *(table.cells for table in tables.values())]
     refuse(sum(map(len, compared)) > MOST_ENDS, "the cells of regions and tables are more than this kernel looks at")
     numbered = [sorted(whole(each, 0, last) for each in listed(name)) for name in ("steps", "powers")]
-    steps, powers = {number: step_of(circuit, regions, number) for number in numbered[0]}, dict[int, Power]()
-    for number in numbered[1]:
-        powers[number] = power_of(circuit, regions, number, powers)
+    steps, powers = dict[int, Any](), dict[int, Any]()
+    if any(numbered):
+        from .steps import power_of, step_of
+
+        steps = {number: step_of(circuit, regions, number) for number in numbered[0]}
+        for number in numbered[1]:
+            powers[number] = power_of(circuit, regions, number, powers)
     refuse(any(region.inside & {*steps, *powers} for region in regions.values()), "a step lies inside of a region")
     halvings, blocks = node(stored, "halvings", MOST_HALVINGS), node(stored, "blocks", MOST_BLOCKS)
     return Proof(circuit, regions, tables, views, steps, powers, norms, alike, bends, linear, halvings, blocks)

@@ -33,8 +33,6 @@ from .flow import norm
 from .functions import Program, enclose, named, run
 from .graph import Graph, Node, needed
 from .proof import Proof, Region
-from .sampled import sampled_range
-from .steps import entries, length
 
 MOST_ENTRIES = 1 << 24
 
@@ -74,6 +72,8 @@ def node_range(node: Node, arguments: list[Interval], blocks: int = 0) -> Interv
         case "expression":
             return program_range(node.program, arguments)
         case "sampled":
+            from .sampled import sampled_range
+
             return sampled_range(node)
         case "pool" if blocks and node.name == "max" and not node.causal:
             return Interval(*(end.max(axis=1, keepdims=True) for end in (arguments[0].low, arguments[0].high)))
@@ -267,8 +267,12 @@ def ranges(proof: Proof, box: Interval, compare: Comparison) -> tuple[list[Inter
         for view in proof.views.get(number, ()):
             found[-1] = found[-1].meet(found[view])
         if number in proof.powers:
+            from .steps import entries
+
             found[-1] = found[-1].meet(entries(proof.powers[number], [each.over(1) for each in found])[:, None])
         if number in proof.steps:
+            from .steps import length
+
             step, hulls = proof.steps[number], [each.over(1) for each in found]
             before = lengths.get(step.source, norm(hulls[step.source].magnitude))
             lengths[number] = smallest(length(step, proof.circuit, hulls, before), norm(hulls[-1].magnitude))

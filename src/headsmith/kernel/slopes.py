@@ -18,7 +18,6 @@ from .functions import enclose
 from .graph import HYPOTENUSE, PRODUCT, QUOTIENT, Graph, Node, dense, needed
 from .norms import Norms, norms_of
 from .proof import Proof
-from .steps import steps_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +70,8 @@ def edges_of(proof: Proof, found: Sequence[Interval], places: Mapping[int, Any],
     norms = norms_of(proof.circuit, edges, proof.norms.keys(), lambda number, _: proof.norms[number])
     steps = Steps({}, {}, set(), {}, {})
     if proof.steps or proof.powers:
+        from .steps import steps_of
+
         steps = steps_of(proof, found, edges, gates)
     return Edges(edges, gates, joined, steps, norms)
 
