@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import Array, Interval, rational
+from .arithmetic import Array, Interval, joined, rational
 from .errors import Refused, refuse
 from .functions import Program
 from .graph import Graph
@@ -97,8 +97,7 @@ def comparisons(proof: Proof, model: Model, ranges: Sequence[Interval]) -> list[
             arguments = node.arguments[: program.variables]
             if carried is None or slopes.shape[1] != len(arguments):
                 raise Refused(f"node {number} is computed by a {bank.kind} head, and its proof has no cells that fit")
-            seen = [ranges[argument][component] for argument in arguments]
-            box = Interval([each.low for each in seen], [each.high for each in seen]).widened(carried.margin)
+            box = joined([ranges[argument][component] for argument in arguments], np.stack).widened(carried.margin)
             key = slopes.tobytes(), offsets.tobytes(), carried.cells, arguments
             mine = found.setdefault(key, Comparison(slopes, offsets, carried.cells, [], {}))
             mine.boxes.append(box)
@@ -157,8 +156,7 @@ def computed(proof: Proof, model: Model, ranges: Sequence[Interval]) -> dict[int
         for number in {*bank.node.tolist()} if bank.kind in PAIRS else ():
             result[number] = _product(proof, number, ranges)
     for number, row in rows.items():
-        entries = [row[component] for component in range(proof.circuit.nodes[number].size)]
-        bounds = Interval([each.low for each in entries], [each.high for each in entries])
+        bounds = joined([row[component] for component in range(proof.circuit.nodes[number].size)], np.stack)
         found = Computed(bounds[:, 0], tuple(bounds[:, place] for place in range(1, bounds.low.shape[1])))
         gated = len(found.slopes) < len(proof.circuit.nodes[number].arguments)
         result[number] = _gated(proof, number, found, ranges) if gated else found
