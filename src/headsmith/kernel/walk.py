@@ -42,11 +42,6 @@ class Facts:
     gains: Mapping[int, Gain]
 
     @cached_property
-    def inside(self) -> set[int]:
-        """The nodes that lie inside of a region that compares itself anew."""
-        return {reader for reader, _ in self.proof.margins_of_reads}
-
-    @cached_property
     def limits(self) -> dict[int, float]:
         """How far nodes may be off, so that what was proved of regions, tables and attention (its queries) holds."""
         found: dict[int, float] = {}
@@ -86,7 +81,7 @@ class Walk:
 def walk_through(facts: Facts) -> Walk:
     """Bound what every bank commits, layer by layer: all banks of a layer see the same stream."""
     circuit, model = facts.circuit, facts.model
-    walk = _first(facts)
+    walk, inside = _first(facts), {reader for reader, _ in facts.proof.margins_of_reads}
     for layer in model.layers:
         walk.past.append(walk.stream)
         claimed = {number for bank in layer for number, _, _ in _claims(bank)}
@@ -107,7 +102,7 @@ def walk_through(facts: Facts) -> Walk:
             outputs = np.zeros((2, bank.outputs))
             for number, mine, components in _claims(bank):
                 # What a node is off by that reads anew, or is joined with others, is not all that it may be off by.
-                anew = number in facts.slopes.joined or number in facts.inside
+                anew = number in facts.slopes.joined or number in inside
                 exact, reach = facts.ranges[number][components], local.reach[mine]
                 sides = [Upper(np.maximum(end, 0.0)) + off[number][components] for end in (-exact.low, exact.high)]
                 outputs[:, mine] = [(reach if anew else smallest(side, reach)).value for side in sides]
