@@ -107,9 +107,8 @@ class Via:
         if isinstance(sizes, Sparse) or isinstance(self.sizes, Sparse):
             product = multiplied(sparse_of(self.sizes).changed(interval), sparse_of(sizes), joined)
             return replace(self, sizes=product.changed(lambda values: values.high))
-        if sizes.ndim == 1 or self.sizes.ndim == 1:
-            return replace(self, sizes=(Upper(self.sizes if sizes.ndim == 1 else self.sizes[:, None]) * sizes).value)
-        return replace(self, sizes=(self.sizes @ Upper(sizes)).value)
+        found: Upper = self.sizes @ Upper(sizes) if sizes.ndim == 2 else Upper(self.sizes) * sizes
+        return replace(self, sizes=found.value)
 
     def carried(self, size: Upper) -> Upper:
         """How far errors of at most `size` move the outputs."""
