@@ -436,6 +436,21 @@ FORGERIES = [
 ]
 
 
+def test_two_sampled_functions_with_the_same_answers_need_not_be_the_same() -> None:
+    """Both are 0 at the nodes and have slopes of at most 1. So they may be 1 apart between two nodes, and 1000 times
+    their difference is not 0."""
+    file = Forged(1, -2.0, 2.0)
+    numbers = {name: file.keep([1.0]) for name in ("lipschitz", "scale")}
+    numbers |= {"arguments": [0], "answers": file.keep(np.zeros((1, 4, 1))), "norm": "1", "evaluation": 0.0}
+    functions = [file.add(file.source, "sampled", **numbers) for _ in range(2)]
+    file.outputs(
+        file.scaled(file.source, (functions[0], 1000.0), (functions[1], -1000.0)), file.affine(file.circuit, [], [0.0])
+    )
+    file.embed()
+    with pytest.raises(Refused, match="sampled"):
+        file.check()
+
+
 @pytest.mark.parametrize("forge", FORGERIES, ids=lambda forge: forge.__name__)
 def test_a_forged_proof_is_refused_or_its_bound_holds(forge: Callable[[], tuple[Forged, Any]]) -> None:
     file, sequences = forge()

@@ -119,6 +119,26 @@ def many_columns() -> Forged:
     return file
 
 
+def approximates(inputs: int, size: int) -> Forged:
+    """The first input, as an approximation of a sum of so many gates of all inputs."""
+    file = plain(inputs)
+    wanted = [file.source[0]]
+    forms = file.affine(wanted, [(0, np.ones((size, inputs)))], np.zeros(size))
+    gates = file.relu(wanted, forms, size)
+    file.header["approximates"] = {"nodes": wanted, "output": file.affine(wanted, [(gates, np.ones((1, size)))], [0.0])}
+    file.proof["approximation"] = "0"
+    return file
+
+
+def cells_of_a_wide_target() -> Forged:
+    file, bias = plain(), np.zeros(500)
+    for _ in range(40):
+        file.affine(file.source, [(0, np.ones((500, 1)))], bias)
+    file.function(file.source, "sin", 0)
+    file.header["source"]["output"], file.proof["halvings"] = 1, 16
+    return file
+
+
 ENDLESS: list[Callable[[], Forged]] = [
     large_register,
     large_grid,
@@ -138,6 +158,20 @@ ENDLESS: list[Callable[[], Forged]] = [
 @pytest.mark.parametrize("make", ENDLESS, ids=lambda make: make.__name__)
 def test_what_would_take_forever_is_answered(make: Callable[[], Forged]) -> None:
     answered(make())
+
+
+@pytest.mark.parametrize(("inputs", "size"), [(20_000, 1), (600, 1), (30, 20_000)])
+def test_comparisons_of_many_inputs_or_gates_are_refused(inputs: int, size: int) -> None:
+    """Which inputs belong together is asked of all pairs of them, and second derivatives are taken by all pairs."""
+    assert "too many" in refused(approximates(inputs, size))
+
+
+def test_a_comparison_of_many_gates_takes_no_matrix_of_them() -> None:
+    assert answered(approximates(2, 30_000)).startswith("certified")
+
+
+def test_a_target_on_many_cells_is_refused_where_the_circuit_is_small() -> None:
+    assert "all nodes on all cells" in refused(cells_of_a_wide_target())
 
 
 # Work that no size limits: counted, and refused beyond what a file may ask for ---------------------------------------

@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import Array, Interval, Upper, interval, joined, rational
-from .errors import Refused
+from .arithmetic import Array, Interval, Upper, applied, interval, joined, rational
+from .errors import Refused, spend
 from .functions import enclose, named, run
-from .graph import Graph, dense
+from .graph import Graph
 from .table import Cell, quadratic_top, read_cells
 
-MOST_CELLS, AT_ONCE = 1 << 17, 1 << 20
+MOST_CELLS, AT_ONCE, MOST_ENTRIES = 1 << 17, 1 << 22, 1 << 24
 KINDS = {"input", "affine", "relu", "maximum", "minimum", "expression"}
 VALUE, SLACK, AROUND, SLOPE = 0, 1, 2, 3  # where the parts of a node are; its bends come last
 
@@ -61,9 +61,10 @@ def boxes_of(network: Graph, wanted: Graph, box: Interval) -> list[Interval]:
     for graph in (network, wanted):
         reads, forms = [np.eye(len(together))], {0: interval(np.eye(len(together)))}
         for number, node in enumerate(graph.nodes[1:], start=1):
-            weights = [dense(each) for each in node.weights] or [np.eye(node.size)] * len(node.arguments)
+            weights = node.weights or (np.ones(node.size),) * len(node.arguments)
             pairs, nothing = list(zip(weights, node.arguments, strict=True)), np.zeros((node.size, len(together)))
-            found = sum(((matrix != 0.0) @ reads[argument] for matrix, argument in pairs), start=nothing)
+            spend(len(together) * (nothing.size + sum(each.size for each in weights)))
+            found = sum((applied(matrix, reads[argument]) for matrix, argument in pairs), start=nothing)
             if node.kind == "affine" and forms.keys() >= {*node.arguments}:
                 # A form of the inputs, (x + y) + (x - y), may read less than its parts do.
                 parts = [matrix @ forms[argument] for matrix, argument in pairs]
@@ -75,6 +76,7 @@ def boxes_of(network: Graph, wanted: Graph, box: Interval) -> list[Interval]:
             if node.kind == "expression" or number == graph.output:
                 used = used | (reads[-1].any(axis=0) & (box.high > box.low))
     for _ in range(len(together).bit_length()):
+        spend(0.2 * len(together) ** 3)
         together = np.minimum(together @ together, 1.0)
     middle = middle_of(box)
     groups = [group > 0.0 for group in np.unique(together, axis=0) if np.any(used[group > 0.0])]
@@ -102,17 +104,26 @@ def middle_of(box: Interval) -> Array:
 def refuse_others(network: Graph, wanted: Graph) -> None:
     """Raise Refused unless both are functions of the same inputs, token by token."""
     names = [graph.nodes[0].names for graph in (network, wanted)]
-    sizes = [graph.nodes[graph.output].size for graph in (network, wanted)]
+    sizes, every = [graph.nodes[graph.output].size for graph in (network, wanted)], total_size(network, wanted)
     if not {node.kind for graph in (network, wanted) for node in graph.nodes} <= KINDS:
         raise Refused("a network and what it approximates are functions of one token, of sums, gates and expressions")
     if names[0] != names[1] or sizes[0] != sizes[1]:
         raise Refused("a network does not have the inputs and outputs of what it approximates")
+    if every * len(names[0]) > MOST_ENTRIES:
+        raise Refused(f"{every} numbers of {len(names[0])} inputs are too many to be compared")
+
+
+def total_size(*graphs: Graph) -> int:
+    """How many numbers some graphs have."""
+    return sum(node.size for graph in graphs for node in graph.nodes)
 
 
 def batch_of(network: Graph, wanted: Graph, wide: int) -> int:
     """How many cells are looked at at once."""
-    largest = max(node.size for graph in (network, wanted) for node in graph.nodes)
-    return max(AT_ONCE // (largest * (2 + wide) ** 2), 1)
+    each = total_size(network, wanted) * (2 + wide) ** 2
+    if each > MOST_ENTRIES:
+        raise Refused(f"second derivatives by {wide} inputs are too many to be compared")
+    return max(AT_ONCE // each, 1)
 
 
 def on_cells(network: Graph, wanted: Graph, ends: Interval) -> Interval:

@@ -121,7 +121,7 @@ def slopes_of(graph: Graph, box: Interval) -> tuple[Interval, Interval]:
             parts = [weights @ slopes for weights, (_, slopes) in zip(node.weights, read, strict=True)]
         else:
             ((z, _), *_), wide = read, [each[:, 0] for each, _ in read]
-            edges = [Interval(z.low > 0.0, z.high > 0.0)] if node.kind == "relu" else reference_slopes(node, wide)
+            edges = [Interval(z.low > 0.0, ~(z.high <= 0.0))] if node.kind == "relu" else reference_slopes(node, wide)
             columns = [edge.mapped(lambda end: end.reshape(-1, 1)) for edge in edges]
             parts = [slopes * column for column, (_, slopes) in zip(columns, read, strict=True)]
         known.append((reach, sum(parts, start=interval(np.zeros((node.size, len(box.low)))))))
