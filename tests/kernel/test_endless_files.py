@@ -214,6 +214,24 @@ def with_tables(count: int, tokens: int, cells: str, kind: str, **fields: Any) -
     return file
 
 
+def many_layers_of_many_registers() -> Forged:
+    file, registers, layers = plain(), 30_000, 200
+    file.register(*(f"r{place}" for place in range(registers)), size=0)
+    file.register("w")
+    for _ in range(layers):
+        links = [file.link("x", [1.0])], [file.link("w", [1.0])]
+        file.bank("mean", *links, [-1], [0], gain=64.0, keep_gain=64.0)
+    return file
+
+
+def a_tensor_named_many_times() -> Forged:
+    file = plain()
+    bias = file.keep(np.ones(10**6))
+    for _ in range(100):
+        file.add(file.source, "affine", terms=[], bias=bias)
+    return file
+
+
 def tables_of_long_programs() -> Forged:
     program = {"variables": 1, "steps": [["call", "sin", place] for place in range(200)]}
     return with_tables(900, 8, "1" * 7 + "0" * 8, "expression", arguments=[0], program=program)
@@ -224,7 +242,16 @@ def many_ramps() -> Forged:
 
 
 @pytest.mark.parametrize(
-    "make", [long_polynomials, functions_on_many_cells, tables_of_long_programs, many_ramps], ids=lambda m: m.__name__
+    "make",
+    [
+        long_polynomials,
+        functions_on_many_cells,
+        tables_of_long_programs,
+        many_ramps,
+        many_layers_of_many_registers,
+        a_tensor_named_many_times,
+    ],
+    ids=lambda make: make.__name__,
 )
 def test_work_is_counted(make: Callable[[], Forged], monkeypatch: pytest.MonkeyPatch) -> None:
     """With a hundredth of the work that a file may ask for, each of these is refused after about a hundredth of the
