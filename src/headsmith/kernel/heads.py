@@ -222,12 +222,12 @@ def gate_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper) -> Local:
     the derivatives of y g(x) by x and y: what these are off by moves it by slopes times `deviation + stored + read`.
     Active values lie between 0 and y, so their spread is at most |y|.
 
-    A score on the grid is a sum of two products; an offset over KEY that underflows is off by KEY smallest normal numbers.
-    That on itself is the position code alone: terms that are multiples of position_gain/2 and add up to zero; exactly so, in any order, where that is a whole number of at most 2^11, for then
-    every partial sum is a whole number below 2^24. Otherwise, and where products are not exact (gpt2.py), they count as
-    bits . position_gain. We allow as many roundings as a query has features, and six; and, weighed (weighed.py), seven
-    on the grid: of both weights, a product, the sum, a division by the root of d_head, and the subtraction of the
-    largest.
+    A score on the grid is a sum of two products; an offset over KEY that underflows is off by KEY smallest normal
+    numbers. That on itself is the position code alone: terms that are multiples of position_gain/2 and add up to zero;
+    exactly so, in any order, where that is a whole number of at most 2^11, for then every partial sum is a whole number
+    below 2^24. Otherwise, and where products are not exact (gpt2.py), they count as bits . position_gain. We allow as
+    many roundings as a query has features, and six; and, weighed (weighed.py), seven on the grid: of both weights, a
+    product, the sum, a division by the root of d_head, and the subtraction of the largest.
 
     Only the token itself holds anything, and the mean of the values is y g(x), smaller than y.
 
