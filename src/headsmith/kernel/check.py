@@ -151,8 +151,9 @@ def facts_of(target: Graph, model: Model, proof: Proof, box: Interval) -> Facts:
     """What the proof says before the walk, checked: none of it depends on the scales and gains of heads."""
     masks_of(target, model, proof)
     kinds = {node.kind for graph in (target, proof.circuit) for node in graph.nodes}
-    functions = sum(node.kind == "sampled" for node in target.nodes)  # equal answers may be those of two functions
-    if functions > 1 or ("sampled" in kinds and not kinds <= {"input", "affine", "positional", "move", "sampled"}):
+    # Two with the same answers may be two functions, and there may be none with these: rule Same knows neither.
+    several = any(sum(node.kind == "sampled" for node in graph.nodes) > 1 for graph in (target, proof.circuit))
+    if several or ("sampled" in kinds and not kinds <= {"input", "affine", "positional", "move", "sampled"}):
         raise Refused("there is no rule for sampled functions beside others")
     refuse_large(model, box.magnitude, "an input")
     if proof.blocks or proof.regions or proof.views or proof.alike or not identical(target, proof.circuit):
