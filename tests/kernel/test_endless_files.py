@@ -163,7 +163,7 @@ def test_what_would_take_forever_is_answered(make: Callable[[], Forged]) -> None
 @pytest.mark.parametrize(("inputs", "size"), [(20_000, 1), (600, 1), (30, 20_000)])
 def test_comparisons_of_many_inputs_or_gates_are_refused(inputs: int, size: int) -> None:
     """Which inputs belong together is asked of all pairs of them, and second derivatives are taken by all pairs."""
-    assert "too many" in refused(approximates(inputs, size))
+    assert any(reason in refused(approximates(inputs, size)) for reason in ("too many", "more work"))
 
 
 def test_a_comparison_of_many_gates_takes_no_matrix_of_them() -> None:

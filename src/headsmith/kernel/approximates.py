@@ -56,6 +56,7 @@ def boxes_of(network: Graph, wanted: Graph, box: Interval) -> list[Interval]:
     Groups that no output and no expression, which may not be defined, reads do not count.
     """
     refuse_others(network, wanted)
+    spend(2.0 * float(network.nodes[0].size) ** 3)
     # An output that is the input node reads all inputs.
     together, used = np.eye(network.nodes[0].size), (box.high > box.low) & (0 in (network.output, wanted.output))
     for graph in (network, wanted):
@@ -63,7 +64,7 @@ def boxes_of(network: Graph, wanted: Graph, box: Interval) -> list[Interval]:
         for number, node in enumerate(graph.nodes[1:], start=1):
             weights = node.weights or (np.ones(node.size),) * len(node.arguments)
             pairs, nothing = list(zip(weights, node.arguments, strict=True)), np.zeros((node.size, len(together)))
-            spend(len(together) * (nothing.size + sum(each.size for each in weights)))
+            spend((len(together) + 2000.0) * nothing.size + len(together) * sum(each.size for each in weights))
             found = sum((applied(matrix, reads[argument]) for matrix, argument in pairs), start=nothing)
             if node.kind == "affine" and forms.keys() >= {*node.arguments}:
                 # A form of the inputs, (x + y) + (x - y), may read less than its parts do.
@@ -76,7 +77,6 @@ def boxes_of(network: Graph, wanted: Graph, box: Interval) -> list[Interval]:
             if node.kind == "expression" or number == graph.output:
                 used = used | (reads[-1].any(axis=0) & (box.high > box.low))
     for _ in range(len(together).bit_length()):
-        spend(0.2 * len(together) ** 3)
         together = np.minimum(together @ together, 1.0)
     middle = middle_of(box)
     groups = [group > 0.0 for group in np.unique(together, axis=0) if np.any(used[group > 0.0])]
@@ -104,23 +104,16 @@ def middle_of(box: Interval) -> Array:
 def refuse_others(network: Graph, wanted: Graph) -> None:
     """Raise Refused unless both are functions of the same inputs, token by token."""
     names = [graph.nodes[0].names for graph in (network, wanted)]
-    sizes, every = [graph.nodes[graph.output].size for graph in (network, wanted)], total_size(network, wanted)
+    sizes = [graph.nodes[graph.output].size for graph in (network, wanted)]
     if not {node.kind for graph in (network, wanted) for node in graph.nodes} <= KINDS:
         raise Refused("a network and what it approximates are functions of one token, of sums, gates and expressions")
     if names[0] != names[1] or sizes[0] != sizes[1]:
         raise Refused("a network does not have the inputs and outputs of what it approximates")
-    if every * len(names[0]) > MOST_ENTRIES:
-        raise Refused(f"{every} numbers of {len(names[0])} inputs are too many to be compared")
-
-
-def total_size(*graphs: Graph) -> int:
-    """How many numbers some graphs have."""
-    return sum(node.size for graph in graphs for node in graph.nodes)
 
 
 def batch_of(network: Graph, wanted: Graph, wide: int) -> int:
     """How many cells are looked at at once."""
-    each = total_size(network, wanted) * (2 + wide) ** 2
+    each = sum(node.size for graph in (network, wanted) for node in graph.nodes) * (2 + wide) ** 2
     if each > MOST_ENTRIES:
         raise Refused(f"second derivatives by {wide} inputs are too many to be compared")
     return max(AT_ONCE // each, 1)

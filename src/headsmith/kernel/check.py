@@ -152,8 +152,8 @@ def facts_of(target: Graph, model: Model, proof: Proof, box: Interval) -> Facts:
     masks_of(target, model, proof)
     kinds = {node.kind for graph in (target, proof.circuit) for node in graph.nodes}
     # Two with the same answers may be two functions, and there may be none with these: rule Same knows neither.
-    several = any(sum(node.kind == "sampled" for node in graph.nodes) > 1 for graph in (target, proof.circuit))
-    if several or ("sampled" in kinds and not kinds <= {"input", "affine", "positional", "move", "sampled"}):
+    sampled = max(sum(node.kind == "sampled" for node in graph.nodes) for graph in (target, proof.circuit))
+    if sampled > 1 or (sampled and not kinds <= {"input", "affine", "positional", "move", "sampled"}):
         raise Refused("there is no rule for sampled functions beside others")
     refuse_large(model, box.magnitude, "an input")
     if proof.blocks or proof.regions or proof.views or proof.alike or not identical(target, proof.circuit):

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
-from functools import cache
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -161,20 +160,16 @@ def digest(stored: Any, tensors: Tensors) -> str:
     """SHA-256 of a graph, in hexadecimal digits: of its JSON text with sorted keys and without blanks, in which the
     digest of a tensor (of its shape as JSON, and its numbers as little-endian doubles) stands for its name."""
 
-    @cache
-    def hashed(name: str) -> str:
-        array = np.ascontiguousarray(tensors[name], dtype="<f8")
-        found = hashlib.sha256(json.dumps(array.shape).encode())
-        found.update(array.data)
-        return found.hexdigest()
-
     def plain(key: str, value: Any) -> Any:
         if isinstance(value, dict):
             return {name: plain(name, each) for name, each in value.items()}
         if isinstance(value, list):
             return [plain("", each) for each in value]
         if key in ("bias", "weights", "gaps", "values", "answers", "lipschitz", "scale") and isinstance(value, str):
-            return hashed(value)
+            array = np.ascontiguousarray(tensors[value], dtype="<f8")
+            found = hashlib.sha256(json.dumps(array.shape).encode())
+            found.update(array.data)
+            return found.hexdigest()
         return value
 
     text = json.dumps(plain("", stored), sort_keys=True, separators=(",", ":"))
