@@ -27,7 +27,7 @@ def headed(circuit: Graph, model: Model) -> dict[int, Any]:
                 raise Refused(f"a {bank.kind} head claims node {number}, which it cannot compute")
             inside = components[0] >= 0 and components[-1] < node.size and bool(np.all(np.diff(components) > 0))
             if not inside or (node.kind != "relu" and len(components) < node.size) or number in found:
-                raise Refused(f"{bank.kind} heads claim {components.tolist()[:3]}... of {node.size} of node {number}")
+                raise Refused(f"{bank.kind} heads claim {components[:3]}... of the {node.size} of node {number}")
             found[number] = components
     return found
 

@@ -37,8 +37,11 @@ from .proof import Proof, Region
 MOST_ENTRIES = 1 << 24
 
 
-def cells_of(low: Array, high: Array, halvings: int) -> Interval:
-    """Cells that cover the box, one in each column: the wide inputs are cut in two in turn, `halvings` times in all."""
+def cells_of(graph: Graph, low: Array, high: Array, halvings: int) -> Interval:
+    """Cells that cover the box, one in each column: the wide inputs are cut in two in turn, `halvings` times in all.
+    Raises Refused where all nodes of the graph on all cells are too many."""
+    if sum(node.size for node in graph.nodes) << halvings > MOST_ENTRIES:
+        raise Refused("the ranges of all nodes on all cells of the domain are more than this kernel looks at")
     wide = np.flatnonzero(high > low)
     cuts = np.bincount(wide[np.arange(halvings if len(wide) else 0) % max(len(wide), 1)], minlength=len(low))
     count = 2 ** int(cuts.sum())
@@ -86,7 +89,7 @@ def node_range(node: Node, arguments: list[Interval], blocks: int = 0) -> Interv
             moved = arguments[0].over(1, keepdims=True)
             return moved.hull(interval(np.zeros_like(moved.low))) if -1 in node.targets else moved
         case "exchange" if not blocks:
-            if -1 in node.targets or any(np.any(each.low < 0.0) for each in arguments[1:]):
+            if -1 in node.targets or not all(np.all(each.low >= 0.0) for each in arguments[1:]):
                 raise Refused("an exchange fetches from no token, or has constants that may be negative")
             return arguments[0].over(1, keepdims=True)
     raise Refused(f"there is no rule for the range of {node.kind}")
@@ -114,7 +117,7 @@ def refuse_undefined(target: Graph, box: Interval, proof: Proof, known: Sequence
     `known` are the ranges of the circuit."""
     if not any(node.kind == "expression" for node in target.nodes):
         return
-    found = [cells_of(box.low, box.high, proof.halvings)]
+    found = [cells_of(target, box.low, box.high, proof.halvings)]
     for number, node in enumerate(target.nodes[1:], start=1):
         found.append(node_range(node, [found[argument] for argument in node.arguments]))
         # Equal functions are equal where both are defined: what a node is alike says nothing about that.
@@ -152,7 +155,7 @@ def _bend(value: Interval, deviation: Upper) -> Upper:
     relu of it is below the chord of relu(v(l)), relu(v(r)) by at most |v(l)| |v(r)| / (|v(l)| + |v(r)|) <=
     min(|v(l)|, |v(r)|), which is tiny if the cell ends at the kink."""
     both, sizes = between(value), value.magnitude.value
-    crosses = (both.low < 0.0) & (both.high > 0.0)
+    crosses = ~((both.low >= 0.0) | (both.high <= 0.0))
     bent = deviation + np.where(crosses, np.minimum(sizes[:, :-1], sizes[:, 1:]), 0.0)
     active, dead = both.low >= deviation.value, both.high <= -deviation.value
     return Upper(np.where(dead, 0.0, np.where(active, deviation.value, bent.value)))
@@ -239,12 +242,10 @@ Comparison = Callable[[Proof, Region, list[Interval]], tuple[Interval, Mapping[i
 def ranges(proof: Proof, box: Interval, compare: Comparison) -> tuple[list[Interval], dict[int, Interval]]:
     """The range (size,) of every node; and, for the output of every region whose circuit is compared with a function
     cell by cell, the difference of the two, which `compare` finds with the ranges of the inside."""
-    if sum(node.size for node in proof.circuit.nodes) << proof.halvings > MOST_ENTRIES:
-        raise Refused("the ranges of all nodes on all cells of the domain are more than this kernel looks at")
     errors, lengths = dict[int, Interval](), dict[int, Upper]()
     cut = proof.margins_of_reads
     tokens = proof.blocks or (box.low.shape[1] if box.low.ndim > 1 else 0)
-    found = [box if box.low.ndim > 1 else cells_of(box.low, box.high, proof.halvings)]
+    found = [box if box.low.ndim > 1 else cells_of(proof.circuit, box.low, box.high, proof.halvings)]
     if proof.blocks:
         # Token j, in column j, holds the inputs in block j, and zeros in the others.
         found = [Interval(*(np.kron(np.eye(proof.blocks), end[:, None]) for end in (box.low, box.high)))]

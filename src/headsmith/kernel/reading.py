@@ -139,6 +139,7 @@ def indices(tensors: Tensors, name: Any) -> Any:
 def _tensor(tensors: Tensors, name: Any, dimensions: tuple[int, ...]) -> Any:
     refuse(text(name) not in tensors, f"the tensor {name!r} is missing")
     found = tensors[name]
+    spend(20.0 * found.size)  # a file may name its tensors many times
     refuse(found.ndim not in dimensions, f"the tensor {name!r} has {found.ndim} dimensions")
     return found
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from . import stream as streams
 from .arithmetic import FLOAT64, Interval, Upper, largest, smallest
-from .errors import Refused, ThinMargin, refuse
+from .errors import Refused, ThinMargin, refuse, spend
 from .expressions import Computed, arguments_of
 from .flow import Gain, arrive, gains
 from .graph import Graph, dense
@@ -83,6 +83,7 @@ def walk_through(facts: Facts) -> Walk:
     circuit, model = facts.circuit, facts.model
     walk, inside = _first(facts), {reader for reader, _ in facts.proof.margins_of_reads}
     for layer in model.layers:
+        spend(4000.0 * len(walk.stream))  # all of the past is kept
         walk.past.append(walk.stream)
         claimed = {number for bank in layer for number, _, _ in _claims(bank)}
         off = _arriving(facts, walk, {argument for number in claimed for argument in circuit.nodes[number].arguments})
