@@ -60,7 +60,8 @@ def test_the_first_view_waits_for_the_page_and_its_style_alone(studio: Studio, b
     assert [name.rpartition("/")[2] for name, _ in waited_for] == ["style.css"]
     assert page + sum(size for _, size in waited_for) < 20_000
     answers = [end for name, _, end, _ in files if "/api/models/" in name]
-    assert answers and all(end > shown for end in answers)
+    assert answers
+    assert all(end > shown for end in answers)
 
 
 def test_type_and_compile(page: Browser) -> None:
