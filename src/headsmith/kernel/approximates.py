@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import Array, Interval, Upper, interval, joined, rational
-from .errors import Refused
+from .arithmetic import Array, Interval, Upper, applied, interval, joined, rational
+from .errors import Refused, spend
 from .functions import enclose, named, run
-from .graph import Graph, dense
+from .graph import Graph
 from .table import Cell, quadratic_top, read_cells
 
-MOST_CELLS, AT_ONCE = 1 << 17, 1 << 20
+MOST_CELLS, AT_ONCE, MOST_ENTRIES = 1 << 17, 1 << 22, 1 << 24
 KINDS = {"input", "affine", "relu", "maximum", "minimum", "expression"}
 VALUE, SLACK, AROUND, SLOPE = 0, 1, 2, 3  # where the parts of a node are; its bends come last
 
@@ -56,14 +56,16 @@ def boxes_of(network: Graph, wanted: Graph, box: Interval) -> list[Interval]:
     Groups that no output and no expression, which may not be defined, reads do not count.
     """
     refuse_others(network, wanted)
+    spend(2.0 * float(network.nodes[0].size) ** 3)
     # An output that is the input node reads all inputs.
     together, used = np.eye(network.nodes[0].size), (box.high > box.low) & (0 in (network.output, wanted.output))
     for graph in (network, wanted):
         reads, forms = [np.eye(len(together))], {0: interval(np.eye(len(together)))}
         for number, node in enumerate(graph.nodes[1:], start=1):
-            weights = [dense(each) for each in node.weights] or [np.eye(node.size)] * len(node.arguments)
+            weights = node.weights or (np.ones(node.size),) * len(node.arguments)
             pairs, nothing = list(zip(weights, node.arguments, strict=True)), np.zeros((node.size, len(together)))
-            found = sum(((matrix != 0.0) @ reads[argument] for matrix, argument in pairs), start=nothing)
+            spend((len(together) + 2000.0) * nothing.size + len(together) * sum(each.size for each in weights))
+            found = sum((applied(matrix, reads[argument]) for matrix, argument in pairs), start=nothing)
             if node.kind == "affine" and forms.keys() >= {*node.arguments}:
                 # A form of the inputs, (x + y) + (x - y), may read less than its parts do.
                 parts = [matrix @ forms[argument] for matrix, argument in pairs]
@@ -111,8 +113,10 @@ def refuse_others(network: Graph, wanted: Graph) -> None:
 
 def batch_of(network: Graph, wanted: Graph, wide: int) -> int:
     """How many cells are looked at at once."""
-    largest = max(node.size for graph in (network, wanted) for node in graph.nodes)
-    return max(AT_ONCE // (largest * (2 + wide) ** 2), 1)
+    each = sum(node.size for graph in (network, wanted) for node in graph.nodes) * (2 + wide) ** 2
+    if each > MOST_ENTRIES:
+        raise Refused(f"second derivatives by {wide} inputs are too many to be compared")
+    return max(AT_ONCE // each, 1)
 
 
 def on_cells(network: Graph, wanted: Graph, ends: Interval) -> Interval:

@@ -107,7 +107,7 @@ class Upper:
         sizes, known = entrywise(matrix, np.abs), np.isfinite(self.value)
         if not known.all():
             rest: Upper = sizes @ Upper(np.where(known, self.value, 0.0))
-            return rest + np.where(_applied(sizes, ~known) > 0.0, np.inf, 0.0)
+            return rest + np.where(applied(sizes, ~known) > 0.0, np.inf, 0.0)
         if matrix.ndim == 1:
             return Upper((Upper(self.value.T) * sizes).value.T)
         if not self.value.any():
@@ -117,7 +117,7 @@ class Upper:
         zero = total.value == 0.0
         if zero.any():
             # A sum without any term is exactly zero; one of terms that underflowed is not.
-            zero &= _applied(sizes, self.value != 0.0) == 0.0
+            zero &= applied(sizes, self.value != 0.0) == 0.0
         return Upper(np.where(zero, 0.0, (total + slack + slack).value))
 
     __radd__, __rmul__ = __add__, __mul__
@@ -169,7 +169,7 @@ class Upper:
         return Upper(self.value.reshape(*shape))
 
 
-def _applied(matrix: Any, values: Any) -> Array:
+def applied(matrix: Any, values: Any) -> Array:
     """How many entries of each row that are not zero (or no number) meet values that are true."""
     counted, numbers = entrywise(matrix, lambda each: each != 0.0), values.astype(np.float64)
     return np.asarray(counted @ numbers if matrix.ndim == 2 else (numbers.T * counted).T)
@@ -337,8 +337,8 @@ def _signed(matrix: Weights, x: Interval, found: Interval, slack: Array) -> Inte
     if not close.any():
         return found
     up, down = entrywise(matrix, lambda each: each > 0.0), entrywise(matrix, lambda each: each < 0.0)
-    falls = _applied(up, x.low < 0.0) + _applied(down, x.high > 0.0)
-    rises = _applied(up, x.high > 0.0) + _applied(down, x.low < 0.0)
+    falls = applied(up, x.low < 0.0) + applied(down, x.high > 0.0)
+    rises = applied(up, x.high > 0.0) + applied(down, x.low < 0.0)
     low = np.where(falls == 0.0, np.maximum(found.low, 0.0), found.low)
     return Interval(low, np.where(rises == 0.0, np.minimum(found.high, 0.0), found.high))
 

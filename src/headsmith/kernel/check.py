@@ -151,7 +151,9 @@ def facts_of(target: Graph, model: Model, proof: Proof, box: Interval) -> Facts:
     """What the proof says before the walk, checked: none of it depends on the scales and gains of heads."""
     masks_of(target, model, proof)
     kinds = {node.kind for graph in (target, proof.circuit) for node in graph.nodes}
-    if "sampled" in kinds and not kinds <= {"input", "affine", "positional", "move", "sampled"}:
+    # Two with the same answers may be two functions, and there may be none with these: rule Same knows neither.
+    sampled = max(sum(node.kind == "sampled" for node in graph.nodes) for graph in (target, proof.circuit))
+    if sampled > 1 or (sampled and not kinds <= {"input", "affine", "positional", "move", "sampled"}):
         raise Refused("there is no rule for sampled functions beside others")
     refuse_large(model, box.magnitude, "an input")
     if proof.blocks or proof.regions or proof.views or proof.alike or not identical(target, proof.circuit):

@@ -24,7 +24,7 @@ import numpy as np
 
 from .approximates import check_approximation, refuse_others
 from .arithmetic import Array, Interval, Upper, interval, joined
-from .errors import Refused
+from .errors import Refused, spend
 from .graph import Graph, Node, needed, read_graph
 from .ranges import node_range
 from .reading import Tensors, field, items, mapping, text, whole
@@ -113,6 +113,7 @@ def cut(graph: Graph, output: int, stops: list[int], M: Array) -> Graph:
 def slopes_of(graph: Graph, box: Interval) -> tuple[Interval, Interval]:
     """Where the output lies, (size,), and its slopes by each input, (size, inputs), over a box. Infinite where they are
     not known; where some node may not be defined, the output is infinite, too."""
+    spend(2000.0 * sum(node.size for node in graph.nodes) * len(box.low))
     known, defined = [(box[:, None], interval(np.eye(len(box.low))))], True
     for node in graph.nodes[1:]:
         read = [known[argument] for argument in node.arguments]
@@ -121,7 +122,7 @@ def slopes_of(graph: Graph, box: Interval) -> tuple[Interval, Interval]:
             parts = [weights @ slopes for weights, (_, slopes) in zip(node.weights, read, strict=True)]
         else:
             ((z, _), *_), wide = read, [each[:, 0] for each, _ in read]
-            edges = [Interval(z.low > 0.0, z.high > 0.0)] if node.kind == "relu" else reference_slopes(node, wide)
+            edges = [Interval(z.low > 0.0, ~(z.high <= 0.0))] if node.kind == "relu" else reference_slopes(node, wide)
             columns = [edge.mapped(lambda end: end.reshape(-1, 1)) for edge in edges]
             parts = [slopes * column for column, (_, slopes) in zip(columns, read, strict=True)]
         known.append((reach, sum(parts, start=interval(np.zeros((node.size, len(box.low)))))))

@@ -20,6 +20,10 @@ _left = threading.local()
 class Refused(Exception):
     """The file is damaged, or its proof does not prove its claim."""
 
+    def __str__(self) -> str:
+        """The reason, in which nothing that a file holds moves a cursor and writes over the verdict."""
+        return "".join(each if each.isprintable() else "?" for each in super().__str__())
+
 
 class ThinMargin(Refused):
     """Something is read that may be further off than the proof allows for."""

@@ -36,19 +36,7 @@ from .arithmetic import FLOAT32, Array, Interval, Precision, Upper
 from .check import Certificate, certificate
 from .errors import Refused, ThinMargin
 from .graph import Graph
-from .layout import (
-    Laid,
-    Layers,
-    Neurons,
-    Words,
-    column_sizes,
-    grown,
-    laid_out,
-    root_of,
-    settings,
-    totals,
-    widest,
-)
+from .layout import Laid, Layers, Neurons, Words, column_sizes, grown, laid_out, root_of, settings, totals, widest
 from .matrices import Heads, readout_of
 from .model import DATA, GRID, REFERENCE, Model
 from .walk import Facts, walk_through

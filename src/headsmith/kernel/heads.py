@@ -222,12 +222,12 @@ def gate_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper) -> Local:
     the derivatives of y g(x) by x and y: what these are off by moves it by slopes times `deviation + stored + read`.
     Active values lie between 0 and y, so their spread is at most |y|.
 
-    A score on the grid is a sum of two products. That on itself is the position code alone: terms that are multiples of
-    position_gain/2 and add up to zero; exactly so, in any order, where that is a whole number of at most 2^11, for then
-    every partial sum is a whole number below 2^24. Otherwise, and where products are not exact (gpt2.py), they count as
-    bits . position_gain. We allow as many roundings as a query has features, and six; and, weighed (weighed.py), seven
-    on the grid: of both weights, a product, the sum, a division by the root of d_head, and the subtraction of the
-    largest.
+    A score on the grid is a sum of two products; an offset over KEY that underflows is off by KEY smallest normal
+    numbers. That on itself is the position code alone: terms that are multiples of position_gain/2 and add up to zero;
+    exactly so, in any order, where that is a whole number of at most 2^11, for then every partial sum is a whole number
+    below 2^24. Otherwise, and where products are not exact (gpt2.py), they count as bits . position_gain. We allow as
+    many roundings as a query has features, and six; and, weighed (weighed.py), seven on the grid: of both weights, a
+    product, the sum, a division by the root of d_head, and the subtraction of the largest.
 
     Only the token itself holds anything, and the mean of the values is y g(x), smaller than y.
 
@@ -241,7 +241,7 @@ def gate_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper) -> Local:
     exact = precision.exact and not precision.held
     whole = exact and (position_gain / 2.0).is_integer() and position_gain <= 2.0**12
     mine = code * 0.0 if whole else code
-    lost = exp_error(precision) + (steep + 1.0) * (4.0 * precision.smallest_normal)
+    lost = exp_error(precision) + (steep + 1.0) * (16.0 * precision.smallest_normal)
     disturbance = precision.gamma(bits + 9) * (score + mine) + lost
     off = (reads.wrong + precision.smallest_normal).reshape(bank.heads, 2)
     every, unit, own = score + code + keep, precision.unit_roundoff, np.zeros((bank.heads, 1))

@@ -24,8 +24,11 @@ from .proof import Proof, Region
 MOST_ENTRIES = 1 << 24
 
 
-def cells_of(low: Array, high: Array, halvings: int) -> Interval:
-    """Cells that cover the box, one in each column: the wide inputs are cut in two in turn, `halvings` times in all."""
+def cells_of(graph: Graph, low: Array, high: Array, halvings: int) -> Interval:
+    """Cells that cover the box, one in each column: the wide inputs are cut in two in turn, `halvings` times in all.
+    Raises Refused where all nodes of the graph on all cells are too many."""
+    if sum(node.size for node in graph.nodes) << halvings > MOST_ENTRIES:
+        raise Refused("the ranges of all nodes on all cells of the domain are more than this kernel looks at")
     wide = np.flatnonzero(high > low)
     cuts = np.bincount(wide[np.arange(halvings if len(wide) else 0) % max(len(wide), 1)], minlength=len(low))
     count = 2 ** int(cuts.sum())
@@ -104,7 +107,7 @@ def refuse_undefined(target: Graph, box: Interval, proof: Proof, known: Sequence
     `known` are the ranges of the circuit."""
     if not any(node.kind == "expression" for node in target.nodes):
         return
-    found = [cells_of(box.low, box.high, proof.halvings)]
+    found = [cells_of(target, box.low, box.high, proof.halvings)]
     for number, node in enumerate(target.nodes[1:], start=1):
         found.append(node_range(node, [found[argument] for argument in node.arguments]))
         # Equal functions are equal where both are defined: what a node is alike says nothing about that.
@@ -191,12 +194,10 @@ Comparison = Callable[[Proof, Region, list[Interval]], tuple[Interval, Mapping[i
 def ranges(proof: Proof, box: Interval, compare: Comparison) -> tuple[list[Interval], dict[int, Interval]]:
     """The range (size,) of every node; and, for the output of every region whose circuit is compared with a function
     cell by cell, the difference of the two, which `compare` finds with the ranges of the inside."""
-    if sum(node.size for node in proof.circuit.nodes) << proof.halvings > MOST_ENTRIES:
-        raise Refused("the ranges of all nodes on all cells of the domain are more than this kernel looks at")
     errors, lengths = dict[int, Interval](), dict[int, Upper]()
     cut = proof.margins_of_reads
     tokens = proof.blocks or (box.low.shape[1] if box.low.ndim > 1 else 0)
-    found = [box if box.low.ndim > 1 else cells_of(box.low, box.high, proof.halvings)]
+    found = [box if box.low.ndim > 1 else cells_of(proof.circuit, box.low, box.high, proof.halvings)]
     if proof.blocks:
         # Token j, in column j, holds the inputs in block j, and zeros in the others.
         found = [Interval(*(np.kron(np.eye(proof.blocks), end[:, None]) for end in (box.low, box.high)))]

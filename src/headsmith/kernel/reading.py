@@ -150,6 +150,7 @@ def _tensor(tensors: Tensors, name: Any, dimensions: tuple[int, ...]) -> Any:
     if text(name) not in tensors:
         raise Refused(f"the tensor {name!r} is missing")
     found = tensors[name]
+    spend(20.0 * found.size)  # a file may name its tensors many times
     if found.ndim not in dimensions:
         raise Refused(f"the tensor {name!r} has {found.ndim} dimensions")
     return found

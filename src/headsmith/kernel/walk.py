@@ -16,7 +16,7 @@ import numpy as np
 
 from . import stream as streams
 from .arithmetic import FLOAT64, Interval, Upper, largest, smallest
-from .errors import Refused, ThinMargin
+from .errors import Refused, ThinMargin, spend
 from .expressions import Computed, arguments_of
 from .flow import Edge, Gain, arrive, gains
 from .graph import Graph, dense
@@ -95,6 +95,7 @@ def walk_through(facts: Facts) -> Walk:
     circuit, model = facts.circuit, facts.model
     walk = _first(facts)
     for layer in model.layers:
+        spend(4000.0 * len(walk.stream))  # all of the past is kept
         walk.past.append(walk.stream)
         claimed = {number for bank in layer for number, _, _ in _claims(bank)}
         off = _arriving(facts, walk, {argument for number in claimed for argument in circuit.nodes[number].arguments})
