@@ -76,7 +76,7 @@ def node_range(node: Node, arguments: list[Interval], blocks: int = 0) -> Interv
             moved = arguments[0].over(1, keepdims=True)
             return moved.hull(interval(np.zeros_like(moved.low))) if -1 in node.targets else moved
         case "exchange" if not blocks:
-            if -1 in node.targets or any(np.any(each.low < 0.0) for each in arguments[1:]):
+            if -1 in node.targets or not all(np.all(each.low >= 0.0) for each in arguments[1:]):
                 raise Refused("an exchange fetches from no token, or has constants that may be negative")
             return arguments[0].over(1, keepdims=True)
     raise Refused(f"there is no rule for the range of {node.kind}")
@@ -146,7 +146,7 @@ def _bend(value: Interval, deviation: Upper) -> Upper:
     relu of it is below the chord of relu(v(l)), relu(v(r)) by at most |v(l)| |v(r)| / (|v(l)| + |v(r)|) <=
     min(|v(l)|, |v(r)|), which is tiny if the cell ends at the kink."""
     both, sizes = between(value), value.magnitude.value
-    crosses = (both.low < 0.0) & (both.high > 0.0)
+    crosses = ~((both.low >= 0.0) | (both.high <= 0.0))
     bent = deviation + np.where(crosses, np.minimum(sizes[:, :-1], sizes[:, 1:]), 0.0)
     active, dead = both.low >= deviation.value, both.high <= -deviation.value
     return Upper(np.where(dead, 0.0, np.where(active, deviation.value, bent.value)))

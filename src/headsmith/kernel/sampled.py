@@ -66,7 +66,7 @@ def answered(node: Node, places: Array, argument: Interval, table: dict[str, Arr
     if not np.array_equal(table["values"].reshape(answers.shape), answers) or tokens > MOST_TOKENS:
         raise Refused("a table does not hold the answers that it stands for, or those of too many tokens")
     reach = np.where(node.weights[1] > 0.0, np.array(counts) / 2.0, 0.0) + BEYOND
-    if np.any(argument.magnitude.value > reach):
+    if not np.all(argument.magnitude.value <= reach):
         raise Refused("what is looked up may lie beyond the ends of the grid")
     for axis, weight in enumerate(weights.value):
         if np.any(np.abs(np.diff(answers, axis=1 + axis)) > (weight + 2.0 * evaluation) * (1.0 + 1e-9)):
