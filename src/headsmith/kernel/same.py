@@ -80,9 +80,8 @@ def polynomial(terms: Iterable[Term]) -> Polynomial:
         total[monomial] += coefficient
     spend(5000.0 + 2500.0 * len(total))
     found = {monomial: coefficient for monomial, coefficient in total.items() if coefficient}
-    if len(found) > MOST_PRODUCTS or any(
-        c.height_bits() > MOST_BITS or len(m) > MOST_FACTORS for m, c in found.items()
-    ):
+    long = any(c.height_bits() > MOST_BITS or len(m) > MOST_FACTORS for m, c in found.items())
+    if len(found) > MOST_PRODUCTS or long:
         raise TooLarge
     return Polynomial(found)
 

@@ -4,15 +4,13 @@ Entries are in order: row by row, and in a row by columns, no place twice. `valu
 matrix is one of intervals. A sum has one product for each entry of its row, in any order, and no other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from .errors import Refused, spend
+from .errors import Refused, refuse, spend
 
 MOST_WRITTEN, MOST_PAIRS = 1 << 26, 1 << 18  # entries of an array that is written out; products that are held at once
 MANY = 32  # with so many columns, zeros cost less than places, if there are at most so many for each entry
@@ -105,7 +103,7 @@ class Sparse:
     def written(self) -> Any:
         """The matrix as an array."""
         if self.shape[0] * self.shape[1] > MOST_WRITTEN:
-            raise Refused(f"a matrix of shape {self.shape} is too large to be written out")
+            raise Refused(f"a matrix of shape {self.shape} is too large to write out")
         spend(float(self.shape[0] * self.shape[1]))
         found = np.zeros(self.shape)
         found[self.rows, self.columns] = self.values
@@ -146,8 +144,7 @@ def multiplied(left: Sparse, right: Sparse, join: Join = np.concatenate) -> Spar
     """left @ right, of numbers or intervals, some rows at a time."""
     pairs, found = right.counts[left.columns], list[Sparse]()
     spend(100.0 * float(pairs.sum()))
-    if pairs.sum() > MOST_WRITTEN:
-        raise Refused(f"the product of sparse matrices {left.shape} and {right.shape} is too large")
+    refuse(pairs.sum() > MOST_WRITTEN, f"the product of sparse matrices {left.shape} and {right.shape} is too large")
     shape, ends = (len(left), right.shape[1]), np.cumsum(np.bincount(left.rows, weights=pairs, minlength=len(left)))
     cuts = np.searchsorted(ends, np.arange(MOST_PAIRS, ends.max(initial=0.0), MOST_PAIRS))
     for first, last in zip([0, *cuts], [*cuts, len(left)], strict=True):
