@@ -25,7 +25,7 @@ campaign: $(READY)
 quick: $(READY)
 	$(BIN)/ruff check .
 	$(PYTEST) tests/core tests/transformer tests/heads tests/run tests/source/test_[fgln]*.py tests/export/test_file.py \
-		tests/docs/test_certificate.py tests/test_compile.py tests/test_single.py
+		tests/docs/test_certificate.py tests/test_compile.py tests/test_head_models.py
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -7,11 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.effort import CAMPAIGN
+from helpers.effort import CAMPAIGN, tried
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
-    "headsmith", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+    "headsmith",
+    deadline=None,
+    derandomize=True,
+    max_examples=tried(60, 3),
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("headsmith")
 
@@ -20,10 +24,12 @@ settings.load_profile("headsmith")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of a test with the mark one_in(n), `make test` runs every n-th case and `make campaign` all the others. Which
     ones differs from test to test, so that of several tests with the same models each model has its turn. A test with
-    the mark `again` is run by both, with more examples in the campaign (helpers.effort)."""
+    the mark `again`, and every property that hypothesis makes up examples for, is run by both, with more examples in
+    the campaign (helpers.effort)."""
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if CAMPAIGN and item.get_closest_marker("again") is not None:
+        made_up = getattr(getattr(item, "function", None), "is_hypothesis_test", False)
+        if CAMPAIGN and (made_up or item.get_closest_marker("again") is not None):
             item.add_marker("campaign")
         if item.get_closest_marker("one_in") is not None:
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)

@@ -11,6 +11,8 @@ from helpers.documents import blocks_of, run_document
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(path for path in DOCS.glob("*.md") if blocks_of(path))
+LONG = ("stock", "recipes")
+"""Pages that take ten seconds and more; what they show is tested elsewhere, too."""
 
 
 def test_the_first_pages_have_blocks() -> None:
@@ -18,7 +20,10 @@ def test_the_first_pages_have_blocks() -> None:
 
 
 @pytest.mark.usefixtures("coarse_pictures")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=(pytest.mark.campaign,) * (page.stem in LONG), id=page.stem) for page in PAGES],
+)
 def test_a_page_of_the_book_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_document(page)

@@ -108,7 +108,7 @@ def executed(found: Fit, *variables: np.ndarray) -> np.ndarray:
     return softmax_weights(with_ones(*variables), np.stack([*slopes, found.offset], axis=1)) @ found.values
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("functions", "low", "high", "error", "reached", "asked"), REACHED, ids=label)
 def test_the_error_is_met_with_few_tokens(functions, low, high, error, reached, asked, rng) -> None:
     found = fitted(fit(functions, low, high, error))
@@ -151,7 +151,7 @@ PRODUCTS = [
 ]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("program", "x_range", "y_range", "error", "reached", "asked"), PRODUCTS)
 def test_products(program, x_range, y_range, error, reached, asked, rng) -> None:
     found = fitted(fit_program([program], [x_range, y_range], [error]))

@@ -153,6 +153,7 @@ def test_two_nodes_against_exhaustive_search(formula: str, domain: Domain, error
 # ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("formula", "domain", "error"), [*TARGETS[:5], *TARGETS[6:]])
 def test_layers_are_respected_and_more_never_cost_gates(formula: str, domain: Domain, error: float) -> None:
     """With every layer more the search finds as few gates or fewer, down to what it needs when free."""

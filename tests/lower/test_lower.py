@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.effort import tried
 from helpers.models.networks import random_circuit, random_network, shifted_network
 from helpers.oracles.exact import crossing_gates, exact, exact_error, exact_ranges
 from hypothesis import given, settings
@@ -194,7 +195,7 @@ class TestRegisters:
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["float64", "float32"]), st.sampled_from([1, 3]))
-@settings(max_examples=25)
+@settings(max_examples=tried(25, 4))
 def test_any_circuit_compiles_to_its_own_function(seed, dtype, tokens) -> None:
     """Skip connections, diagonal terms, nodes that are read twice, relu or affine outputs: exact value at points,
     within the certificate."""

@@ -73,17 +73,12 @@ def test_sequences_are_refused_in_the_same_way() -> None:
     assert hs.compile_sequence(centred, error=refused.value.smallest, **options).certificate.error < 1e-5
 
 
-def test_what_takes_too_long_to_prove_is_said_to() -> None:
+@pytest.mark.campaign
+def test_what_takes_too_long_to_prove_is_said_to_and_what_is_said_to_be_provable_soon_is() -> None:
     with pytest.raises(hs.UnreachableError, match="takes minutes") as refused:
         hs.compile("x*y", SQUARE, 1e-13, recipe="relu")
     assert refused.value.part == "approximation"
     assert 1e-13 < refused.value.smallest < 1e-8
-
-
-@pytest.mark.campaign
-def test_what_is_said_to_be_provable_soon_is() -> None:
-    with pytest.raises(hs.UnreachableError) as refused:
-        hs.compile("x*y", SQUARE, 1e-13, recipe="relu")
     assert hs.compile("x*y", SQUARE, refused.value.smallest, recipe="relu").bill.layers > 4
 
 

@@ -12,21 +12,27 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from helpers.effort import CAMPAIGN
 
-from headsmith.report import feedforward_claims, universal_claims
+from headsmith.report import feedforward_claims, formula_claims, universal_claims
 from headsmith.report.claims import Finding, select
 
-JUDGED = ("R3", "R4", "R6", "R7", "U1", "U2", "M2", "M3", "M4", "A1")
-CAMPAIGN = ("R1", "R2", "R5", "R8", "R9", "R10", "R11", "U3", "U4", "U5", "U6", "M1", "A2", "A3", "I1", "I2")
-LONG = [pytest.param(each, marks=pytest.mark.campaign) for each in CAMPAIGN]
+SHORT_ROWS = ("R3", "R4", "R6", "R7", "U1", "U2", "M2", "M3", "M4", "A1")
+LONG_ROWS = ("R1", "R2", "R5", "R8", "R9", "R10", "R11", "U3", "U4", "U5", "U6", "M1", "A2", "A3", "I1", "I2")
+SHORT = [pytest.param(each, marks=pytest.mark.again if each in ("R6", "R7") else ()) for each in SHORT_ROWS]
+LONG = [pytest.param(each, marks=pytest.mark.campaign) for each in LONG_ROWS]
 """Ten seconds to a minute each, most of it for more cases of what the others check."""
+FEW = {"ERRORS": formula_claims.ERRORS[::2], "OTHERS": (formula_claims.DIVISION, formula_claims.SINE)}
+"""What R6 and R7 are about in `make test`; they take a minute otherwise."""
 
 
-@pytest.fixture(scope="module", params=[*JUDGED, *LONG])
+@pytest.fixture(scope="module", params=[*SHORT, *LONG])
 def finding(request: pytest.FixtureRequest) -> Iterator[Finding]:
     (row,) = select([request.param])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(feedforward_claims, "ERRORS", (1e-2,))  # of three: R8 takes half a minute
+        for name, few in () if CAMPAIGN else FEW.items():
+            patch.setattr(formula_claims, name, few)
         fewer = {"ASKED": (1e-2,), "COARSE": (3e-1,), "CELLS": (4, 8), "LENGTHS": (5, 10), "HEADS": (1, 2)}
         for name, few in (*fewer.items(), ("TARGETS", universal_claims.TARGETS[:3])):
             patch.setattr(universal_claims, name, few)  # the sizes of U3 and U4, which take a quarter of a minute

@@ -27,6 +27,7 @@ def compiled(tokens: int, dtype: str = "float64", error: float = 1e-2, kind: str
     return hs.compile(network, (-1, 1), error=error, tokens=tokens, dtype=dtype)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["plain", "mixed"])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("causal", [False, True])

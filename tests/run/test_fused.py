@@ -19,11 +19,11 @@ from headsmith.kernel.arithmetic import EXP_ULPS
 over = hs.tokens
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("formula", ["x*y", "exp(x) + sin(y)", "max(x, y, x*y)", "relu(x - y)", "x / (2 + y)"])
 @pytest.mark.parametrize("tokens", [1, 3])
 def test_formulas(formula: str, tokens: int, rng: np.random.Generator) -> None:
-    model = hs.compile(formula, (-1, 1), 1e-4, tokens=tokens)
+    model = hs.compile(formula, (-1, 1), 1e-2, tokens=tokens)
     points = rng.uniform(-1, 1, (50, tokens, 2))
     points = points[:, 0] if tokens == 1 else points
     parts = model.certificate.parts

@@ -73,6 +73,7 @@ def _sorted(*values: Any) -> Any:
 
 # Batcher's odd-even merge sort has 19 comparisons for 8 numbers, whatever the error.
 SORTING = Case("sorting", _sorted, SORTED, lambda _: 19, "sort of 8", errors=(1e-2, 1e-6))
+OTHERS = (DIVISION, SORTING, POLYNOMIAL, SINE, COSINE, EXPONENTIAL)
 
 
 def bill_row(
@@ -267,5 +268,4 @@ def _extremes_faults(rows: Rows) -> list[str]:
 @claim("R7", "other targets: division, sorting, polynomials, trigonometric, exponential", tag="review")
 def other_targets() -> Finding:
     """One target of each kind."""
-    cases = (DIVISION, SORTING, POLYNOMIAL, SINE, COSINE, EXPONENTIAL)
-    return _finding(cases, bills(cases))
+    return _finding(OTHERS, bills(OTHERS))
