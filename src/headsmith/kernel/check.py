@@ -99,7 +99,6 @@ def proved(header: Any, tensors: Tensors) -> Certificate:
 
 
 def _proved(header: Any, tensors: Tensors) -> Certificate:
-    tensors = {name: each.astype(float) if each.dtype == np.float32 else each for name, each in tensors.items()}
     with np.errstate(all="ignore"):
         target, model, proof, box, name = contents(header, tensors)
         return replace(certificate(target, facts_of(target, model, proof, box), box), target=name)

@@ -26,7 +26,8 @@ class Sparse:
     __array_ufunc__: Any = None  # so that array @ Sparse comes here
 
     def __init__(self, shape: tuple[int, int], rows: Any, columns: Any, values: Any) -> None:
-        self.shape, self.rows, self.columns, self.values = shape, rows, columns, values
+        self.shape, self.values = shape, values
+        self.rows, self.columns = (each.astype(np.int32, copy=False) for each in (rows, columns))  # below 2^31
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -37,21 +38,21 @@ class Sparse:
         return len(self.rows)
 
     @cached_property
-    def counts(self) -> Any:
-        """How many entries each row has."""
-        return np.bincount(self.rows, minlength=self.shape[0])
-
-    @cached_property
     def starts(self) -> Any:
         """Where the entries of each row begin."""
-        return np.cumsum(self.counts) - self.counts
+        return np.searchsorted(self.rows, np.arange(self.shape[0], dtype=np.int32))
+
+    @cached_property
+    def counts(self) -> Any:
+        """How many entries each row has."""
+        return np.diff(self.starts, append=self.size)
 
     @property
     def most(self) -> int:
         """The most entries of a row."""
         return int(self.counts.max(initial=0))
 
-    @cached_property
+    @property
     def T(self) -> Any:
         """The transposed matrix."""
         order = _order(self.columns)
@@ -64,6 +65,8 @@ class Sparse:
 
     def kept(self, which: Any) -> Any:
         """Some of the entries."""
+        if np.all(which):
+            return self
         return type(self)(self.shape, self.rows[which], self.columns[which], self.values[which])
 
     def __getitem__(self, index: Any) -> Any:
@@ -82,8 +85,11 @@ class Sparse:
             return self.written() @ x  # zeros add nothing, and round nothing
         spend(4000.0 * flat.shape[1])
         found = np.zeros((len(self), flat.shape[1]), dtype=np.result_type(self.values, x))
-        for place in range(flat.shape[1] if len(rows) else 0):
-            found[rows, place] = np.add.reduceat(self.values * flat[self.columns, place], self.starts[rows])
+        for some in np.split(rows, np.searchsorted(self.starts[rows], np.arange(MOST_PAIRS, self.size, MOST_PAIRS))):
+            first, last = self.starts[some[:1]].sum(), (self.starts + self.counts)[some[-1:]].sum()
+            values, columns, starts = self.values[first:last], self.columns[first:last], self.starts[some] - first
+            for place in range(flat.shape[1] if len(some) else 0):
+                found[some, place] = np.add.reduceat(values * flat[columns, place], starts)
         return found.reshape(len(self), *x.shape[1:])
 
     def __rmatmul__(self, x: Any) -> Any:
@@ -143,21 +149,19 @@ def of_rows(weights: Any, factors: Any) -> Any:
 
 
 def multiplied(left: Sparse, right: Sparse, join: Join = np.concatenate) -> Sparse:
-    """left @ right, of numbers or intervals, some rows at a time."""
-    pairs, found = right.counts[left.columns], list[Sparse]()
+    """left @ right, of numbers or intervals, some entries of the left one at a time."""
+    left = left.kept(right.counts[left.columns] > 0)
+    pairs, shape, found = right.counts[left.columns], (len(left), right.shape[1]), list[Sparse]()
     spend(100.0 * float(pairs.sum()))
     if pairs.sum() > MOST_WRITTEN:
         raise Refused(f"the product of sparse matrices {left.shape} and {right.shape} is too large")
-    shape, ends = (len(left), right.shape[1]), np.cumsum(np.bincount(left.rows, weights=pairs, minlength=len(left)))
-    cuts = np.searchsorted(ends, np.arange(MOST_PAIRS, ends.max(initial=0.0), MOST_PAIRS))
-    for first, last in zip([0, *cuts], [*cuts, len(left)], strict=True):
-        part = left[first:last]
-        counts = right.counts[part.columns]
-        mine, theirs = np.repeat(np.arange(part.size), counts), _runs(right.starts[part.columns], counts)
-        values = right.values[theirs] * part.values[mine]
-        found.append(summed(shape, part.rows[mine] + first, right.columns[theirs], values))
-    rows, columns = (np.concatenate([getattr(each, name) for each in found]) for name in ("rows", "columns"))
-    return Sparse(shape, rows, columns, join([each.values for each in found]))
+    cuts = np.searchsorted(np.cumsum(pairs), np.arange(MOST_PAIRS, pairs.sum(), MOST_PAIRS))
+    for first, last in zip([0, *cuts], [*cuts, left.size], strict=True):
+        counts = pairs[first:last]
+        mine, theirs = np.repeat(np.arange(first, last), counts), _runs(right.starts[left.columns[first:last]], counts)
+        values = right.values[theirs] * left.values[mine]
+        found.append(summed(shape, left.rows[mine], right.columns[theirs], values))
+    return added(found, join)
 
 
 def added(parts: Sequence[Sparse], join: Join = np.concatenate) -> Sparse:
@@ -168,6 +172,8 @@ def added(parts: Sequence[Sparse], join: Join = np.concatenate) -> Sparse:
 
 def summed(shape: tuple[int, int], rows: Any, columns: Any, values: Any) -> Sparse:
     """Entries in any order; those of the same place are added up."""
+    if np.all((rows[1:] > rows[:-1]) | ((rows[1:] == rows[:-1]) & (columns[1:] > columns[:-1]))):
+        return Sparse(shape, rows, columns, values)
     order = _order(columns)
     order = order[_order(rows[order])]
     rows, columns = rows[order], columns[order]
@@ -180,7 +186,11 @@ def summed(shape: tuple[int, int], rows: Any, columns: Any, values: Any) -> Spar
 
 def _order(keys: Any) -> Any:
     """The order in which keys (below 2^31, and as many at most) rise; of equal ones the first comes first."""
-    return np.sort(keys * len(keys) + np.arange(len(keys))) % max(len(keys), 1)
+    found = keys.astype(np.int64) * len(keys)
+    found += np.arange(len(keys))
+    found.sort()
+    found %= max(len(keys), 1)
+    return found
 
 
 def _runs(starts: Any, counts: Any) -> Any:
