@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import spend
-from .sparse import MOST_PAIRS, Sparse, entrywise, sparse_of
+from .sparse import Sparse, entrywise, sparse_of
 
 Array = npt.NDArray[np.float64]
 Weights = Any  # a matrix (to, from), as an array or by its entries (sparse.py); or a vector, for a diagonal one
@@ -229,9 +229,7 @@ class Interval:
 
     def __mul__(self, other: Any) -> Interval:
         """The products; one for each end where the other factor is a point."""
-        right, many = interval(other), self.low.size
-        if many > MOST_PAIRS and self.low.shape == right.low.shape == (many,):
-            return joined([self[at : at + MOST_PAIRS] * right[at : at + MOST_PAIRS] for at in range(0, many, MOST_PAIRS)])
+        right = interval(other)
         if right.low is right.high:
             up = right.low >= 0.0
             first, second = np.where(up, self.low, self.high), np.where(up, self.high, self.low)

@@ -92,16 +92,12 @@ def checked(header: Any, tensors: Tensors) -> Certificate:
 def proved(header: Any, tensors: Tensors) -> Certificate:
     """What the contents of a file prove, whatever they claim."""
     try:
-        with limited(WORK + WORK_A_NUMBER * sum(tensor.size for tensor in tensors.values())):
-            return _proved(header, tensors)
+        work = WORK + WORK_A_NUMBER * sum(tensor.size for tensor in tensors.values())
+        with limited(work), np.errstate(all="ignore"):
+            target, model, proof, box, name = contents(header, tensors)
+            return replace(certificate(target, facts_of(target, model, proof, box), box), target=name)
     except DAMAGE as problem:
         raise Refused(f"the file is damaged ({type(problem).__name__}: {problem})") from None
-
-
-def _proved(header: Any, tensors: Tensors) -> Certificate:
-    with np.errstate(all="ignore"):
-        target, model, proof, box, name = contents(header, tensors)
-        return replace(certificate(target, facts_of(target, model, proof, box), box), target=name)
 
 
 def contents(header: Any, tensors: Tensors) -> tuple[Graph, Model, Proof, Interval, str]:

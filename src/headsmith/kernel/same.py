@@ -35,7 +35,6 @@ Monomial = tuple[int, ...]
 Term = tuple[Monomial, fmpq]
 
 MOST_PRODUCTS, MOST_WORK = 2048, 1 << 15  # products that a polynomial, or a node, may take before it is an atom
-ONE = fmpq(1)
 MOST_READ, MOST_TERMS, MOST_FACTORS, MOST_BITS = 512, 64, 64, 1 << 14
 
 
@@ -88,8 +87,7 @@ def polynomial(terms: Iterable[Term]) -> Polynomial:
 
 def number(value: Any) -> Polynomial:
     """A constant."""
-    found = exact(value)
-    return Polynomial({(): found} if found else {})
+    return Polynomial({(): found} if (found := exact(value)) else {})
 
 
 def exact(value: Any) -> fmpq:
@@ -109,7 +107,7 @@ class Forms:
     def atom(self, *key: Any) -> Polynomial:
         """The atom with this key, as a polynomial."""
         spend(5000.0)
-        return Polynomial({(self._atoms.setdefault(key, len(self._atoms)),): ONE})
+        return Polynomial({(self._atoms.setdefault(key, len(self._atoms)),): fmpq(1)})
 
     def mean(self, x: Polynomial) -> Polynomial:
         """The mean over all tokens."""
@@ -163,7 +161,10 @@ class Forms:
     def _affine(self, node: Node, arguments: list[Row]) -> Row:
         """Sums; where they take too many products, what they read are atoms."""
         pairs = list(zip(map(sparse_of, node.weights), arguments, strict=True))
-        counts = [(matrix.T.counts, [len(x.terms) for x in argument]) for matrix, argument in pairs]
+        counts = [
+            (np.bincount(matrix.columns, minlength=matrix.shape[1]), [len(x.terms) for x in argument])
+            for matrix, argument in pairs
+        ]
         if sum(count @ np.minimum(lengths, 1) for count, lengths in counts) > MOST_WORK:
             raise TooLarge
         if sum(count @ lengths for count, lengths in counts) > MOST_WORK:

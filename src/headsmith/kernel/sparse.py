@@ -55,19 +55,17 @@ class Sparse:
     @property
     def T(self) -> Any:
         """The transposed matrix."""
+        spend(100.0 * self.size)
         order = _order(self.columns)
-        shape = self.shape[1], self.shape[0]
-        return type(self)(shape, self.columns[order], self.rows[order], self.values[order])
+        return type(self)(self.shape[::-1], self.columns[order], self.rows[order], self.values[order])
 
     def changed(self, change: Callable[[Any], Any]) -> Any:
         """The same places, with other values."""
         return type(self)(self.shape, self.rows, self.columns, change(self.values))
 
     def kept(self, which: Any) -> Any:
-        """Some of the entries."""
-        if np.all(which):
-            return self
-        return type(self)(self.shape, self.rows[which], self.columns[which], self.values[which])
+        """Those of the entries for which `which` is true."""
+        return self if which.all() else type(self)(self.shape, *(each[which] for each in parts_of(self)[1:]))
 
     def __getitem__(self, index: Any) -> Any:
         """Some of the rows, in any order."""
@@ -85,11 +83,8 @@ class Sparse:
             return self.written() @ x  # zeros add nothing, and round nothing
         spend(4000.0 * flat.shape[1])
         found = np.zeros((len(self), flat.shape[1]), dtype=np.result_type(self.values, x))
-        for some in np.split(rows, np.searchsorted(self.starts[rows], np.arange(MOST_PAIRS, self.size, MOST_PAIRS))):
-            first, last = self.starts[some[:1]].sum(), (self.starts + self.counts)[some[-1:]].sum()
-            values, columns, starts = self.values[first:last], self.columns[first:last], self.starts[some] - first
-            for place in range(flat.shape[1] if len(some) else 0):
-                found[some, place] = np.add.reduceat(values * flat[columns, place], starts)
+        for place in range(flat.shape[1] if len(rows) else 0):
+            found[rows, place] = np.add.reduceat(self.values * flat[self.columns, place], self.starts[rows])
         return found.reshape(len(self), *x.shape[1:])
 
     def __rmatmul__(self, x: Any) -> Any:
@@ -159,8 +154,7 @@ def multiplied(left: Sparse, right: Sparse, join: Join = np.concatenate) -> Spar
     for first, last in zip([0, *cuts], [*cuts, left.size], strict=True):
         counts = pairs[first:last]
         mine, theirs = np.repeat(np.arange(first, last), counts), _runs(right.starts[left.columns[first:last]], counts)
-        values = right.values[theirs] * left.values[mine]
-        found.append(summed(shape, left.rows[mine], right.columns[theirs], values))
+        found.append(summed(shape, left.rows[mine], right.columns[theirs], right.values[theirs] * left.values[mine]))
     return added(found, join)
 
 
@@ -186,11 +180,7 @@ def summed(shape: tuple[int, int], rows: Any, columns: Any, values: Any) -> Spar
 
 def _order(keys: Any) -> Any:
     """The order in which keys (below 2^31, and as many at most) rise; of equal ones the first comes first."""
-    found = keys.astype(np.int64) * len(keys)
-    found += np.arange(len(keys))
-    found.sort()
-    found %= max(len(keys), 1)
-    return found
+    return np.sort(keys.astype(np.int64) * len(keys) + np.arange(len(keys))) % max(len(keys), 1)
 
 
 def _runs(starts: Any, counts: Any) -> Any:

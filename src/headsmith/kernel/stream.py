@@ -379,7 +379,5 @@ def _terms(weights: Weights) -> Any:
 
 def _fine(weights: Array | float) -> Any:
     """Which weights are zero or powers of two, of an ordinary size: products with them are exact."""
-    powers = np.clip(np.abs(weights), 2.0**-20, 2.0**20)
-    exponents = powers.view(np.int64)
-    exponents &= -(1 << 52)
-    return (weights == 0.0) | (exponents.view(np.float64) == np.abs(weights))
+    sizes = np.abs(weights)
+    return (sizes == 0.0) | ((sizes >= 2.0**-20) & (sizes <= 2.0**20) & (np.frexp(sizes)[0] == 0.5))

@@ -190,8 +190,8 @@ def prove(
     effort: Effort = USUAL,
 ) -> Header:
     """The proof of the model in a file whose header has the target (`read` by the kernel), the model and the domain;
-    adds tensors of its own. `error` is how far the model may be off: what exchanges and attention read may be off by as much.
-    `effort` is what norms are worth."""
+    adds tensors of its own. `error` is how far the model may be off: what exchanges and attention read may be off by
+    as much. `effort` is what norms are worth."""
     blocks = 0
     if isinstance(fusion, Pieces):
         laid = lay_out(target)

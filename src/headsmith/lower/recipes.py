@@ -214,7 +214,7 @@ def pieces_may_win(request: Request) -> bool:
     simple = all(isinstance(node, Input | Affine | Relu | Maximum | Minimum) for node in nodes)
     wide = any(isinstance(node, Maximum | Minimum) and len(node.arguments) > 2 for node in nodes)
     sums = [sum(np.count_nonzero(entries_of(term.weights)) for term in getattr(node, "terms", ())) for node in nodes]
-    return simple and wide and request.tokens == 1 and max(sums) <= MOST_WORK
+    return simple and wide and request.tokens == 1 and all(each <= MOST_WORK for each in sums)
 
 
 def ramps_may_win(cost: Cost) -> bool:
