@@ -92,8 +92,7 @@ def checked(header: Any, tensors: Tensors) -> Certificate:
 def proved(header: Any, tensors: Tensors) -> Certificate:
     """What the contents of a file prove, whatever they claim."""
     try:
-        work = WORK + WORK_A_NUMBER * sum(tensor.size for tensor in tensors.values())
-        with limited(work), np.errstate(all="ignore"):
+        with limited(WORK + WORK_A_NUMBER * sum(each.size for each in tensors.values())), np.errstate(all="ignore"):
             target, model, proof, box, name = contents(header, tensors)
             return replace(certificate(target, facts_of(target, model, proof, box), box), target=name)
     except DAMAGE as problem:
