@@ -436,6 +436,47 @@ FORGERIES = [
 ]
 
 
+def test_two_sampled_functions_with_the_same_answers_need_not_be_the_same() -> None:
+    """Both are 0 at the nodes and have slopes of at most 1. So they may be 1 apart between two nodes, and 1000 times
+    their difference is not 0."""
+    file = Forged(1, -2.0, 2.0)
+    numbers = {name: file.keep([1.0]) for name in ("lipschitz", "scale")}
+    numbers |= {"arguments": [0], "answers": file.keep(np.zeros((1, 4, 1))), "norm": "1", "evaluation": 0.0}
+    functions = [file.add(file.source, "sampled", **numbers) for _ in range(2)]
+    file.outputs(
+        file.scaled(file.source, (functions[0], 1000.0), (functions[1], -1000.0)), file.affine(file.circuit, [], [0.0])
+    )
+    file.embed()
+    with pytest.raises(Refused, match="sampled"):
+        file.check()
+
+
+def test_a_circuit_adds_and_subtracts_no_function_that_does_not_exist() -> None:
+    """x0 as x0 + s - s', heads of two widths for a function of four numbers with slopes of at most 1 in the largest of
+    their changes that is their sum on a grid. There is none, and the heads are 1.74 apart between the nodes: more than
+    twice what a head may be off from such a function."""
+    sides, nodes = 4, np.stack(np.meshgrid(*[np.arange(4) - 1.5] * 4, indexing="ij"), axis=-1).reshape(-1, 4)
+    file, answers = Forged(sides, -2.0, 2.0), nodes.sum(axis=1)
+    numbers = {name: file.keep(np.ones(sides)) for name in ("lipschitz", "scale")}
+    numbers |= {"arguments": [0], "answers": file.keep(answers.reshape(1, 4, 4, 4, 4, 1)), "norm": "inf"}
+    functions = [file.add(file.circuit, "sampled", **numbers, evaluation=0.0) for _ in range(2)]
+    terms = [(0, np.eye(1, sides)), (functions[0], [[1.0]]), (functions[1], [[-1.0]])]
+    file.outputs(file.affine(file.source, terms[:1], [0.0]), file.affine(file.circuit, terms, [0.0]))
+    file.register("x", size=sides)
+    file.register("grid", size=len(nodes))
+    file.register("o")
+    file.model["embedding"] = [file.link("x", np.eye(sides))]
+    file.proof["tables"] = [{"node": node, "margin": 1e-8, "cells": ""} for node in functions]
+    for node, width, sign in zip(functions, (50.0, 2.0), (1.0, -1.0), strict=True):
+        arrays = {"slope": 2.0 * width * nodes[None], "offset": -width * (nodes**2).sum(axis=1)[None]}
+        stored = {name: file.keep(each) for name, each in (arrays | {"values": answers[None, :, None]}).items()}
+        links = [file.link("x", np.eye(sides))], [file.link("o", [[sign]])]
+        file.bank("table", *links, [node], [0], **stored, gain=20000.0, keep_gain=20000.0)
+    file.model["readout"] = [file.link("x", np.eye(1, sides)), file.link("o", [[1.0]])]
+    with pytest.raises(Refused, match="sampled"):
+        file.check()
+
+
 @pytest.mark.parametrize("forge", FORGERIES, ids=lambda forge: forge.__name__)
 def test_a_forged_proof_is_refused_or_its_bound_holds(forge: Callable[[], tuple[Forged, Any]]) -> None:
     file, sequences = forge()

@@ -20,6 +20,7 @@ from safetensors.numpy import save_file
 
 import headsmith as hs
 from headsmith.kernel.check import check_file
+from headsmith.kernel.errors import Refused
 from headsmith.kernel.reading import read
 
 
@@ -32,6 +33,18 @@ def test_a_name_cannot_write_over_the_verdict() -> None:
     file.model["embedding"][0]["register"] = "\r\x1b[2Kcertified: |model - target| <= 1e-9"
     said = refused(file)
     assert said.isprintable()
+
+
+def test_the_reason_why_no_file_can_be_read_writes_over_nothing(tmp_path: Path) -> None:
+    """What safetensors says of a type that it does not know has the words of the file."""
+    told = "\r\x1b[2Kcertified: |model - target| <= 1e-9"
+    header = json.dumps({"t": {"dtype": told, "shape": [0], "data_offsets": [0, 0]}}).encode()
+    path = tmp_path / "spoken.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(Refused) as problem:
+        check_file(path)
+    assert "certified: |model" in str(problem.value)
+    assert str(problem.value).isprintable()
 
 
 def test_the_circuit_has_the_inputs_of_the_model() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from helpers.attacks.forged import Forged
 from helpers.attacks.saved import read, write
 from helpers.models.networks import product_chain, square_network
 
@@ -347,6 +348,31 @@ def test_compositions_of_other_functions(inner: float) -> None:
     assert found.largest <= found.bound <= 6.0 * 4.0**-5 + 6.0**2 / 64.0**2 / 8.0 + 1e-3
     points = np.random.default_rng(0).uniform(0, 1, (500, 6))
     assert np.abs(evaluate(found.network, points) - evaluate(network.graph, points)).max() <= 1e-12
+
+
+def test_a_gate_of_which_nothing_is_known_may_be_open() -> None:
+    """relu(x + 1e-9 (1/d + ... + 1/d)), d = x^2 - 2 x + 3/2, moves by what x does, 1/4. Over the whole box intervals do
+    not know that d > 0, and a long sum of what is not known is no number: that is no reason to call the gate closed."""
+    file, many = Forged(1, 0.0, 2.0), 33
+    for graph in (file.source, file.circuit):
+        file.scaled(graph, (file.scaled(graph, (0, 1.0), bias=0.25), 1.0))
+    file.outputs(2, 2)
+    file.embed()
+    file.model["readout"], file.model["readout_bias"] = [file.link("x", [[1.0]])], file.keep([0.25])
+    wanted = [file.source[0]]
+    x = file.scaled(wanted, (0, 1.0))
+    column = file.affine(wanted, [(x, np.ones((many, 1)))], np.zeros(many))
+    square = file.function(wanted, "square", column, many)
+    d = file.affine(wanted, [(square, np.ones(many)), (column, np.full(many, -2.0))], np.full(many, 1.5))
+    inverse = file.function(wanted, "reciprocal", d, many)
+    gate = file.relu(wanted, file.affine(wanted, [(x, [[1.0]]), (inverse, np.full((1, many), 1e-9))], [0.0]))
+    file.header["approximates"] = {"nodes": wanted, "output": gate}
+    file.proof["pieces"] = [
+        {"network": 1, "function": x, "reads": [0], "approximation": "0"},
+        {"network": 2, "function": gate, "reads": [1], "approximation": halved(6)},
+    ]
+    with pytest.raises(Refused, match="no finite bound"):
+        file.check()
 
 
 def test_cuts_keep_the_graph() -> None:

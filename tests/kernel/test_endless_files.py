@@ -119,6 +119,26 @@ def many_columns() -> Forged:
     return file
 
 
+def approximates(inputs: int, size: int) -> Forged:
+    """The first input, as an approximation of a sum of so many gates of all inputs."""
+    file = plain(inputs)
+    wanted = [file.source[0]]
+    forms = file.affine(wanted, [(0, np.ones((size, inputs)))], np.zeros(size))
+    gates = file.relu(wanted, forms, size)
+    file.header["approximates"] = {"nodes": wanted, "output": file.affine(wanted, [(gates, np.ones((1, size)))], [0.0])}
+    file.proof["approximation"] = "0"
+    return file
+
+
+def cells_of_a_wide_target() -> Forged:
+    file, bias = plain(), np.zeros(500)
+    for _ in range(40):
+        file.affine(file.source, [(0, np.ones((500, 1)))], bias)
+    file.function(file.source, "sin", 0)
+    file.header["source"]["output"], file.proof["halvings"] = 1, 16
+    return file
+
+
 ENDLESS: list[Callable[[], Forged]] = [
     large_register,
     large_grid,
@@ -138,6 +158,20 @@ ENDLESS: list[Callable[[], Forged]] = [
 @pytest.mark.parametrize("make", ENDLESS, ids=lambda make: make.__name__)
 def test_what_would_take_forever_is_answered(make: Callable[[], Forged]) -> None:
     answered(make())
+
+
+@pytest.mark.parametrize(("inputs", "size"), [(20_000, 1), (600, 1), (30, 20_000)])
+def test_comparisons_of_many_inputs_or_gates_are_refused(inputs: int, size: int) -> None:
+    """Which inputs belong together is asked of all pairs of them, and second derivatives are taken by all pairs."""
+    assert any(reason in refused(approximates(inputs, size)) for reason in ("too many", "more work"))
+
+
+def test_a_comparison_of_many_gates_takes_no_matrix_of_them() -> None:
+    assert answered(approximates(2, 30_000)).startswith("certified")
+
+
+def test_a_target_on_many_cells_is_refused_where_the_circuit_is_small() -> None:
+    assert "all nodes on all cells" in refused(cells_of_a_wide_target())
 
 
 # Work that no size limits: counted, and refused beyond what a file may ask for ---------------------------------------
@@ -180,6 +214,24 @@ def with_tables(count: int, tokens: int, cells: str, kind: str, **fields: Any) -
     return file
 
 
+def many_layers_of_many_registers() -> Forged:
+    file, registers, layers = plain(), 30_000, 200
+    file.register(*(f"r{place}" for place in range(registers)), size=0)
+    file.register("w")
+    for _ in range(layers):
+        links = [file.link("x", [1.0])], [file.link("w", [1.0])]
+        file.bank("mean", *links, [-1], [0], gain=64.0, keep_gain=64.0)
+    return file
+
+
+def a_tensor_named_many_times() -> Forged:
+    file = plain()
+    bias = file.keep(np.ones(10**6))
+    for _ in range(100):
+        file.add(file.source, "affine", terms=[], bias=bias)
+    return file
+
+
 def tables_of_long_programs() -> Forged:
     program = {"variables": 1, "steps": [["call", "sin", place] for place in range(200)]}
     return with_tables(900, 8, "1" * 7 + "0" * 8, "expression", arguments=[0], program=program)
@@ -190,7 +242,16 @@ def many_ramps() -> Forged:
 
 
 @pytest.mark.parametrize(
-    "make", [long_polynomials, functions_on_many_cells, tables_of_long_programs, many_ramps], ids=lambda m: m.__name__
+    "make",
+    [
+        long_polynomials,
+        functions_on_many_cells,
+        tables_of_long_programs,
+        many_ramps,
+        many_layers_of_many_registers,
+        a_tensor_named_many_times,
+    ],
+    ids=lambda make: make.__name__,
 )
 def test_work_is_counted(make: Callable[[], Forged], monkeypatch: pytest.MonkeyPatch) -> None:
     """With a hundredth of the work that a file may ask for, each of these is refused after about a hundredth of the

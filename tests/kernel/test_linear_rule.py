@@ -15,8 +15,7 @@ from headsmith.kernel.arithmetic import Interval
 from headsmith.kernel.check import proved
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.graph import Graph, Node
-from headsmith.kernel.linear import linear_range
-from headsmith.kernel.ranges import node_range
+from headsmith.kernel.ranges import linear_range, node_range
 from headsmith.search.linear import find_linear
 
 

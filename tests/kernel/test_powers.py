@@ -12,7 +12,7 @@ from kernel.test_step_rule import changed, facts
 from headsmith.kernel.arithmetic import Interval
 from headsmith.kernel.check import proved
 from headsmith.kernel.errors import Refused
-from headsmith.kernel.powers import Power, entries, factors, length, power_of, spectrum, triangle
+from headsmith.kernel.steps import Power, entries, factors, power_of, solution, spectrum, triangle
 
 NEWTON = "newton's iteration in context"
 BOX = Interval(-np.ones(3), np.ones(3))
@@ -33,7 +33,7 @@ def test_spectrum_entries_and_length_hold(level: int, rate: float, kept: float) 
     """Theorem: eigenvalues, entries and lengths of exact iterates lie within their bounds, for any examples."""
     matrix, vector = Power(0, level, 0, -1, rate, kept), Power(1, level, 0, 1, rate, kept)
     found = [BOX, Interval(-np.ones(1), np.ones(1))]
-    values, stored, most = spectrum(matrix, BOX), entries(matrix, found), float(length(vector, *found).value)
+    values, stored, most = spectrum(matrix, BOX), entries(matrix, found), float(solution(vector, *found).value)
     rows, columns, _ = triangle(3)
     random, largest = np.random.default_rng(level), 0.0
     for _ in range(200):
@@ -75,8 +75,8 @@ def test_the_factors_of_a_doubling_hold() -> None:
 def test_beyond_a_rate_of_two_nothing_is_known() -> None:
     """If Q_0 may have an eigenvalue below -1, its powers may be anything."""
     assert spectrum(Power(0, 2, 0, -1, 0.7, 1.0), BOX).high == np.inf
-    assert length(Power(0, 2, 0, 1, 0.7, 1.0), BOX, BOX).value == np.inf
-    assert length(Power(0, 0, 0, 1, -0.7, 1.0), BOX, BOX).value == np.inf
+    assert solution(Power(0, 2, 0, 1, 0.7, 1.0), BOX, BOX).value == np.inf
+    assert solution(Power(0, 0, 0, 1, -0.7, 1.0), BOX, BOX).value == np.inf
 
 
 def test_what_is_no_power_is_refused() -> None:

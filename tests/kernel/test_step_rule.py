@@ -59,7 +59,7 @@ def test_an_error_that_all_tokens_share_moves_the_output_no_further_than_the_gai
     """The gain of a mean, by norms, is above what shared errors do in exact steps; and far below the entrywise gain."""
     found, step = descent()
     steps, output = found.slopes.steps, found.circuit.output
-    gain = gains(found.circuit, found.edges, output, steps, found.slopes.norms)[step.pool]
+    gain = gains(found.circuit, found.slopes.of, output, steps, found.slopes.norms)[step.pool]
     assert gain.common is not None
     assert float(gain.common.value[0]) < 0.5 * float(gain.anywhere.size.value.sum())
     later = [each for each in found.proof.steps if each > step.output]
@@ -213,7 +213,7 @@ def test_a_threshold_whose_gates_are_not_both_heads_does_not_pass_for_one() -> N
     assert np.all(slopes.low == 0.0)
     forged = dict(found.slopes.gates)
     forged[step.gates[0]] = Interval(np.ones(2), np.ones(2))
-    other = steps_of(found.proof, found.ranges, found.edges, forged)
+    other = steps_of(found.proof, found.ranges, found.slopes.of, forged)
     assert np.all(other.slopes[step.output].high == 2.0)
 
 

@@ -11,9 +11,8 @@ from helpers.models.networks import product_network
 
 import headsmith as hs
 from headsmith.kernel.arithmetic import Interval
-from headsmith.kernel.composed import check_composition
+from headsmith.kernel.composed import check_composition, turned
 from headsmith.kernel.errors import Refused
-from headsmith.kernel.turned import turned
 from headsmith.lower.prove import kernel_graph
 from headsmith.reading import as_graph
 from headsmith.search.approximates import search_cells, turn_of

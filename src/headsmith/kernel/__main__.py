@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import asdict
+from typing import Any
 
 from .check import check_file
 from .errors import Refused
@@ -14,18 +15,17 @@ def main(arguments: list[str]) -> int:
     if len(paths) != 1:
         print("usage: python -m kernel FILE|DIR [--json]", file=sys.stderr)
         return 2
+    answer: dict[str, Any] = {"file": paths[0], "verified": True}
     try:
         found = check_file(paths[0])
-    except Refused as problem:
-        answer, text = {"verified": False, "reason": str(problem)}, f"not certified: {problem}"
-    else:
         parts = ", ".join(f"{name} {size:.3g}" for name, size in found.parts.items())
-        answer, text = {"verified": True, "certificate": asdict(found)}, "certified: |model - target| <= "
-        text += f"{found.error:.6g} on the domain, in {found.dtype} ({parts})"
-    if "--json" in arguments:
-        print(json.dumps({"file": paths[0], **answer}))
-    else:
-        print(text, file=sys.stdout if answer["verified"] else sys.stderr)
+        text = f"certified: |model - target| <= {found.error:.6g} on the domain, in {found.dtype} ({parts})"
+        answer["certificate"] = asdict(found)
+    except Refused as problem:
+        text = f"not certified: {problem}"
+        answer |= {"verified": False, "reason": str(problem)}
+    data = "--json" in arguments
+    print(json.dumps(answer) if data else text, file=sys.stdout if data or answer["verified"] else sys.stderr)
     return 0 if answer["verified"] else 1
 
 

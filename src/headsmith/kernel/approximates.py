@@ -11,21 +11,19 @@ the middle of its range, and slack. A gate of an argument z in [low, high] is p 
 high <= 0 and p = high / (high - low) otherwise, and e from 0 to the larger of -p low and (1 - p) high.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 
-from .arithmetic import Array, Interval, Upper, interval, joined, rational
-from .errors import Refused
+from .arithmetic import Array, Interval, Upper, applied, interval, joined, rational
+from .errors import Refused, refuse, spend
 from .functions import enclose, named, run
-from .graph import Graph, dense
+from .graph import Graph
 from .table import Cell, quadratic_top, read_cells
 
-MOST_CELLS, AT_ONCE = 1 << 17, 1 << 20
+MOST_CELLS, AT_ONCE, MOST_ENTRIES = 1 << 17, 1 << 22, 1 << 24
 KINDS = {"input", "affine", "relu", "maximum", "minimum", "expression"}
 VALUE, SLACK, AROUND, SLOPE = 0, 1, 2, 3  # where the parts of a node are; its bends come last
 
@@ -33,16 +31,14 @@ VALUE, SLACK, AROUND, SLOPE = 0, 1, 2, 3  # where the parts of a node are; its b
 def check_approximation(network: Graph, wanted: Graph, box: Interval, cells: str) -> tuple[Upper, Interval, Interval]:
     """Bounds of |N - F| on the box, one for each output, and where N and F lie. Raises Refused where there are none."""
     boxes, texts = boxes_of(network, wanted, box), cells.split(" ")
-    if len(texts) != len(boxes):
-        raise Refused(f"a network is a sum of {len(boxes)} functions of other inputs each, and has {len(texts)} trees")
+    refuse(len(texts) != len(boxes), f"a sum of {len(boxes)} functions of other inputs each has {len(texts)} trees")
     total = on_cells(network, wanted, interval(middle_of(box)[:, None]))[:, 0] * (1.0 - len(boxes))
     for mine, text in zip(boxes, texts, strict=True):
         wide = int(np.sum(mine.high > mine.low))
         ends, batch = ends_of(mine, read_cells(text, wide, MOST_CELLS)), batch_of(network, wanted, wide)
         found = [on_cells(network, wanted, ends[:, at : at + batch]) for at in range(0, ends.low.shape[1], batch)]
         total = total + reduce(Interval.hull, [each.over(1) for each in found])
-    if not total.finite():
-        raise Refused("no finite bound of the network against what it approximates, on the cells of the proof")
+    refuse(not total.finite(), "no finite bound of the network against what it approximates, on the cells of the proof")
     gap, ours, theirs = (total[start::3] for start in range(3))
     return gap.magnitude, ours, theirs
 
@@ -56,18 +52,19 @@ def boxes_of(network: Graph, wanted: Graph, box: Interval) -> list[Interval]:
     Groups that no output and no expression, which may not be defined, reads do not count.
     """
     refuse_others(network, wanted)
+    spend(2.0 * float(network.nodes[0].size) ** 3)
     # An output that is the input node reads all inputs.
     together, used = np.eye(network.nodes[0].size), (box.high > box.low) & (0 in (network.output, wanted.output))
     for graph in (network, wanted):
         reads, forms = [np.eye(len(together))], {0: interval(np.eye(len(together)))}
         for number, node in enumerate(graph.nodes[1:], start=1):
-            weights = [dense(each) for each in node.weights] or [np.eye(node.size)] * len(node.arguments)
+            weights = node.weights or (np.ones(node.size),) * len(node.arguments)
             pairs, nothing = list(zip(weights, node.arguments, strict=True)), np.zeros((node.size, len(together)))
-            found = sum(((matrix != 0.0) @ reads[argument] for matrix, argument in pairs), start=nothing)
+            spend((len(together) + 2000.0) * nothing.size + len(together) * sum(each.size for each in weights))
+            found = sum((applied(matrix, reads[argument]) for matrix, argument in pairs), start=nothing)
             if node.kind == "affine" and forms.keys() >= {*node.arguments}:
                 # A form of the inputs, (x + y) + (x - y), may read less than its parts do.
-                parts = [matrix @ forms[argument] for matrix, argument in pairs]
-                forms[number] = sum(parts, start=interval(nothing))
+                forms[number] = sum([matrix @ forms[argument] for matrix, argument in pairs], start=interval(nothing))
                 found = found * (forms[number].magnitude.value != 0.0)
             reads.append(np.minimum(found, 1.0))
             if node.kind != "affine":
@@ -105,14 +102,15 @@ def refuse_others(network: Graph, wanted: Graph) -> None:
     sizes = [graph.nodes[graph.output].size for graph in (network, wanted)]
     if not {node.kind for graph in (network, wanted) for node in graph.nodes} <= KINDS:
         raise Refused("a network and what it approximates are functions of one token, of sums, gates and expressions")
-    if names[0] != names[1] or sizes[0] != sizes[1]:
-        raise Refused("a network does not have the inputs and outputs of what it approximates")
+    refuse(names[0] != names[1] or sizes[0] != sizes[1], "a network lacks the inputs and outputs of its function")
 
 
 def batch_of(network: Graph, wanted: Graph, wide: int) -> int:
     """How many cells are looked at at once."""
-    largest = max(node.size for graph in (network, wanted) for node in graph.nodes)
-    return max(AT_ONCE // (largest * (2 + wide) ** 2), 1)
+    each = sum(node.size for graph in (network, wanted) for node in graph.nodes) * (2 + wide) ** 2
+    if each > MOST_ENTRIES:
+        raise Refused(f"second derivatives by {wide} inputs are too many to be compared")
+    return max(AT_ONCE // each, 1)
 
 
 def on_cells(network: Graph, wanted: Graph, ends: Interval) -> Interval:
@@ -132,14 +130,13 @@ def on_cells(network: Graph, wanted: Graph, ends: Interval) -> Interval:
         gap = ours - theirs
         found = Interval(-_top(-gap, radius), _top(gap, radius)).meet(gap[:, AROUND])
         every = _joined(found[:, None], ours[:, [AROUND]], theirs[:, [AROUND]])
-        sure = known & defined & _finite(every)
-        known_ends = np.where(sure, every.low, -np.inf), np.where(sure, every.high, np.inf)
-        return Interval(*(end.reshape(-1, count) for end in known_ends))
+        return every.where(known & defined & _finite(every)).mapped(lambda end: end.reshape(-1, count))
 
 
 def _evaluated(graph: Graph, inputs: Interval, radius: Array) -> tuple[Interval, Any]:
     """The output on each cell, as parts (size, parts, cells), and where every node is known to be defined."""
     known, defined = [inputs], np.ones(inputs.low.shape[2], dtype=bool)
+    rules = partial(_linear, inputs), partial(_call, radius), partial(_times, radius)
     for node in graph.nodes[1:]:
         read = [known[argument] for argument in node.arguments]
         match node.kind:
@@ -151,10 +148,7 @@ def _evaluated(graph: Graph, inputs: Interval, radius: Array) -> tuple[Interval,
             case "relu":
                 found = _gate(read[0])
             case "expression":
-                value = run(
-                    node.program, read, partial(_linear, inputs), partial(_call, radius), partial(_times, radius)
-                )
-                found = value + np.zeros((node.size, 1, 1))
+                found = run(node.program, read, *rules) + np.zeros((node.size, 1, 1))
             case _:
                 # max(a, b) = b + relu(a - b), and min(a, b) = b - relu(b - a).
                 sign = 1.0 if node.kind == "maximum" else -1.0
@@ -204,8 +198,7 @@ def _top(parts: Interval, radius: Array) -> Array:
     slope, _, bend = _derivatives(parts, radius)
     found = parts[:, VALUE] + parts[:, SLACK]
     for i, mine in enumerate(radius):
-        curve = (bend[:, i, i] * mine * mine * 0.5).high
-        found = found + quadratic_top(slope[:, i].magnitude * mine, curve)
+        found = found + quadratic_top(slope[:, i].magnitude * mine, (bend[:, i, i] * mine * mine * 0.5).high)
         for j, other in enumerate(radius[:i]):
             found = found + (bend[:, i, j].magnitude * mine * other).value
     return found.high
@@ -257,17 +250,12 @@ def _settled(read: list[Interval], around: Interval, value: Interval, slopes: In
     middle = middle_of(around)
     flat = interval(np.zeros_like(parts.low[:, SLOPE:]))
     rough = _joined(interval(middle)[:, None], (around - middle)[:, None].hull(zero), around[:, None], flat)
-    return _defined(_where(smooth, parts, rough), read)
+    ends = ((parts.low, rough.low), (parts.high, rough.high))
+    return _defined(Interval(*(np.where(smooth[:, None], *pair) for pair in ends)), read)
 
 
 def _defined(parts: Interval, read: list[Interval]) -> Interval:
     """What reads something that may not be defined is not known, whatever that is multiplied by."""
-    everything = Interval(np.full_like(parts.low, -np.inf), np.full_like(parts.low, np.inf))
     for each in read:
-        parts = _where(_finite(each[:, AROUND]), parts, everything)
+        parts = parts.where(_finite(each[:, [AROUND]]))
     return parts
-
-
-def _where(chosen: Any, one: Interval, other: Interval) -> Interval:
-    pairs = ((one.low, other.low), (one.high, other.high))
-    return Interval(*(np.where(np.asarray(chosen)[:, None], *pair) for pair in pairs))

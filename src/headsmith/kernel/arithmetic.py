@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -107,7 +108,7 @@ class Upper:
         sizes, known = entrywise(matrix, np.abs), np.isfinite(self.value)
         if not known.all():
             rest: Upper = sizes @ Upper(np.where(known, self.value, 0.0))
-            return rest + np.where(_applied(sizes, ~known) > 0.0, np.inf, 0.0)
+            return rest + np.where(applied(sizes, ~known) > 0.0, np.inf, 0.0)
         if matrix.ndim == 1:
             return Upper((Upper(self.value.T) * sizes).value.T)
         if not self.value.any():
@@ -117,7 +118,7 @@ class Upper:
         zero = total.value == 0.0
         if zero.any():
             # A sum without any term is exactly zero; one of terms that underflowed is not.
-            zero &= _applied(sizes, self.value != 0.0) == 0.0
+            zero &= applied(sizes, self.value != 0.0) == 0.0
         return Upper(np.where(zero, 0.0, (total + slack + slack).value))
 
     __radd__, __rmul__ = __add__, __mul__
@@ -169,7 +170,7 @@ class Upper:
         return Upper(self.value.reshape(*shape))
 
 
-def _applied(matrix: Any, values: Any) -> Array:
+def applied(matrix: Any, values: Any) -> Array:
     """How many entries of each row that are not zero (or no number) meet values that are true."""
     counted, numbers = entrywise(matrix, lambda each: each != 0.0), values.astype(np.float64)
     return np.asarray(counted @ numbers if matrix.ndim == 2 else (numbers.T * counted).T)
@@ -182,18 +183,12 @@ def bound(number: Any) -> Array:
 
 def largest(*bounds: Any) -> Upper:
     """The larger of several bounds, entry by entry."""
-    result = bound(bounds[0])
-    for other in bounds[1:]:
-        result = np.maximum(result, bound(other))
-    return Upper(result)
+    return Upper(reduce(np.maximum, map(bound, bounds)))
 
 
 def smallest(*bounds: Any) -> Upper:
     """The best of several bounds of the same numbers, entry by entry; nan is no bound."""
-    result = bound(bounds[0])
-    for other in bounds[1:]:
-        result = np.fmin(result, bound(other))
-    return Upper(result)
+    return Upper(reduce(np.fmin, map(bound, bounds)))
 
 
 class Interval:
@@ -243,9 +238,8 @@ class Interval:
         right = interval(other)
         corners = [(a, b) for a in (self.low, self.high) for b in (right.low, right.high)]
         low = np.minimum.reduce([rounded_quotient(a, b, -np.inf) for a, b in corners])
-        high = np.maximum.reduce([rounded_quotient(a, b, np.inf) for a, b in corners])
-        unknown = (right.low <= 0.0) & (right.high >= 0.0)
-        return Interval(np.where(unknown, -np.inf, low), np.where(unknown, np.inf, high))
+        found = Interval(low, np.maximum.reduce([rounded_quotient(a, b, np.inf) for a, b in corners]))
+        return found.where((right.low > 0.0) | (right.high < 0.0))
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -264,8 +258,7 @@ class Interval:
         middle = 0.5 * self.low + 0.5 * self.high
         radius = np.maximum(rounded_sum(self.high, -middle, np.inf), rounded_sum(middle, -self.low, np.inf))
         slack = FLOAT64.gamma(terms + 2) * (matrix @ self.magnitude) + terms * TINY
-        found = interval(matrix @ middle).widened(matrix @ Upper(radius) + slack)
-        return _signed(matrix, self, found, slack.value)
+        return _signed(matrix, self, interval(matrix @ middle).widened(matrix @ Upper(radius) + slack), slack.value)
 
     def mapped(self, change: Callable[[Array], Array]) -> Interval:
         """Both ends changed alike, by what keeps their order; a point stays one."""
@@ -291,6 +284,10 @@ class Interval:
     def hull(self, other: Interval) -> Interval:
         """The smallest interval round both."""
         return Interval(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
+
+    def where(self, known: Any) -> Interval:
+        """The same where that is known, and all numbers elsewhere."""
+        return Interval(np.where(known, self.low, -np.inf), np.where(known, self.high, np.inf))
 
     def over(self, axis: int, keepdims: bool = False) -> Interval:
         """The hull of all intervals along an axis."""
@@ -337,8 +334,8 @@ def _signed(matrix: Weights, x: Interval, found: Interval, slack: Array) -> Inte
     if not close.any():
         return found
     up, down = entrywise(matrix, lambda each: each > 0.0), entrywise(matrix, lambda each: each < 0.0)
-    falls = _applied(up, x.low < 0.0) + _applied(down, x.high > 0.0)
-    rises = _applied(up, x.high > 0.0) + _applied(down, x.low < 0.0)
+    falls = applied(up, x.low < 0.0) + applied(down, x.high > 0.0)
+    rises = applied(up, x.high > 0.0) + applied(down, x.low < 0.0)
     low = np.where(falls == 0.0, np.maximum(found.low, 0.0), found.low)
     return Interval(low, np.where(rises == 0.0, np.minimum(found.high, 0.0), found.high))
 

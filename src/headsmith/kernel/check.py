@@ -11,8 +11,6 @@ that are wider by what has accumulated so far (flow.arrive), and carried to the 
 is their sum. nan or infinity anywhere means: not certified.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import EXP_ULPS, Interval
-from .errors import WORK, WORK_A_NUMBER, Refused, limited
+from .errors import WORK, WORK_A_NUMBER, Refused, limited, refuse
 from .expressions import computed, headed
 from .flow import gains
 from .graph import Graph, identical, read_graph
@@ -81,8 +79,7 @@ def check_file(path: str | os.PathLike[str]) -> Certificate:
 
 def checked(header: Any, tensors: Tensors) -> Certificate:
     """The certificate of the contents of a file, compared with what they claim."""
-    if "proof" not in header:
-        raise Refused("the file carries no proof that this kernel can check")
+    refuse("proof" not in header, "the file carries no proof that this kernel can check")
     found = proved(header, tensors)
     stated = {name: value for name, value in vars(found).items() if name != "domain"}  # that is the file's
     _refuse_less("claim:", field(header, "claim"), stated)
@@ -109,8 +106,7 @@ def contents(header: Any, tensors: Tensors) -> tuple[Graph, Model, Proof, Interv
         from .composed import check_composition
 
         about = header["approximates"]
-        apart = check_composition(target, read_graph(about, tensors), box, stored, tensors)
-        proof = replace(proof, beyond=apart.error)
+        proof = replace(proof, beyond=check_composition(target, read_graph(about, tensors), box, stored, tensors).error)
     return target, model, proof, box, digest(about, tensors)
 
 
@@ -129,8 +125,7 @@ def box_of(stored: Any, target: Graph) -> Interval:
 def _refuse_less(name: str, claimed: Any, found: Any) -> None:
     """Raise Refused unless every bound of a claim is at least what was found, and everything else is the case."""
     if isinstance(found, float):
-        if not found <= real(claimed):
-            raise Refused(f"{name}: {claimed!r} is claimed, and {found!r} can be proved")
+        refuse(not found <= real(claimed), f"{name}: {claimed!r} is claimed, and {found!r} can be proved")
     elif isinstance(found, dict) and mapping(claimed).keys() == found.keys():
         for each, value in found.items():
             _refuse_less(f"{name} {each}", claimed[each], value)
@@ -145,7 +140,9 @@ def facts_of(target: Graph, model: Model, proof: Proof, box: Interval) -> Facts:
     """What the proof says before the walk, checked: none of it depends on the scales and gains of heads."""
     masks_of(target, model, proof)
     kinds = {node.kind for graph in (target, proof.circuit) for node in graph.nodes}
-    if "sampled" in kinds and not kinds <= {"input", "affine", "positional", "move", "sampled"}:
+    # Two with the same answers may be two functions, and there may be none with these: rule Same knows neither.
+    sampled = max(sum(node.kind == "sampled" for node in graph.nodes) for graph in (target, proof.circuit))
+    if sampled > 1 or (sampled and not kinds <= {"input", "affine", "positional", "move", "sampled"}):
         raise Refused("there is no rule for sampled functions beside others")
     refuse_large(model, box.magnitude, "an input")
     if proof.blocks or proof.regions or proof.views or proof.alike or not identical(target, proof.circuit):
@@ -167,6 +164,12 @@ def _compared(*region: Any) -> Any:
     return check_region(*region)
 
 
+def _assumption(*sampled: Any) -> str:
+    from .sampled import assumption
+
+    return assumption(*sampled)
+
+
 def certificate(target: Graph, facts: Facts, box: Interval) -> Certificate:
     """What can be proved of a model."""
     model, proof = facts.model, facts.proof
@@ -176,34 +179,17 @@ def certificate(target: Graph, facts: Facts, box: Interval) -> Certificate:
     if proof.beyond is not None:
         parts["approximation"] = parts["approximation"] + proof.beyond
     total = parts["approximation"] + parts["softmax"] + parts["leak"] + parts["rounding"]
-    if not np.isfinite(total.value).all():
-        raise Refused("no finite bound: rounding errors may be as large as the scores themselves")
+    refuse(not np.isfinite(total.value).all(), "no finite bound: rounding errors may be as large as the scores")
     worst, name = int(np.argmax(total.value)), model.precision.name
     inside = (f"maps, attention and sums compute in float32, and round what they return to {name}",)
     names = target.nodes[0].names * (box.low.size // len(box.low))
-    return Certificate(
-        error=float(total.value[worst]),
-        parts={name: float(parts[name].value[worst]) for name in PARTS},
-        outputs=tuple(total.value.tolist()),
-        dtype=name,
-        tokens=model.tokens,
-        masks=masks_of(target, model, proof),
-        max_score=max((local.max_score for _, local in walk.locals_), default=0.0),
-        exp_ulps=EXP_ULPS,
-        blocks=proof.blocks,
-        domain=tuple(zip(names, box.low.T.ravel().tolist(), box.high.T.ravel().tolist(), strict=True)),
-        max_weight=largest_weight(model),
-        assumes=_assumed(target) + (inside if model.precision.held else ()),
-    )
-
-
-def _assumed(target: Graph) -> tuple[str, ...]:
-    sampled = [(number, node) for number, node in enumerate(target.nodes) if node.kind == "sampled"]
-    if not sampled:
-        return ()
-    from .sampled import assumption
-
-    return tuple(assumption(*each) for each in sampled)
+    sampled = [_assumption(number, node) for number, node in enumerate(target.nodes) if node.kind == "sampled"]
+    domain = tuple(zip(names, box.low.T.ravel().tolist(), box.high.T.ravel().tolist(), strict=True))
+    error, shares = float(total.value[worst]), {each: float(parts[each].value[worst]) for each in PARTS}
+    score, runs = max((local.max_score for _, local in walk.locals_), default=0.0), masks_of(target, model, proof)
+    about = name, model.tokens, runs, score, EXP_ULPS, proof.blocks, domain, largest_weight(model)
+    found = Certificate(error, shares, tuple(total.value.tolist()), *about)
+    return replace(found, assumes=(*sampled, *(inside if model.precision.held else ())))
 
 
 def masks_of(target: Graph, model: Model, proof: Proof) -> tuple[str, ...]:
@@ -220,13 +206,11 @@ def masks_of(target: Graph, model: Model, proof: Proof) -> tuple[str, ...]:
     if model.alone and any(node.kind in (*ABOUT_TOKENS, "pool", "attend") for node in nodes):
         raise Refused("tokens that see themselves and the prefix alone cannot compute what is about other tokens")
     lengths = {len(node.targets or node.constants) for node in nodes if node.kind in ABOUT_TOKENS}
-    if not lengths <= {model.tokens}:
-        raise Refused(f"a graph is about another number of tokens than {model.tokens}")
+    refuse(not lengths <= {model.tokens}, f"a graph is about another number of tokens than {model.tokens}")
     wanted = {node.causal for node in nodes if node.kind in ("pool", "attend")}
     if any(fetched > place for node in nodes for place, fetched in enumerate(node.targets)):
         wanted.add(False)
-    if len(wanted) > 1:
-        raise Refused("the target looks at all tokens and at those so far: no mask computes both")
+    refuse(len(wanted) > 1, "the target looks at all tokens and at those so far: no mask computes both")
     every = tuple(name for name, causal in (("full", False), ("causal", True)) if wanted <= {causal})
     return (*(every if model.attention != "elu+1" else ("causal",)), *(("self+prefix",) if model.alone else ()))
 
@@ -237,15 +221,12 @@ def _refuse_other_function(target: Graph, proof: Proof) -> None:
     viewed = [(number, view) for number, views in proof.views.items() for view in views]
     ((wanted,),) = forms.of(target, [target.output])
     found, *others = forms.of(meant, [meant.output, *chain(*viewed)], blocks=proof.blocks)
-    if any(row != wanted for row in found):
-        raise Refused("the circuit of the proof does not compute the target")
-    if others[::2] != others[1::2]:
-        raise Refused("a node is not what it is viewed as")
+    refuse(any(row != wanted for row in found), "the circuit of the proof does not compute the target")
+    refuse(others[::2] != others[1::2], "a node is not what it is viewed as")
     if proof.alike and forms.of(target, [*proof.alike]) != forms.of(meant, [*proof.alike.values()]):
         raise Refused("a node of the target is not alike a node of the circuit")
     for region in (region for region in proof.regions.values() if region.ends is None):
         # What a region reads may be off: it must stand for its reference whatever its arguments are.
         alone = proof.meant(but=region.output)
         output, reference = forms.of(alone, [region.output, region.stands_for], region.arguments)
-        if output != reference:
-            raise Refused(f"node {region.output} does not stand for node {region.stands_for}")
+        refuse(output != reference, f"node {region.output} does not stand for node {region.stands_for}")

@@ -23,8 +23,6 @@ no constants. Both are homogeneous. With r = max(|x|, |y|), the point (x, y) is 
 (-1, t) with -1 <= t <= 1, where f is r sqrt(1 + t^2): the four are compared, and the difference is r times the worst.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -33,7 +31,7 @@ from functools import reduce
 import numpy as np
 
 from .arithmetic import Array, Interval, Upper, interval, largest
-from .errors import Refused
+from .errors import Refused, refuse
 from .functions import Program, enclose
 from .graph import HYPOTENUSE, Node, dense
 from .proof import Proof, Region
@@ -61,20 +59,16 @@ def check_region(proof: Proof, region: Region, ranges: list[Interval]) -> tuple[
     """Bounds of the output minus what it stands for, and the ranges of the inside, for arguments in their ranges."""
     curves, scale = curves_of(proof, region, [each.widened(region.margin or 0.0) for each in ranges])
     errors, insides = zip(*(check_curve(curve, region.ends) for curve in curves), strict=True)
-    error, inside = (
-        reduce(Interval.hull, errors),
-        {n: reduce(Interval.hull, (i[n] for i in insides)) for n in insides[0]},
-    )
+    inside = {number: reduce(Interval.hull, (each[number] for each in insides)) for number in insides[0]}
     # Rows of inside nodes are all multiples of the scale: of the hull of its components.
-    return error * scale, {number: each * scale.over(0) for number, each in inside.items()}
+    return reduce(Interval.hull, errors) * scale, {number: each * scale.over(0) for number, each in inside.items()}
 
 
 def curves_of(proof: Proof, region: Region, wide: list[Interval]) -> tuple[list[Curve], Interval]:
     """The inside of a region as circuits of one variable, on the hull of the components of its argument; and what their
     differences from the function are to be multiplied by, for each component."""
     program, size = proof.circuit.nodes[region.stands_for].program, proof.circuit.nodes[region.arguments[0]].size
-    if program.variables != len(wide):
-        raise Refused(f"node {region.output} is compared with what is no function of one variable, or of a quotient")
+    refuse(program.variables != len(wide), f"node {region.output} stands for no function of one variable, or of two")
     nodes = {number: proof.circuit.nodes[number] for number in sorted(region.inside)}
     owners = dict.fromkeys(region.arguments, np.eye(size))  # which component of the argument each row depends on
     for number, node in nodes.items():
@@ -85,15 +79,12 @@ def curves_of(proof: Proof, region: Region, wide: list[Interval]) -> tuple[list[
         owners[number] = np.asarray(np.zeros((node.size, size)) + owned > 0.0, dtype=np.float64)
         if np.any(owners[number].sum(axis=1) > 1.0) or (len(wide) > 1 and node.constants.any()):
             raise Refused(f"node {number} mixes components of the argument of a region, or V with constants")
-    if np.any(owners[region.output] > np.eye(size)):
-        raise Refused(f"a component of node {region.output} stands for that of another component")
+    refuse(np.any(owners[region.output] > np.eye(size)), f"a component of node {region.output} stands for another one")
     if len(wide) == 1:
         place, scale, held = wide[0], interval(np.ones(size)), [dict[int, float]()]
     elif program == HYPOTENUSE:
-        place, scale = (
-            interval(np.array([-1.0, 1.0])),
-            Interval(np.zeros(size), largest(wide[0].magnitude, wide[1].magnitude).value),
-        )
+        most = largest(wide[0].magnitude, wide[1].magnitude)
+        place, scale = interval(np.array([-1.0, 1.0])), Interval(np.zeros(size), most.value)
         held = [{argument: side} for argument in region.arguments for side in (-1.0, 1.0)]
     elif np.all(wide[1].low > 0.0) and program == PERSPECTIVE:
         place, scale, held = wide[0] / wide[1], wide[1], [{region.arguments[1]: 1.0}]

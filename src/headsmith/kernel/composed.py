@@ -12,9 +12,12 @@ are convex and hold v and w, so the second is at most the sum of |dT| |v - w|, w
 boxes. f lies where T does on the boxes, and n within `own` of that. The last pair are the outputs.
 
 F may be written in another way first, which rule Same shows to be the same function.
-"""
 
-from __future__ import annotations
+Rule Turned: cells may be those of other coordinates. A proof may carry matrices M and K with M K = I, exactly. Then
+every x of the box is M u for u = K x, and u lies in the intervals K box. So a bound of |N(M u) - F(M u)| for all u
+there is one of |N(x) - F(x)| on the box. Gates that read x + y and x - y cross cells of x and y; in these coordinates
+they lie along them.
+"""
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -24,13 +27,12 @@ import numpy as np
 
 from .approximates import check_approximation, refuse_others
 from .arithmetic import Array, Interval, Upper, interval, joined
-from .errors import Refused
+from .errors import Refused, refuse, spend
 from .graph import Graph, Node, needed, read_graph
 from .ranges import node_range
-from .reading import Tensors, field, items, mapping, text, whole
+from .reading import Tensors, field, items, mapping, real, text, whole
 from .same import Forms
 from .slopes import reference_slopes
-from .turned import turned
 
 MOST_READ = 1 << 10
 
@@ -54,8 +56,7 @@ def check_composition(network: Graph, wanted: Graph, box: Interval, stored: Any,
     for each in items(stored["pieces"]):
         read = [pairs[whole(place, 0, len(pairs) - 1)] for place in items(field(each, "reads"))]
         pairs.append(checked_piece(graphs, read, each, tensors))
-    if pairs[-1].nodes != (graphs[0].output, graphs[1].output):
-        raise Refused("the last piece of a composition is not the output")
+    refuse(pairs[-1].nodes != (graphs[0].output, graphs[1].output), "the last piece of a composition is not the output")
     return pairs[-1]
 
 
@@ -79,13 +80,27 @@ def _on_cells(graphs: tuple[Graph, Graph], box: Interval, stored: Any) -> Pair:
     return Pair((graphs[0].output, graphs[1].output), reach.hull(reach.widened(own).meet(mine)), own)
 
 
+def turned(box: Interval, stored: Any) -> tuple[Array, Interval]:
+    """Rule Turned: M, and where u lies."""
+    size, matrices = len(box.low), []
+    for name in ("M", "K"):
+        rows = [[real(each) for each in items(row)] for row in items(field(stored, name))]
+        if len(rows) != size or any(len(row) != size for row in rows):
+            raise Refused(f"coordinates are turned by matrices of {size} rows and columns")
+        matrices.append(np.array(rows))
+    M, K = matrices
+    found = M @ interval(K)
+    if not (np.array_equal(found.low, np.eye(size)) and np.array_equal(found.high, np.eye(size))):
+        raise Refused("coordinates are turned by matrices that are not exactly inverse to each other")
+    return M, (K @ box[:, None])[:, 0]
+
+
 def checked_piece(graphs: tuple[Graph, Graph], read: list[Pair], stored: Any, tensors: Tensors) -> Pair:
     """The pair of a piece that reads these."""
     last = [len(graph.nodes) - 1 for graph in graphs]
     nodes = whole(field(stored, "network"), 0, last[0]), whole(field(stored, "function"), 0, last[1])
     box, moved = joined([pair.box for pair in read]), np.concatenate([pair.error.value for pair in read])
-    if len(moved) > MOST_READ:
-        raise Refused(f"a piece reads {len(moved)} numbers, and may read {MOST_READ}")
+    refuse(len(moved) > MOST_READ, f"a piece reads {len(moved)} numbers, and may read {MOST_READ}")
     stops, every = [[pair.nodes[side] for pair in read] for side in (0, 1)], np.eye(len(moved))
     ours, theirs = (cut(graphs[side], nodes[side], stops[side], every) for side in (0, 1))
     found = check_composition(ours, theirs, box, stored, tensors)
@@ -103,8 +118,7 @@ def cut(graph: Graph, output: int, stops: list[int], M: Array) -> Graph:
     for number in needed(graph, [output], stops):
         if number not in places:
             node = graph.nodes[number]
-            if node.kind == "input":
-                raise Refused(f"a piece for node {output} reads inputs, and does not say so")
+            refuse(node.kind == "input", f"a piece for node {output} reads inputs, and does not say so")
             places[number] = len(nodes)
             nodes.append(replace(node, arguments=tuple(places[argument] for argument in node.arguments)))
     return Graph(tuple(nodes), places[output])
@@ -113,6 +127,7 @@ def cut(graph: Graph, output: int, stops: list[int], M: Array) -> Graph:
 def slopes_of(graph: Graph, box: Interval) -> tuple[Interval, Interval]:
     """Where the output lies, (size,), and its slopes by each input, (size, inputs), over a box. Infinite where they are
     not known; where some node may not be defined, the output is infinite, too."""
+    spend(2000.0 * sum(node.size for node in graph.nodes) * len(box.low))
     known, defined = [(box[:, None], interval(np.eye(len(box.low))))], True
     for node in graph.nodes[1:]:
         read = [known[argument] for argument in node.arguments]
@@ -121,7 +136,7 @@ def slopes_of(graph: Graph, box: Interval) -> tuple[Interval, Interval]:
             parts = [weights @ slopes for weights, (_, slopes) in zip(node.weights, read, strict=True)]
         else:
             ((z, _), *_), wide = read, [each[:, 0] for each, _ in read]
-            edges = [Interval(z.low > 0.0, z.high > 0.0)] if node.kind == "relu" else reference_slopes(node, wide)
+            edges = [Interval(z.low > 0.0, ~(z.high <= 0.0))] if node.kind == "relu" else reference_slopes(node, wide)
             columns = [edge.mapped(lambda end: end.reshape(-1, 1)) for edge in edges]
             parts = [slopes * column for column, (_, slopes) in zip(columns, read, strict=True)]
         known.append((reach, sum(parts, start=interval(np.zeros((node.size, len(box.low)))))))

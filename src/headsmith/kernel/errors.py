@@ -6,8 +6,6 @@ that every file has an answer in a few minutes, and 20 microseconds more for eac
 nobody counts.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +18,10 @@ _left = threading.local()
 class Refused(Exception):
     """The file is damaged, or its proof does not prove its claim."""
 
+    def __str__(self) -> str:
+        """The reason, in which nothing that a file holds moves a cursor and writes over the verdict."""
+        return "".join(each if each.isprintable() else "?" for each in super().__str__())
+
 
 class ThinMargin(Refused):
     """Something is read that may be further off than the proof allows for."""
@@ -29,11 +31,16 @@ class NoHead(Refused):
     """A gate that may cross zero, as far as ranges know, has no head."""
 
 
+def refuse(wrong: object, why: str) -> None:
+    """Raise Refused with the reason where something is wrong."""
+    if wrong:
+        raise Refused(why)
+
+
 def spend(work: float) -> None:
     """Raise Refused if that is more than is left."""
     _left.work = getattr(_left, "work", inf) - work
-    if _left.work < 0.0:
-        raise Refused("the file asks for more work than this kernel does")
+    refuse(_left.work < 0.0, "the file asks for more work than this kernel does")
 
 
 @contextmanager

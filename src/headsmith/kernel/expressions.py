@@ -1,15 +1,13 @@
 """Which heads compute which nodes, and how close table and gate heads are to the expressions that they stand for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .arithmetic import Array, Interval, rational
-from .errors import Refused
+from .arithmetic import Array, Interval, joined, rational
+from .errors import Refused, refuse
 from .functions import Program
 from .graph import Graph
 from .heads import RULES
@@ -29,9 +27,7 @@ def headed(circuit: Graph, model: Model) -> dict[int, Any]:
                 raise Refused(f"a {bank.kind} head claims node {number}, which it cannot compute")
             inside = components[0] >= 0 and components[-1] < node.size and bool(np.all(np.diff(components) > 0))
             if not inside or (node.kind != "relu" and len(components) < node.size) or number in found:
-                raise Refused(
-                    f"{bank.kind} heads claim {components.tolist()[:3]}... of the {node.size} of node {number}"
-                )
+                raise Refused(f"{bank.kind} heads claim {components[:3]}... of the {node.size} of node {number}")
             found[number] = components
     return found
 
@@ -101,8 +97,7 @@ def comparisons(proof: Proof, model: Model, ranges: Sequence[Interval]) -> list[
             arguments = node.arguments[: program.variables]
             if carried is None or slopes.shape[1] != len(arguments):
                 raise Refused(f"node {number} is computed by a {bank.kind} head, and its proof has no cells that fit")
-            seen = [ranges[argument][component] for argument in arguments]
-            box = Interval([each.low for each in seen], [each.high for each in seen]).widened(carried.margin)
+            box = joined([ranges[argument][component] for argument in arguments], np.stack).widened(carried.margin)
             key = slopes.tobytes(), offsets.tobytes(), carried.cells, arguments
             mine = found.setdefault(key, Comparison(slopes, offsets, carried.cells, [], {}))
             mine.boxes.append(box)
@@ -130,7 +125,7 @@ def _sampled(proof: Proof, bank: Bank, number: int, ranges: Sequence[Interval]) 
     alone = bank.heads == 1 and np.all(bank.node == number) and np.array_equal(bank.component, np.arange(node.size))
     fits = place.ndim == 2 and place.shape[1] + len(ranges[argument].low) == bank.forms
     if not alone or not fits or number not in proof.tables:
-        raise Refused(f"node {number} is not computed by one head, with a margin, from its arguments")
+        raise Refused(f"node {number} is not computed by one head, with a margin")
     error, slopes = answered(node, place, ranges[argument].widened(proof.tables[number].margin), bank.arrays)
     every = np.broadcast_to(slopes.value[:, None], (bank.forms, node.size))
     return Computed(Interval(-error.value, error.value), tuple(Interval(-each, each) for each in every))
@@ -141,8 +136,7 @@ def _product(proof: Proof, number: int, ranges: Sequence[Interval]) -> Computed:
     from .attentions import product_slopes
 
     node = proof.circuit.nodes[number]
-    if number not in proof.tables:
-        raise Refused(f"nothing says how far what node {number} reads may be off")
+    refuse(number not in proof.tables, f"nothing says how far what node {number} reads may be off")
     seen = [ranges[argument].widened(proof.tables[number].margin) for argument in node.arguments]
     return Computed(Interval(*np.zeros((2, node.size))), product_slopes(node.program, seen))
 
@@ -162,8 +156,7 @@ def computed(proof: Proof, model: Model, ranges: Sequence[Interval]) -> dict[int
         for number in {*bank.node.tolist()} if bank.kind in PAIRS else ():
             result[number] = _product(proof, number, ranges)
     for number, row in rows.items():
-        entries = [row[component] for component in range(proof.circuit.nodes[number].size)]
-        bounds = Interval([each.low for each in entries], [each.high for each in entries])
+        bounds = joined([row[component] for component in range(proof.circuit.nodes[number].size)], np.stack)
         found = Computed(bounds[:, 0], tuple(bounds[:, place] for place in range(1, bounds.low.shape[1])))
         gated = len(found.slopes) < len(proof.circuit.nodes[number].arguments)
         result[number] = _gated(proof, number, found, ranges) if gated else found
@@ -184,6 +177,5 @@ def _gated(proof: Proof, number: int, weight: Computed, ranges: Sequence[Interva
     node, margin = proof.circuit.nodes[number], proof.tables[number].margin
     x, y = (ranges[argument].widened(margin) for argument in node.arguments)
     ((_, ((incline, _),), constant), _) = node.program.steps
-    affine = x * rational(incline) + rational(constant)
-    g = affine + weight.error
+    g = x * rational(incline) + rational(constant) + weight.error
     return Computed(y * weight.error, (y * weight.slopes[0], g))

@@ -89,8 +89,7 @@ class Far:
         """What it is for an argument: `slopes` (argument, node) of the node, or one for each component."""
         positive, negative = np.maximum(slopes.high, 0.0), np.maximum(-slopes.low, 0.0)
         rising = positive @ self.rising + negative @ self.falling
-        falling = positive @ self.falling + negative @ self.rising
-        return Far(rising, falling, slopes.magnitude.value @ self.size)
+        return Far(rising, positive @ self.falling + negative @ self.rising, slopes.magnitude.value @ self.size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,9 +107,8 @@ class Via:
         if isinstance(sizes, Sparse) or isinstance(self.sizes, Sparse):
             product = multiplied(sparse_of(self.sizes).changed(interval), sparse_of(sizes), joined)
             return replace(self, sizes=product.changed(lambda values: values.high))
-        if sizes.ndim == 1 or self.sizes.ndim == 1:
-            return replace(self, sizes=(Upper(self.sizes if sizes.ndim == 1 else self.sizes[:, None]) * sizes).value)
-        return replace(self, sizes=(self.sizes @ Upper(sizes)).value)
+        found: Upper = self.sizes @ Upper(sizes) if sizes.ndim == 2 else Upper(self.sizes) * sizes
+        return replace(self, sizes=found.value)
 
     def carried(self, size: Upper) -> Upper:
         """How far errors of at most `size` move the outputs."""

@@ -10,8 +10,6 @@ thresholds, are a piecewise linear function of z, and a chord of such a function
 slope on each of its pieces counts, one more than there are gates. Any other gate has a slope of its own in [0, 1].
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -35,12 +33,9 @@ def collect(
     paths, size = _paths(circuit, readers, number, output), circuit.nodes[number].size
     through = {reader for _, _, reader in paths}
     # A reader that leads to gates by its weights may read the node by interval slopes, too: these stay.
-    direct = [
-        (reader, slope)
-        for reader, slope in readers[number]
-        if reader not in through or (isinstance(slope, Interval) and circuit.nodes[reader].kind != "relu")
-    ]
-    affine = [(reader, slope) for reader, slope in direct if not isinstance(slope, Interval)]
+    gated = {reader for reader in through if circuit.nodes[reader].kind == "relu"}
+    bounded = [each for each in readers[number] if isinstance(each[1], Interval) and each[0] not in gated]
+    affine = [each for each in readers[number] if not isinstance(each[1], Interval) and each[0] not in through]
     reached, behind = {reader for reader, _ in affine}, {reader for gate, _, _ in paths for reader, _ in readers[gate]}
     several = size == 1 and any(len(weights) > 1 for _, weights, _ in paths)
     few = size * sum(circuit.nodes[gate].size for gate, _, _ in paths) <= MOST_ENTRIES
@@ -66,7 +61,7 @@ def collect(
     for component in range(size):
         groups = [group for path in paths for group in _groups(circuit, readers, path, component, adds[path[0]])]
         rows.append(_hull(base[component], groups, gains, size))
-    return joined(rows, np.stack), [(reader, slope) for reader, slope in direct if isinstance(slope, Interval)]
+    return joined(rows, np.stack), bounded
 
 
 # A gate, the weights with which it reads a node, and the reader of the node that leads to it.
@@ -85,11 +80,9 @@ def _paths(circuit: Graph, readers: Readers, number: int, output: int) -> list[P
             gates = [gate for gate, _ in readers[reader]]
             if gates and all(circuit.nodes[gate].kind == "relu" for gate in gates):
                 found.extend((gate, slope, reader) for gate in gates)
-    plain = all(
-        gate != output and readers[gate] and not any(isinstance(slope, Interval) for _, slope in readers[gate])
-        for gate, _, _ in found
-    )
-    return found if plain else []
+    read = [(gate, [slope for _, slope in readers[gate]]) for gate, _, _ in found]
+    plain = all(gate != output and slopes for gate, slopes in read)
+    return found if plain and not any(isinstance(each, Interval) for _, slopes in read for each in slopes) else []
 
 
 def _groups(circuit: Graph, readers: Readers, path: Path, component: int, adds: Interval) -> list[Interval]:

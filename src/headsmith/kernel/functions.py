@@ -13,8 +13,6 @@ with a wide ball bounds a derivative over an interval. Where a step is not defin
 domain), the answer is nan inside and an infinite bound outside.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,7 +27,7 @@ import numpy as np
 from flint import arb, arb_series, ctx, fmpq
 
 from .arithmetic import Interval
-from .errors import Refused, spend
+from .errors import Refused, refuse, spend
 from .reading import field, items, real, text, whole
 
 BITS = 128
@@ -134,8 +132,7 @@ def read_program(data: Any) -> Program:
     """{"variables": n, "steps": [["linear", [["3/7", 0], ...], "1/2"], ["call", "tanh", 1], ["call", "power", 1, 2.5],
     ["times", 0, 1], ["over", 0, 1], ...]}; operands come before the step that uses them."""
     variables, steps = whole(field(data, "variables"), 1, 2), items(field(data, "steps"), MOST_STEPS)
-    if not steps:
-        raise Refused("a program has no step")
+    refuse(not steps, "a program has no step")
     return Program(variables, tuple(_step(items(step, 4), variables + i - 1) for i, step in enumerate(steps)))
 
 
@@ -184,9 +181,8 @@ def program_series(program: Program, lines: Sequence[tuple[Any, Any]], length: i
     Guarantee: coefficient i is the ball of p^(i)(0) / i! for p(t) = f(c + t h) and all reals c, h in the balls. Where f
     may be undefined, all are nan. To be used inside `working(bits, length)`.
     """
-    spend(
-        2e4 + 2000.0 * length * sum(1.0 + (abs(step[3] or 0.0) if step[0] == "call" else 0.0) for step in program.steps)
-    )
+    powers = sum(abs(step[3] or 0.0) for step in program.steps if step[0] == "call")
+    spend(2e4 + 2000.0 * length * (len(program.steps) + powers))
     try:
         result = run(program, [arb_series([*line], length) for line in lines], _linear, _call, _times)
     except (ArithmeticError, ValueError):  # from `_defined`, or flint's words for a pole
@@ -247,8 +243,7 @@ def enclose(program: Program, x: Interval, order: int = 0, halvings: int = 7) ->
     F(m) + F'(interval) (interval - m) both hold: they are intersected, and the interval is halved a few times. All that
     is done once for each part between neighbouring ends, whichever intervals it belongs to.
     """
-    if program.variables != 1:
-        raise Refused("no function of one variable")
+    refuse(program.variables != 1, "no function of one variable")
     monotone, image = _known(program, order)
     bounded = np.isfinite(x.low) & np.isfinite(x.high) & (x.low <= x.high)
     points, place = np.unique(np.where(bounded, [x.low, x.high], 0.0), return_inverse=True)
@@ -258,8 +253,7 @@ def enclose(program: Program, x: Interval, order: int = 0, halvings: int = 7) ->
         parts = [_range(program, order, p, at[k + inside[k]], -1 if monotone else halvings) for k, p in enumerate(at)]
     every = np.array([bounds for k, part in enumerate(parts) for bounds in (at[k][1:], part)])  # of points, and between
     found = [(every[2 * i : 2 * j + 1, 0].min(), every[2 * i : 2 * j + 1, 1].max()) for i, j in place.reshape(2, -1).T]
-    result = Interval(*np.moveaxis(np.reshape(found, (*x.low.shape, 2)), -1, 0)).meet(Interval(*image))
-    return Interval(np.where(bounded, result.low, -inf), np.where(bounded, result.high, inf))
+    return Interval(*np.moveaxis(np.reshape(found, (*x.low.shape, 2)), -1, 0)).meet(Interval(*image)).where(bounded)
 
 
 def _derivatives(program: Program, order: int, place: Any, count: int = 2) -> list[Any]:

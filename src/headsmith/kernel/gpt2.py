@@ -24,32 +24,18 @@ Coarse. So the stock model is a run of the proven one in a coarser format of u' 
 MLPs and positions are zero.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from . import layout
 from .arithmetic import FLOAT32, Array, Interval, Precision, Upper
 from .check import Certificate, certificate
-from .errors import Refused, ThinMargin
+from .errors import Refused, ThinMargin, refuse
 from .graph import Graph
-from .layout import (
-    Laid,
-    Layers,
-    Neurons,
-    Words,
-    column_sizes,
-    grown,
-    laid_out,
-    root_of,
-    settings,
-    totals,
-    widest,
-)
-from .matrices import Heads, readout_of
+from .layout import Heads, Laid, Layers, Neurons, Words, column_sizes, root_of, totals
 from .model import DATA, GRID, REFERENCE, Model
 from .walk import Facts, walk_through
 
@@ -62,9 +48,6 @@ ASSUMES = (
     "kernels put in place of its own; softmax subtracts the largest score of a row",
     "LayerNorm computes the mean of a row within 5 u of the sum of absolute values, u = 2^-24, and the inverse root of "
     "the variance within 8 u and 3/4 of the squares of all columns but +-c over c^2; it rounds each column four times",
-    "inputs enter as inputs_embeds: rows of wte for the tokens in their order, and for every data token its inputs "
-    "times the inputs' rows, added in float32; no padding. Words for numbers, if there are any, enter as input_ids: "
-    "the reference tokens, and then one word for each variable, in the order of the variables",
 )
 
 
@@ -73,8 +56,7 @@ def stock(
 ) -> tuple[Certificate, dict[str, Any], dict[str, Any]]:
     """What is proved of the stock model, its configuration and its weights by name."""
     model, banks = facts.model, [bank for layer in facts.model.layers for bank in layer]
-    if any(len(gate) for gate, _, _ in neurons):
-        raise Refused("a GPT-2 has no SwiGLU blocks: no neuron of its MLPs multiplies; take a Llama")
+    refuse(any(len(gate) for gate, _, _ in neurons), "a GPT-2 has no SwiGLU blocks: take a Llama")
     config, heads = config_of(model, layers, len(words)), [head for layer in layers for head in layer]
     # The values of tables are stored; but where they should be zero, rules count what a weight of one is off by.
     forms = [W_V for bank, (_, _, W_V, _) in zip(banks, heads, strict=True) if bank.kind != "table"]
@@ -87,16 +69,16 @@ def stock(
             why = problem
             continue
         own, mean = _norms(model, sizes, config["n_embd"], root)
-        lost = max(float(_noise(each, mean).max().value) for each in (readout_of(model).T[None], *forms))
+        lost = max(float(_noise(each, mean).max().value) for each in (layout.readout_of(model).T[None], *forms))
         moved = max(_moved(model, bank, sizes, mean) for bank in heads)
         if lost <= most and moved <= 8.0 * (unit - UNIT) and mean * max(model.grid_tokens, 1) <= 4.0:
             shape = config["n_embd"], config["n_head"], config["n_embd"] // config["n_head"]
-            constant = own * float(np.sqrt(shape[0] / 2.0))
-            laid = laid_out(model, layers, words, config["vocab_size"], shape, np.array([constant, -constant]), True)
+            constants = own * float(np.sqrt(shape[0] / 2.0)) * np.array([1.0, -1.0])
+            laid = layout.laid_out(model, layers, words, config["vocab_size"], shape, constants, True)
             weights = weights_of(laid, own) | {"transformer.wpe.weight": np.zeros((config["n_positions"], shape[0]))}
             if "Token" in config["architectures"][0]:
-                weights["classifier.weight"] = weights.pop("score.weight")
-                weights["classifier.bias"] = np.zeros(model.outputs)
+                score = weights.pop("score.weight")
+                weights |= {"classifier.weight": score, "classifier.bias": np.zeros(model.outputs)}
             return certificate(target, _in(facts, unit, lost), box), config, weights
     raise why
 
@@ -137,24 +119,16 @@ def _moved(model: Model, bank: Heads, sizes: Upper, mean: float) -> float:
 
 def config_of(model: Model, layers: Layers, words: int) -> dict[str, Any]:
     """config.json, with so many words for numbers."""
-    heads, features, values = widest(layers)
-    head = grown(16, 16, max(features, values))
-    width = grown(2, 4, max(sum(model.sizes.values()) + 4, heads * head))
-    return {
-        "architectures": [f"GPT2For{'Token' if model.tokens > 1 and not words else 'Sequence'}Classification"],
-        "model_type": "gpt2",
-        "activation_function": "gelu_new",
-        "layer_norm_epsilon": EPSILON,
-        "n_embd": width,
-        "n_head": width // head,
-        "n_inner": 1,
-        "n_layer": len(layers),
-        "n_positions": model.references + model.tokens,
-        "scale_attn_weights": True,
-        **dict.fromkeys(("attn_pdrop", "classifier_dropout", "embd_pdrop", "resid_pdrop"), 0.0),
-        **dict.fromkeys(("add_cross_attention", "reorder_and_upcast_attn", "scale_attn_by_inverse_layer_idx"), False),
-        **settings(model, words, 4 * len(layers) * width * width, width),
-    }
+    heads, features, values = layout.widest(layers)
+    head = layout.grown(16, 16, max(features, values))
+    width = layout.grown(2, 4, max(sum(model.sizes.values()) + 4, heads * head))
+    found = layout.settings("GPT2", model, words, 4 * len(layers) * width * width, width)
+    found |= {"model_type": "gpt2", "activation_function": "gelu_new", "n_layer": len(layers), "n_inner": 1}
+    found |= {"n_embd": width, "n_head": width // head, "n_positions": model.references + model.tokens}
+    found |= {"layer_norm_epsilon": EPSILON, "scale_attn_weights": True}
+    found |= dict.fromkeys(("attn_pdrop", "classifier_dropout", "embd_pdrop", "resid_pdrop"), 0.0)
+    never = "add_cross_attention", "reorder_and_upcast_attn", "scale_attn_by_inverse_layer_idx"
+    return found | dict.fromkeys(never, False)
 
 
 def weights_of(laid: Laid, root: float) -> dict[str, Any]:

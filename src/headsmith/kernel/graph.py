@@ -17,8 +17,6 @@ reads nodes with smaller numbers. All but affine and attend act component by com
 arithmetic on the stored doubles.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from dataclasses import field as default
@@ -29,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import Array, Weights
-from .errors import Refused
+from .errors import Refused, refuse
 from .functions import Program, named, read_program
 from .reading import Tensors, field, flag, items, mapping, numbers, real, text, weights, whole
 from .sparse import parts_of, sparse_of
@@ -102,8 +100,7 @@ def read_graph(stored: Any, tensors: Tensors, target: Graph | None = None) -> Gr
 
 def _node(stored: Any, tensors: Tensors, last: int, target: Graph | None) -> Node:
     kind = text(field(stored, "kind"))
-    if target is None and kind in ("copy", "exchange"):
-        raise Refused(f"a target has no {kind}")
+    refuse(target is None and kind in ("copy", "exchange"), f"a target has no {kind}")
     if kind == "input":
         names = tuple(text(name) for name in items(field(stored, "names")))
         return Node(kind, len(names), names=names)
@@ -130,7 +127,7 @@ def _node(stored: Any, tensors: Tensors, last: int, target: Graph | None) -> Nod
     if target is not None and kind == "copy":
         original = target.nodes[whole(field(stored, "node"), 0, len(target.nodes) - 1)]
         if len(arguments) != len(original.arguments):
-            raise Refused(f"a copy has {len(arguments)} arguments, and what it copies {len(original.arguments)}")
+            raise Refused(f"a copy has {len(arguments)} arguments, not {len(original.arguments)}")
         return replace(original, arguments=arguments)
     program = PROGRAMS.get(kind, NOTHING)
     if kind == "function":
@@ -140,15 +137,11 @@ def _node(stored: Any, tensors: Tensors, last: int, target: Graph | None) -> Nod
         program = read_program(field(stored, "program"))
     elif kind == "product" and arguments[0] == arguments[1]:
         arguments, program = arguments[:1], named("square")
-    return Node(
-        "expression" if program.steps else kind,
-        whole(field(stored, "size"), 1),
-        arguments,
-        name=text(field(stored, "of")) if kind == "pool" else "",
-        causal=flag(field(stored, "causal")) if kind in ("pool", "attend") else False,
-        targets=tuple(whole(each, -1) for each in items(field(stored, "targets"))) if kind in MOVES else (),
-        program=program,
-    )
+    name = text(field(stored, "of")) if kind == "pool" else ""
+    causal = kind in ("pool", "attend") and flag(field(stored, "causal"))
+    targets = tuple(whole(each, -1) for each in items(field(stored, "targets"))) if kind in MOVES else ()
+    found = Node(kind, whole(field(stored, "size"), 1), arguments, (), np.zeros(0), name, causal, targets)
+    return replace(found, kind="expression", program=program) if program.steps else found
 
 
 def _refuse_misfit(node: Node, sizes: list[int]) -> None:
@@ -156,11 +149,8 @@ def _refuse_misfit(node: Node, sizes: list[int]) -> None:
     fits = node.size > 0 and all(target < len(node.targets) for target in node.targets)
     match node.kind:
         case "affine":
-            shapes = [each.shape for each in node.weights]
-            fits &= all(
-                shape == (node.size, size) or shape == (size,) == (node.size,)
-                for shape, size in zip(shapes, sizes, strict=True)
-            )
+            pairs = zip((each.shape for each in node.weights), sizes, strict=True)
+            fits &= all(shape == (node.size, size) or shape == (size,) == (node.size,) for shape, size in pairs)
         case "attend":
             fits &= sizes[0] == sizes[1] and sizes[2] == node.size
         case "expression":
@@ -176,8 +166,7 @@ def _refuse_misfit(node: Node, sizes: list[int]) -> None:
             fits &= node.name in ("1", "2", "inf") and all(bool(np.all(each >= 0.0)) for each in node.weights)
         case _:
             fits &= bool(sizes) and set(sizes) == {node.size}
-    if not fits:
-        raise Refused(f"{node.kind} of width {node.size} on {sizes}: the shapes do not fit")
+    refuse(not fits, f"{node.kind} of width {node.size} on {sizes}: the shapes do not fit")
 
 
 def identical(left: Graph, right: Graph) -> bool:

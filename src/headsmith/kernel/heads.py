@@ -10,8 +10,6 @@ Products of zero are exact, so a reference token's query scores keep_gain on the
 says otherwise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -19,8 +17,8 @@ from itertools import pairwise
 import numpy as np
 
 from .arithmetic import FLOAT64, Array, Interval, Upper, interval, largest, smallest
-from .errors import Refused, spend
-from .model import Bank, Model
+from .errors import Refused, refuse, spend
+from .model import NEURONS, PAIRS, Bank, Model
 from .softmax import APART, SPARE, Local, Reads, committed, exp_error, maximum, moved_mean, refuse_large, scales_of
 from .weighed import HELD, lowest_top, weighed_move
 
@@ -34,30 +32,22 @@ def local_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper | None = 
     For tables and gates `slopes` (outputs, arguments) bounds the derivatives of the stored function, in exact
     arithmetic and wherever arguments may be. A table bank without slopes is one of ramps.
     """
-    if min(bank.gains.values(), default=0.0) < 0.0:
-        raise Refused(f"a gain of a {bank.kind} bank is negative")
+    refuse(min(bank.gains.values(), default=0.0) < 0.0, f"a gain of a {bank.kind} bank is negative")
     refuse_large(model, reads.magnitude, "what a head reads")
     refuse_large(model, reads.drift, "what drifts into a reference token")
     if model.attention not in ("softmax", *APART):
         return _other(model, bank, reads)
     if slopes is not None:
         return RULES[bank.kind]["expression"](model, bank, reads, slopes)
-    for computed, rule in RULES[bank.kind].items():
-        if computed != "expression":
-            return rule(model, bank, reads)
-    raise Refused(f"the slopes of a {bank.kind} bank are not known")
+    rules = [rule for computed, rule in RULES[bank.kind].items() if computed != "expression"]
+    refuse(not rules, f"the slopes of a {bank.kind} bank are not known")
+    return rules[0](model, bank, reads)
 
 
 def _other(model: Model, bank: Bank, reads: Reads, *_: Upper) -> Local:
-    from .attentions import other_errors
+    from .attentions import neuron_errors, other_errors
 
-    return other_errors(model, bank, reads)
-
-
-def _neurons(model: Model, bank: Bank, reads: Reads, *_: Upper) -> Local:
-    from .swiglu import neuron_errors
-
-    return neuron_errors(model, bank, reads)
+    return (neuron_errors if bank.kind in NEURONS else other_errors)(model, bank, reads)
 
 
 # Sink: the ReLU -----------------------------------------------------------------------------------------------------
@@ -156,8 +146,8 @@ def ramp_errors(model: Model, bank: Bank, reads: Reads) -> Local:
     what is read (`ramp_sides`) and, the ReLU being 1-Lipschitz, by what is read against what arrives: slopes are one.
     Heads with the same table are compared on the hull of their intervals.
     """
-    if bank.arrays["slope"].shape[2] != 1 or bank.arrays["values"].shape[2] != 1:
-        raise Refused("a ramp head has one argument and one column")
+    wide = {bank.arrays[name].shape[2] for name in ("slope", "values")}
+    refuse(wide != {1}, "a ramp head has one argument and one column")
     found = table_errors(model, bank, reads, Upper(np.ones((bank.outputs, 1))))
     domain, sides = reads.exact.widened(reads.off), np.zeros((2, bank.heads))
     numbers = np.concatenate([bank.arrays[name].reshape(bank.heads, -1) for name in ("slope", "offset", "values")], 1)
@@ -185,8 +175,8 @@ def ramp_sides(slope: Array, offset: Array, values: Array, low: float, high: flo
     """
     if not (np.isfinite(low) and np.isfinite(high) and low <= high):
         raise Refused(f"what a ramp head reads ranges over [{low}, {high}], which is no bounded interval")
-    if (np.diff(values[np.argsort(slope, kind="stable")]) < 0.0).any():
-        raise Refused("the values of a ramp head must rise with its slopes")
+    falls = np.diff(values[np.argsort(slope, kind="stable")]) < 0.0
+    refuse(falls.any(), "the values of a ramp head must rise with its slopes")
     ends = [low, 0.0, high] if low < 0.0 < high else [low, high]
     edges = np.concatenate([np.linspace(first, last, cells + 1) for first, last in pairwise(ends)])
     parts = np.array_split(edges, 1 + len(edges) * len(slope) // HELD)
@@ -222,12 +212,12 @@ def gate_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper) -> Local:
     the derivatives of y g(x) by x and y: what these are off by moves it by slopes times `deviation + stored + read`.
     Active values lie between 0 and y, so their spread is at most |y|.
 
-    A score on the grid is a sum of two products. That on itself is the position code alone: terms that are multiples of
-    position_gain/2 and add up to zero; exactly so, in any order, where that is a whole number of at most 2^11, for then
-    every partial sum is a whole number below 2^24. Otherwise, and where products are not exact (gpt2.py), they count as
-    bits . position_gain. We allow as many roundings as a query has features, and six; and, weighed (weighed.py), seven
-    on the grid: of both weights, a product, the sum, a division by the root of d_head, and the subtraction of the
-    largest.
+    A score on the grid is a sum of two products; an offset over KEY that underflows is off by KEY smallest normal
+    numbers. That on itself is the position code alone: terms that are multiples of position_gain/2 and add up to zero;
+    exactly so, in any order, where that is a whole number of at most 2^11, for then every partial sum is a whole number
+    below 2^24. Otherwise, and where products are not exact (gpt2.py), they count as bits . position_gain. We allow as
+    many roundings as a query has features, and six; and, weighed (weighed.py), seven on the grid: of both weights, a
+    product, the sum, a division by the root of d_head, and the subtraction of the largest.
 
     Only the token itself holds anything, and the mean of the values is y g(x), smaller than y.
 
@@ -241,7 +231,7 @@ def gate_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper) -> Local:
     exact = precision.exact and not precision.held
     whole = exact and (position_gain / 2.0).is_integer() and position_gain <= 2.0**12
     mine = code * 0.0 if whole else code
-    lost = exp_error(precision) + (steep + 1.0) * (4.0 * precision.smallest_normal)
+    lost = exp_error(precision) + (steep + 1.0) * (16.0 * precision.smallest_normal)
     disturbance = precision.gamma(bits + 9) * (score + mine) + lost
     off = (reads.wrong + precision.smallest_normal).reshape(bank.heads, 2)
     every, unit, own = score + code + keep, precision.unit_roundoff, np.zeros((bank.heads, 1))
@@ -355,9 +345,8 @@ RULES: dict[str, dict[str, Callable[..., Local]]] = {
     "boltzmann": {"pool max": boltzmann_errors},
     "move": {"move": move_errors},
     "attend": {"attend": attend_errors},
-    "product": {"expression": _other},
-    "swiglu": {"expression": _neurons},
-    "silu": {"relu": _neurons},
+    **{kind: {"expression": _other} for kind in PAIRS},
+    "silu": {"relu": _other},
 }
 # What heads of a kind compute, and by which rule.
 

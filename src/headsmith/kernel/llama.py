@@ -15,11 +15,9 @@ RoPE.   Frequencies are at most 2^-100 and positions below 2^12, so that cosines
         fill the first half of d_head alone: there, a zero times a sine is added. The second half holds features times
         sines; a product of two of them is below 2^-150 if that of the features is below 2^24, and a score has fewer
         than 2^20 of them, so that all of them together are less than 2^-100.
-MLP.    Neurons (swiglu.py), and neurons of zeros, which add zeros.
+MLP.    Neurons (attentions.py), and neurons of zeros, which add zeros.
 Mask.   Reference tokens come first, and no token sees later ones: the mask `causal` of the claim.
 """
-
-from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
@@ -28,7 +26,7 @@ import numpy as np
 
 from .arithmetic import FLOAT32, Interval, Precision, Upper
 from .check import Certificate, certificate
-from .errors import Refused
+from .errors import Refused, refuse
 from .graph import Graph
 from .layout import Laid, Layers, Neurons, Words, column_sizes, grown, laid_out, root_of, settings, totals, widest
 from .model import Model
@@ -42,9 +40,6 @@ ASSUMES = (
     "place of its own; softmax subtracts the largest score of a row",
     "the inverse square root of a power of four is exact, and the cosine of a number below 2^-87 is 1; silu(t) is "
     "computed as t / (1 + exp(-t)), or as t times 1 / (1 + exp(-t)) or, of t < 0, exp(t) / (1 + exp(t))",
-    "inputs enter as inputs_embeds: rows of embed_tokens for the tokens in their order, and for every data token its "
-    "inputs times the inputs' rows, added in float32; no padding. Words for numbers, if there are any, enter as "
-    "input_ids: the reference tokens, and then one word for each variable, in the order of the variables",
 )
 
 
@@ -76,8 +71,7 @@ def _refuse_features(layers: Layers, neurons: list[Neurons], laid: Laid, sizes: 
         heaviest += [float(np.abs(each).max(initial=0.0)) for each in (W_Q, W_K, W_V)]
         if not float(products.max().value) < 2.0**24:
             raise Refused(f"features of {float(products.max().value):.3g} are too large for rotations not to matter")
-    if not max(heaviest) * root <= 2.0**46:
-        raise Refused(f"weights of {max(heaviest):.3g} are too large for norms with the weight {root:g}")
+    refuse(not max(heaviest) * root <= 2.0**46, f"weights of {max(heaviest):.3g} are too large for norms of {root:g}")
 
 
 def config_of(model: Model, layers: Layers, inner: int, words: int) -> dict[str, Any]:
@@ -85,28 +79,16 @@ def config_of(model: Model, layers: Layers, inner: int, words: int) -> dict[str,
     most, features, values = widest(layers)
     heads = grown(1, 2, most)  # a power of two, for the width of a Llama must be a multiple of it
     head, width = grown(16, 16, max(2 * features, values)), grown(4, 4, max(sum(model.sizes.values()) + 1, heads))
-    tokens, kind = model.references + model.tokens, "Token" if model.tokens > 1 and not words else "Sequence"
-    if tokens > MOST_POSITIONS:
-        raise Refused(f"{tokens} tokens are too many for rotations not to matter")
+    tokens = model.references + model.tokens
+    refuse(tokens > MOST_POSITIONS, f"{tokens} tokens are too many for rotations not to matter")
     rope = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0**100}
-    return {
-        "architectures": [f"LlamaFor{kind}Classification"],
-        "model_type": "llama",
-        "head_dim": head,
-        "hidden_act": "silu",
-        "hidden_size": width,
-        "intermediate_size": inner,
-        "max_position_embeddings": tokens,
-        "num_attention_heads": heads,
-        "num_hidden_layers": len(layers),
-        "num_key_value_heads": heads,
-        "rms_norm_eps": EPSILON,
-        "rope_parameters": rope,
-        "rope_scaling": rope,
-        **dict.fromkeys(("attention_bias", "mlp_bias"), False),
-        **dict.fromkeys(("attention_dropout", "classifier_dropout"), 0.0),
-        **settings(model, words, len(layers) * (4 * heads * head + 3 * inner) * width, width),
-    }
+    found = settings("Llama", model, words, len(layers) * (4 * heads * head + 3 * inner) * width, width)
+    found |= {"model_type": "llama", "hidden_act": "silu", "rms_norm_eps": EPSILON, "max_position_embeddings": tokens}
+    found |= {"num_attention_heads": heads, "num_key_value_heads": heads, "num_hidden_layers": len(layers)}
+    found |= {"hidden_size": width, "head_dim": head, "intermediate_size": inner}
+    found |= dict.fromkeys(("rope_parameters", "rope_scaling"), rope)
+    found |= dict.fromkeys(("attention_dropout", "classifier_dropout"), 0.0)
+    return found | dict.fromkeys(("attention_bias", "mlp_bias"), False)
 
 
 def weights_of(laid: Laid, neurons: list[Neurons], inner: int, root: float) -> dict[str, Any]:

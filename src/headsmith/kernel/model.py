@@ -31,7 +31,7 @@ values (W_V) are these; KEY = 8 only shares gains between query and key.
 
     keep        keep_gain/KEY (reference + sum grid) | KEY reference         with a sink: reference tokens keep to it
 
-A layer may also be a SwiGLU block (swiglu.py), whose banks hold neurons: X <- X + sum_n silu(X g_n) (X v_n) o_n.
+A layer may also be a SwiGLU block (attentions.py), whose banks hold neurons: X <- X + sum_n silu(X g_n) (X v_n) o_n.
 
     swiglu      two neurons for each pair of forms x, y:  g = x, v = y and g = -x, v = y, written with weights w and -w
     silu        one neuron a form z:  g = scale z, v = data, written with weights w / scale
@@ -44,8 +44,6 @@ under sigmoid and relu attention a move has this one more:
     move        KEY data | -gain (bits - 1/2)/KEY data
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -54,7 +52,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import FLOAT64, PRECISIONS, Array, Interval, Precision, Weights, interval
-from .errors import Refused
+from .errors import Refused, refuse
 from .reading import Tensors, field, flag, indices, items, mapping, numbers, real, text, weights, whole
 from .sparse import entries_of, entrywise, of_rows
 
@@ -62,17 +60,12 @@ DATA, REFERENCE, POSITION, GRID = "data", "reference", "position", "grid"
 RESERVED = (DATA, REFERENCE, POSITION, GRID)
 KEY = 8.0
 
-SHAPES = {
-    "sink": {"query_scale": "h", "key_scale": "h"},
+SHAPES: dict[str, dict[str, str]] = {
+    **{key: {"query_scale": "h", "key_scale": "h"} for key in ("sink", "boltzmann")},
     "table": {"slope": "hga", "offset": "hg", "values": "hgc"},
     "gate": {"slope": "hg", "offset": "hg"},
-    "product": {},
-    "swiglu": {},
     "silu": {"scale": "h"},
-    "mean": {},
-    "boltzmann": {"query_scale": "h", "key_scale": "h"},
-    "move": {},
-    "attend": {},
+    **{key: {} for key in ("product", "swiglu", "mean", "move", "attend")},
 }  # the axes of arrays: heads, tokens of the grid, arguments (1 or 2) and columns
 GAINS: dict[str, tuple[str, ...]] = dict.fromkeys(SHAPES, ("gain", "keep_gain"))
 GAINS.update(sink=("reference_gain", "position_gain"), gate=("position_gain", "keep_gain"), product=())
@@ -80,7 +73,8 @@ NEURONS, PAIRS = ("swiglu", "silu"), ("product", "swiglu")  # the banks of SwiGL
 GAINS.update(dict.fromkeys(NEURONS, ()))
 SHARP, SINGLE = ("sink", "mean", "boltzmann", "move"), ("sink", "move")
 ATTENTIONS = {"hardmax": SHARP, "sparsemax": SHARP, "sigmoid": SINGLE, "relu": SINGLE}
-ATTENTIONS |= {"elu+1": ("sink",), "linear": ("product",)}  # the kinds of banks, under another attention than softmax
+ATTENTIONS |= {"elu+1": ("sink",), "linear": ("product",), "softmax": tuple(SHAPES.keys() - {"product"})}
+# The kinds of banks, under each attention.
 ONE_TOKEN = ("elu+1", "linear")  # the attentions under which a model has one data token
 WITHOUT_SINK = ("sigmoid", "relu", "linear")
 
@@ -192,8 +186,7 @@ def read_model(stored: Any, tensors: Tensors, roles: Any) -> Model:
     """The model of a file: shapes fit, names exist, constants are never written, numbers are of the format. `roles` say
     for each bank of each layer which circuit nodes and components its outputs stand for: they are the proof's."""
     dtype, tokens = text(field(stored, "dtype")), whole(field(stored, "tokens"), 1, 1 << 40)
-    if dtype not in PRECISIONS:
-        raise Refused(f"unknown dtype {dtype!r}")
+    refuse(dtype not in PRECISIONS, f"unknown dtype {dtype!r}")
     registers = [(text(field(each, "name")), whole(field(each, "size"))) for each in items(field(stored, "registers"))]
     sizes = dict(registers)
     reserved = {DATA: 1, REFERENCE: 1, GRID: sizes.get(GRID), POSITION: (tokens - 1).bit_length() or None}
@@ -204,31 +197,22 @@ def read_model(stored: Any, tensors: Tensors, roles: Any) -> Model:
     reader = _Reader(tensors, PRECISIONS[dtype], sizes, {*RESERVED, *mapping(mapping(stored).get("positional", {}))})
     positional = reader.constants(mapping(stored).get("positional", {}), (tokens,))
     initial = reader.constants(field(stored, "initial"), ())
-    if initial.keys() & positional.keys():
-        raise Refused("a register has both initial and positional values")
+    refuse(initial.keys() & positional.keys(), "a register has both initial and positional values")
     inputs, outputs = whole(field(stored, "inputs"), 1), whole(field(stored, "outputs"), 1)
-    layers = tuple(
-        tuple(reader.bank(each, role) for each, role in _paired(layer, own))
-        for layer, own in _paired(field(stored, "layers"), roles)
-    )
+    pairs = [_paired(layer, own) for layer, own in _paired(field(stored, "layers"), roles)]
+    layers = tuple(tuple(reader.bank(*each) for each in layer) for layer in pairs)
     bias = reader.numbers(field(stored, "readout_bias"), 1)
-    if len(bias) != outputs:
-        raise Refused(f"the read-out bias has shape {bias.shape}")
+    refuse(len(bias) != outputs, f"the read-out bias has shape {bias.shape}")
     attention, alone = text(mapping(stored).get("attention", "softmax")), flag(mapping(stored).get("alone", False))
-    if attention != "softmax":
-        kinds, several = {bank.kind for layer in layers for bank in layer}, attention in ONE_TOKEN and tokens > 1
-        if attention not in ATTENTIONS or not kinds <= {*ATTENTIONS[attention]} or several or GRID in sizes:
-            raise Refused(f"there is no rule for {attention} attention in such a model")
-    elif "product" in {bank.kind for layer in layers for bank in layer}:
-        raise Refused("there is no rule for product heads under softmax attention")
-    if any(len({bank.kind in NEURONS for bank in layer}) > 1 for layer in layers):
-        raise Refused("heads and neurons are in one layer")
-    if alone and tokens > 1:
-        raise Refused("tokens that see themselves and the prefix alone are proved one by one, and the model has more")
+    kinds, several = {bank.kind for layer in layers for bank in layer}, attention in ONE_TOKEN and tokens > 1
+    grid, unknown = attention != "softmax" and GRID in sizes, not kinds <= {*ATTENTIONS.get(attention, ())}
+    wrong = attention not in ATTENTIONS or unknown or several or grid
+    refuse(wrong, f"there is no rule for {attention} attention in such a model")
+    refuse(any(len({bank.kind in NEURONS for bank in layer}) > 1 for layer in layers), "heads and neurons in one layer")
+    refuse(alone and tokens > 1, "tokens that see themselves and the prefix alone are proved one by one")
     for address in {bank.address for layer in layers for bank in layer if bank.kind == "move"}:
         known = isinstance(address, int) or (address in positional and sizes[address] == sizes[POSITION] + 1)
-        if tokens == 1 or not known:
-            raise Refused(f"the register {address!r} of a move holds no addresses, or there is one token only")
+        refuse(tokens == 1 or not known, f"the register {address!r} of a move has no addresses, or there is one token")
     embedding = reader.links(field(stored, "embedding"), inputs, "write")
     readout = reader.links(field(stored, "readout"), outputs, "read")
     shape = inputs, outputs, tokens, PRECISIONS[dtype], sizes
@@ -236,8 +220,7 @@ def read_model(stored: Any, tensors: Tensors, roles: Any) -> Model:
 
 
 def _paired(banks: Any, roles: Any) -> list[tuple[Any, Any]]:
-    if len(items(banks)) != len(items(roles)):
-        raise Refused(f"{len(items(roles))} roles for {len(items(banks))} layers or banks")
+    refuse(len(items(banks)) != len(items(roles)), f"{len(items(roles))} roles for {len(items(banks))} layers or banks")
     return list(zip(banks, roles, strict=True))
 
 
@@ -280,8 +263,7 @@ class _Reader:
             link = Link(register, entrywise(weights(self.tensors, field(each, "weights")), self._of_format), first)
             if way == "read" and register in (REFERENCE, POSITION, GRID):
                 raise Refused(f"the register {register} tells tokens apart; only scores may use it")
-            if way == "write" and register in self.fixed:
-                raise Refused(f"the constant register {register} is written")
+            refuse(way == "write" and register in self.fixed, f"the constant register {register} is written")
             ours, theirs = link.weights.shape[-1 if way == "read" else 0], link.rows if way == "read" else link.columns
             if ours != self.sizes.get(register) or theirs.stop > count:
                 raise Refused(f"weights {link.weights.shape} that {way} the register {register} do not fit")
@@ -291,8 +273,7 @@ class _Reader:
     def bank(self, stored: Any, role: Any) -> Bank:
         """All heads of one kind in a layer."""
         kind = text(field(stored, "kind"))
-        if kind not in SHAPES:
-            raise Refused(f"unknown kind of bank {kind!r}")
+        refuse(kind not in SHAPES, f"unknown kind of bank {kind!r}")
         arrays = {name: self.numbers(field(stored, name), len(axes)) for name, axes in SHAPES[kind].items()}
         gains = {name: real(field(stored, name)) for name in GAINS[kind]}
         self._of_format(np.array([*gains.values()]))
@@ -301,10 +282,8 @@ class _Reader:
             sides = zip(axes, arrays[name].shape, strict=True)
             if any(lengths.setdefault(axis, length) != length or not length for axis, length in sides):
                 raise Refused(f"{name} of a {kind} bank has the shape {arrays[name].shape}, which does not fit")
-        if lengths.get("g") not in (None, self.sizes.get(GRID)):
-            raise Refused(f"a {kind} bank is about another grid")
-        if kind == "table" and mapping(stored).get("grid", GRID) != GRID:
-            raise Refused("there is no rule for tables whose grid is the data tokens")
+        refuse(lengths.get("g") not in (None, self.sizes.get(GRID)), f"a {kind} bank is about another grid")
+        refuse(kind == "table" and mapping(stored).get("grid", GRID) != GRID, "no rule for tables over data tokens")
         node, component = (indices(self.tensors, field(role, name)) for name in ("node", "component"))
         heads = len(node) if kind in PAIRS else lengths.get("h", whole(mapping(stored).get("split", 1), 1))
         outputs = heads * lengths.get("c", 1) if arrays else len(node)

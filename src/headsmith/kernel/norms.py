@@ -18,8 +18,6 @@ worse, and still true. A symmetric matrix is shown to be positive semidefinite b
 up to a shift that covers the difference; who found it does not matter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import FLOAT64, TINY, Array, Interval, Upper
-from .errors import Refused, spend
+from .errors import Refused, refuse, spend
 from .graph import Graph, dense
 from .sparse import entries_of
 
@@ -77,17 +75,13 @@ def norms_of(
                 matrix, weights[number] = _flat(carried.diagonal, slope, matrix, read)
             else:
                 matrix, weights[number] = _dense(carried.diagonal, slope, matrix, _rows(size, mine, kept, places), read)
-        elif any(
-            np.any(slope.low if isinstance(slope, Interval) else entries_of(slope))
-            for each, slope, _ in mine
-            if each in places
-        ):
-            matrix = congruent(_rows(size, mine, kept, places), matrix)
         else:
-            continue
+            slopes = [slope.low if isinstance(slope, Interval) else slope for each, slope, _ in mine if each in places]
+            if not any(np.any(entries_of(slope)) for slope in slopes):
+                continue
+            matrix = congruent(_rows(size, mine, kept, places), matrix)
         live = [*staying, number]
-        if matrix.shape[0] > MOST_LIVE:
-            raise Refused("norms of so many components are more than this kernel looks at")
+        refuse(matrix.shape[0] > MOST_LIVE, "norms of so many components are more than this kernel looks at")
         diagonal = matrix if matrix.ndim == 1 else np.diag(matrix)
         heights[number] = Upper(np.maximum(diagonal[len(kept) :], 0.0)).sqrt()
     return Norms(weights, heights)
@@ -135,9 +129,7 @@ def _dense(weights: Array, slope: Interval, matrix: Array, rows: Array, read: An
         whole[np.ix_(gates, gates)] = inverse
         return whole, weights
     reached = rows @ part(matrix, np.arange(len(matrix)))
-    arms = np.zeros((len(rows), len(gates)))
-    if read is not None:
-        arms = reached[:, read[gates]] * (pull / 2.0)
+    arms = np.zeros((len(rows), len(gates))) if read is None else reached[:, read[gates]] * (pull / 2.0)
     arms[first + gates, np.arange(len(gates))] += 1.0
     base = reached @ rows.T
     total = base + (arms @ inverse) @ arms.T
@@ -189,12 +181,8 @@ def refuse_indefinite(matrix: Array, sizes: Array) -> None:
         root = np.linalg.cholesky(lower)
     except np.linalg.LinAlgError:
         raise Refused("a matrix that a norm needs is not positive definite") from None
-    off = (
-        size(lower - root @ root.T)
-        + FLOAT64.gamma(count + 8) * (size(root) * size(root))
-        + (size(matrix) + size(sizes)) * 2.0**-50
-    )
-    if not float(off.value) < 0.99 * shift:
+    off = size(lower - root @ root.T) + FLOAT64.gamma(count + 8) * (size(root) * size(root))
+    if not float((off + (size(matrix) + size(sizes)) * 2.0**-50).value) < 0.99 * shift:
         raise Refused("a matrix that a norm needs is not known to be positive definite")
 
 
@@ -204,6 +192,5 @@ def inverse_above(matrix: Array, sizes: Array) -> Array:
     inverse = np.linalg.inv(matrix)
     wrong = size(matrix @ inverse - np.eye(len(matrix)))
     wrong = wrong + FLOAT64.gamma(len(matrix) + 8) * (size(matrix) * size(inverse) + float(len(matrix)))
-    if not float(wrong.value) < 0.5:
-        raise Refused("the inverse that a norm needs is not known well enough")
+    refuse(not float(wrong.value) < 0.5, "the inverse that a norm needs is not known well enough")
     return raised(inverse, size(inverse) * wrong * 2.0)

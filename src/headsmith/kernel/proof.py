@@ -25,16 +25,14 @@ In **blocks**, the model has one token for each affine piece: it takes the input
 block of its own; token j holds x in block j and zeros in the others. Every token then returns the target.
 
 A **step** is a node that is known to be one of gradient descent, or a soft threshold, of another node (steps.py),
-and a **power** one of Newton's iteration (powers.py). For layers of gates a proof carries the diagonals of **norms**
+and a **power** one of Newton's iteration (steps.py). For layers of gates a proof carries the diagonals of **norms**
 (norms.py).
 
 A **view** says that a node equals a reference node, by normal forms, whose range is easier to see; `alike` says the
 same of a node of the target and one of the circuit. A **bend** says that a node is a piecewise linear function of
-another one, with the places where its slope may change. For the **linear** bounds of a node (linear.py) a proof carries
+another one, with the places where its slope may change. For the **linear** bounds of a node (ranges.py) a proof carries
 slopes of the gates before it.
 """
-
-from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -44,7 +42,7 @@ from itertools import pairwise, product
 from typing import Any
 
 from .arithmetic import Array, Upper
-from .errors import Refused, spend
+from .errors import Refused, refuse, spend
 from .graph import Graph, needed, read_graph
 from .norms import Carried
 from .reading import Tensors, field, flag, items, mapping, numbers, real, text, whole
@@ -120,9 +118,11 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
     def node(each: Any, name: str = "node", most: int = last, least: int = 0) -> int:
         return whole(field(each, name), least, most)
 
+    def array(each: Any, name: str, dimensions: int = 1) -> Array:
+        return numbers(tensors, field(each, name), dimensions)
+
     regions = {region.output: region for region in (_region(each, tensors, circuit) for each in listed("regions"))}
-    if len(regions) < len(listed("regions")):
-        raise Refused("a node is the output of two regions")
+    refuse(len(regions) < len(listed("regions")), "a node is the output of two regions")
     tables = {
         node(each): Table(_margin(field(each, "margin")), text(field(each, "cells"))) for each in listed("tables")
     }
@@ -132,37 +132,28 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
     for each in listed("views"):
         views.setdefault(node(each), []).append(node(each, "as", node(each) - 1))
     alike = {node(each, "node", len(target.nodes) - 1): node(each, "as") for each in listed("alike")}
-    bends = {
-        node(each): (node(each, "argument", node(each) - 1), numbers(tensors, field(each, "kinks"), 1))
-        for each in listed("bends")
-    }
-    linear = {node(each, least=1): numbers(tensors, field(each, "slopes"), 2) for each in listed("linear")}
-    norms = {
-        node(each): Carried(numbers(tensors, field(each, "diagonal"), 1), flag(field(each, "flat")))
-        for each in listed("norms")
-    }
+    bends = {node(each): (node(each, "argument", node(each) - 1), array(each, "kinks")) for each in listed("bends")}
+    linear = {node(each, least=1): array(each, "slopes", 2) for each in listed("linear")}
+    norms = {node(each): Carried(array(each, "diagonal"), flag(field(each, "flat"))) for each in listed("norms")}
     compared: list[Any] = [region.ends for region in regions.values() if region.ends is not None]
     compared += [*(kinks for _, kinks in bends.values()), *(table.cells for table in tables.values())]
-    if sum(map(len, compared)) > MOST_ENDS:
-        raise Refused("the cells of all regions and tables are more than this kernel looks at")
+    refuse(sum(map(len, compared)) > MOST_ENDS, "the cells of regions and tables are more than this kernel looks at")
+    numbered = [sorted(whole(each, 0, last) for each in listed(name)) for name in ("steps", "powers")]
     steps, powers = dict[int, Any](), dict[int, Any]()
-    if listed("steps") or listed("powers"):
-        from .powers import power_of
-        from .steps import step_of
+    if any(numbered):
+        from .steps import power_of, step_of
 
-        steps = {number: step_of(circuit, regions, number) for number in (whole(n, 0, last) for n in listed("steps"))}
-        for number in sorted(whole(each, 0, last) for each in listed("powers")):
+        steps = {number: step_of(circuit, regions, number) for number in numbered[0]}
+        for number in numbered[1]:
             powers[number] = power_of(circuit, regions, number, powers)
-    if any(number in region.inside for number in (*steps, *powers) for region in regions.values()):
-        raise Refused("a step lies inside of a region")
+    refuse(any(region.inside & {*steps, *powers} for region in regions.values()), "a step lies inside of a region")
     halvings, blocks = node(stored, "halvings", MOST_HALVINGS), node(stored, "blocks", MOST_BLOCKS)
     return Proof(circuit, regions, tables, views, steps, powers, norms, alike, bends, linear, halvings, blocks)
 
 
 def _margin(value: Any) -> float:
     margin = real(value)
-    if margin < 0.0:
-        raise Refused(f"a margin is {margin}: it must not be negative")
+    refuse(margin < 0.0, f"a margin is {margin}: it must not be negative")
     return margin
 
 
@@ -180,22 +171,13 @@ def _region(stored: Any, tensors: Tensors, circuit: Graph) -> Region:
             raise Refused(f"the exchange at node {output} has constants that are none")
     if reference.kind in ("input", "positional") or len({*arguments}) < len(arguments):
         raise Refused(f"node {output} stands for node {stands_for}, which reads nothing, or another one twice")
-    return Region(
-        output,
-        stands_for,
-        arguments,
-        _inside(circuit, output, reference.arguments),
-        None if margin is None else _margin(margin),
-        None if ends is None else numbers(tensors, ends, 1),
-    )
-
-
-def _inside(circuit: Graph, output: int, arguments: tuple[int, ...]) -> frozenset[int]:
-    """What the output depends on, without the arguments and what is only reached through them; constants of the tokens
-    depend on nothing, and may be read by everybody."""
-    found = set(needed(circuit, [output], arguments)) - {*arguments}
-    spend(4000.0 * len(found))
-    return frozenset(number for number in found if circuit.nodes[number].kind != "positional")
+    # Inside is what the output depends on, without the arguments and what is only reached through them; constants of
+    # the tokens depend on nothing, and may be read by everybody.
+    between = {*needed(circuit, [output], reference.arguments)} - {*reference.arguments}
+    spend(4000.0 * len(between))
+    inside = frozenset(number for number in between if circuit.nodes[number].kind != "positional")
+    cells = None if ends is None else numbers(tensors, ends, 1)
+    return Region(output, stands_for, arguments, inside, None if margin is None else _margin(margin), cells)
 
 
 def refuse_open(proof: Proof, places: Iterable[int]) -> None:

@@ -4,8 +4,6 @@ Whatever is read from the header goes through the functions below, which refuse 
 Sizes come from tensors that are really in the file: no number in the header makes anybody allocate or loop.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -16,7 +14,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from .arithmetic import Array, Weights
-from .errors import Refused, spend
+from .errors import Refused, refuse, spend
 from .sparse import Sparse
 
 FORMAT, VERSION = "headsmith", 2
@@ -31,24 +29,20 @@ T = TypeVar("T")
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Tensors]:
     """The header and the tensors of a file."""
     metadata, tensors = tensors_of(path, TYPES)
-    if FORMAT not in metadata:
-        raise Refused("a safetensors file, but without the header of this project")
+    refuse(FORMAT not in metadata, "a safetensors file, but without the header of this project")
     header = mapping(parsed(metadata[FORMAT], "the header"))
-    if header.get("version") != VERSION:
-        raise Refused(f"format version {header.get('version')!r}; this kernel reads version {VERSION}")
+    refuse(header.get("version") != VERSION, f"format version {header.get('version')!r}; this kernel reads {VERSION}")
     return header, tensors
 
 
 def tensors_of(path: str | os.PathLike[str], types: tuple[str, ...]) -> tuple[dict[str, str], Tensors]:
     """The metadata and the tensors of a safetensors file, which must be of these types."""
-    if not os.path.isfile(path):
-        raise Refused(f"{os.fspath(path)}: no such file")
+    refuse(not os.path.isfile(path), f"{os.fspath(path)}: no such file")
     try:
         with safe_open(path, framework="np") as file:
             names = list(file.keys())
             for name, kind in ((name, file.get_slice(name).get_dtype()) for name in names):
-                if kind not in types:
-                    raise Refused(f"the tensor {name!r} has the type {kind}; only {', '.join(types)} are read")
+                refuse(kind not in types, f"the tensor {name!r} has the type {kind}; only {', '.join(types)} are read")
             return file.metadata() or {}, {name: file.get_tensor(name) for name in names}
     except (SafetensorError, OSError, ValueError) as problem:
         raise Refused(f"not a complete safetensors file ({problem})") from None
@@ -56,8 +50,7 @@ def tensors_of(path: str | os.PathLike[str], types: tuple[str, ...]) -> tuple[di
 
 def parsed(text: str, what: str) -> Any:
     """JSON, of numbers that are some."""
-    if len(text) > LARGEST_HEADER:
-        raise Refused(f"{what} has more than {LARGEST_HEADER} characters")
+    refuse(len(text) > LARGEST_HEADER, f"{what} has more than {LARGEST_HEADER} characters")
     try:
         return json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError) as problem:
@@ -115,11 +108,9 @@ def flag(value: Any) -> bool:
 def numbers(tensors: Tensors, name: Any, *dimensions: int) -> Array:
     """A tensor of finite numbers with one of these numbers of dimensions, as doubles."""
     found = _tensor(tensors, name, dimensions)
-    if found.dtype == np.int64:
-        raise Refused(f"the tensor {name!r} holds whole numbers where others are expected")
+    refuse(found.dtype == np.int64, f"the tensor {name!r} holds whole numbers where others are expected")
     values: Array = found.astype(np.float64, copy=False)
-    if not np.isfinite(values).all():
-        raise Refused(f"the tensor {name!r} holds what is no finite number")
+    refuse(not np.isfinite(values).all(), f"the tensor {name!r} holds what is no finite number")
     return values
 
 
@@ -141,17 +132,15 @@ def weights(tensors: Tensors, stored: Any) -> Weights:
 def indices(tensors: Tensors, name: Any) -> Any:
     """A vector of whole numbers."""
     found = _tensor(tensors, name, (1,))
-    if found.dtype != np.int64:
-        raise Refused(f"the tensor {name!r} does not hold whole numbers")
+    refuse(found.dtype != np.int64, f"the tensor {name!r} does not hold whole numbers")
     return found
 
 
 def _tensor(tensors: Tensors, name: Any, dimensions: tuple[int, ...]) -> Any:
-    if text(name) not in tensors:
-        raise Refused(f"the tensor {name!r} is missing")
+    refuse(text(name) not in tensors, f"the tensor {name!r} is missing")
     found = tensors[name]
-    if found.ndim not in dimensions:
-        raise Refused(f"the tensor {name!r} has {found.ndim} dimensions")
+    spend(20.0 * found.size)  # a file may name its tensors many times
+    refuse(found.ndim not in dimensions, f"the tensor {name!r} has {found.ndim} dimensions")
     return found
 
 
@@ -171,5 +160,4 @@ def digest(stored: Any, tensors: Tensors) -> str:
             return found.hexdigest()
         return value
 
-    text = json.dumps(plain("", stored), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(json.dumps(plain("", stored), sort_keys=True, separators=(",", ":")).encode()).hexdigest()

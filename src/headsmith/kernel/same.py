@@ -161,10 +161,7 @@ class Forms:
     def _affine(self, node: Node, arguments: list[Row]) -> Row:
         """Sums; where they take too many products, what they read are atoms."""
         pairs = list(zip(map(sparse_of, node.weights), arguments, strict=True))
-        counts = [
-            (np.bincount(matrix.columns, minlength=matrix.shape[1]), [len(x.terms) for x in argument])
-            for matrix, argument in pairs
-        ]
+        counts = [(matrix.T.counts, [len(x.terms) for x in argument]) for matrix, argument in pairs]
         if sum(count @ np.minimum(lengths, 1) for count, lengths in counts) > MOST_WORK:
             raise TooLarge
         if sum(count @ lengths for count, lengths in counts) > MOST_WORK:

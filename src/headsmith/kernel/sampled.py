@@ -18,14 +18,12 @@ r_i = |t_i - g_i|, E sqrt(sum w_i^2 r_i^2) <= sqrt(sum w_i^2 E r_i^2) (Jensen), 
 max w_i / 2 + sum w_i max(r_i - 1/2, 0). And g(t') - f(t), t' what arrives, costs distance(t' - t) more.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np
 
 from .arithmetic import Array, Interval, Upper, interval, largest
-from .errors import Refused
+from .errors import Refused, refuse
 from .graph import Node
 
 BEYOND = 2.0**-20  # how far, in steps, what arrives may lie beyond the grid's ends
@@ -66,8 +64,7 @@ def answered(node: Node, places: Array, argument: Interval, table: dict[str, Arr
     if not np.array_equal(table["values"].reshape(answers.shape), answers) or tokens > MOST_TOKENS:
         raise Refused("a table does not hold the answers that it stands for, or those of too many tokens")
     reach = np.where(node.weights[1] > 0.0, np.array(counts) / 2.0, 0.0) + BEYOND
-    if np.any(argument.magnitude.value > reach):
-        raise Refused("what is looked up may lie beyond the ends of the grid")
+    refuse(not np.all(argument.magnitude.value <= reach), "what is looked up may lie beyond the ends of the grid")
     for axis, weight in enumerate(weights.value):
         if np.any(np.abs(np.diff(answers, axis=1 + axis)) > (weight + 2.0 * evaluation) * (1.0 + 1e-9)):
             raise Refused("the stated Lipschitz bound is false of the answers: there is no such function")
@@ -78,8 +75,7 @@ def answered(node: Node, places: Array, argument: Interval, table: dict[str, Arr
     level = np.ones((1, len(counts))) @ (interval(nodes.T) * nodes.T * width[:, None])
     moved = ((interval(inclined) - interval(nodes) * (2.0 * width)).magnitude * reach).sum()
     moved = (moved + (interval(table["offset"].reshape(tokens, -1)) + level).magnitude).max()
-    if np.any(codes != codes[:, :1]) or codes.shape[-1] != places.shape[1]:
-        raise Refused("a block of answers has several places")
+    refuse(np.any(codes != codes[:, :1]) or codes.shape[-1] != places.shape[1], "a block of answers has several places")
     scores = places @ interval(codes[:, 0].T)
     own = Interval(np.diag(scores.low)[:, None], np.diag(scores.high)[:, None])
     less = (Upper((scores - own).high) + moved + moved).exp()

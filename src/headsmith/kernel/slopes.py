@@ -4,8 +4,6 @@ Rule Stable.  A gate that has a head may have any chord slope in [0, 1]. One wit
 it is active, with the slope 1, or dead, with the slope 0; and what a dead gate reads does not matter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,9 +31,7 @@ class Edges:
     norms: Norms
 
 
-def edges_of(
-    proof: Proof, found: Sequence[Interval], places: Mapping[int, Any], tables: Mapping[int, Computed]
-) -> Edges:
+def edges_of(proof: Proof, found: Sequence[Interval], places: Mapping[int, Any], tables: dict[int, Computed]) -> Edges:
     """For every node, through which arguments errors arrive, and with which slopes."""
     nodes = proof.circuit.nodes
     edges: dict[int, list[Edge]] = {number: [] for number in range(len(nodes))}
@@ -90,19 +86,16 @@ def _join_blocks(circuit: Graph, edges: dict[int, list[Edge]]) -> set[int]:
     If z = sum_j W_j B_j and B_j is y at some tokens, no two of them at the same one, and 0 elsewhere, then an error of
     y at a token arrives at z there with the weights W_j of one j: at most with the largest of their sizes.
     """
-    kept = {
-        number: np.array(circuit.nodes[number].targets) >= 0
-        for number, found in edges.items()
-        if found and number != circuit.output and _keeps(circuit.nodes[number].targets)
-    }
+    nodes, moves = circuit.nodes, [number for number, found in edges.items() if found and number != circuit.output]
+    kept = {move: np.array(nodes[move].targets) >= 0 for move in moves if _keeps(nodes[move].targets)}
     for number, found in edges.items():
         for argument, slope, _ in found:
-            if circuit.nodes[number].kind != "affine" or isinstance(slope, Interval):
+            if nodes[number].kind != "affine" or isinstance(slope, Interval):
                 kept.pop(argument, None)
     for found in list(edges.values()):
-        moves = [(move, slope) for move, slope, _ in found if move in kept and not isinstance(slope, Interval)]
-        for source in {circuit.nodes[move].arguments[0] for move, _ in moves}:
-            group = [(move, slope) for move, slope in moves if circuit.nodes[move].arguments[0] == source]
+        read = [(move, slope) for move, slope, _ in found if move in kept and not isinstance(slope, Interval)]
+        for source in {nodes[move].arguments[0] for move, _ in read}:
+            group = [(move, slope) for move, slope in read if nodes[move].arguments[0] == source]
             sizes = Upper([np.abs(dense(slope)) for _, slope in group])
             once = np.sum([kept[move] for move, _ in group], axis=0).max() <= 1
             size = (sizes.max(axis=0) if once else sizes.sum(axis=0)).value
@@ -140,8 +133,7 @@ def _attend_slopes(off: float, queries: Interval, keys: Interval, values: Interv
     """
     spread, radius, size = values.width * 0.5, keys.width * 0.5, queries.magnitude + off
     by_query, by_key = (spread[:, None] * each for each in (radius, size))
-    symmetric = [Interval(-each.value, each.value) for each in (by_query, by_key)]
-    return *symmetric, _unit(len(values.low))
+    return *[Interval(-each.value, each.value) for each in (by_query, by_key)], _unit(len(values.low))
 
 
 def reference_slopes(node: Node, wide: Sequence[Interval]) -> tuple[Interval, ...]:

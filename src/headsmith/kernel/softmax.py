@@ -53,7 +53,7 @@ import numpy as np
 from flint import arb
 
 from .arithmetic import EXP_ULPS, Array, Interval, Precision, Upper, bound, interval, largest, smallest
-from .errors import Refused
+from .errors import Refused, refuse
 from .functions import enclosed
 from .model import Bank, Model
 from .sparse import entries_of, of_rows
@@ -184,11 +184,9 @@ def committed(
     values = largest(size, drift)
     silent = outside_weight(everyone - active, margin, disturbance + rounded, model.attention)
     underflow = (values + 1.0) * (4.0 * (everyone + 2) * precision.smallest_normal)
-    every, few = (
-        precision.gamma(2 * count + 2, 1)
-        + precision.gamma(2 * count + 2, 0) * (2.0 * count**2 + 7.0 * count + 3.0 if sparse else 0.0)
-        for count in (everyone, active)
-    )
+    more = [2.0 * count**2 + 7.0 * count + 3.0 if sparse else 0.0 for count in (everyone, active)]
+    shares = zip((2 * everyone + 2, 2 * active + 2), more, strict=True)
+    every, few = (precision.gamma(count, 1) + precision.gamma(count, 0) * weighs for count, weighs in shares)
     means = values if held is None else smallest(values, held)
     few = few * values if held is None or sparse else precision.gamma(active + 3, 1) * means + drift * 2.0
     few = few + silent * 8.0 * values
@@ -196,17 +194,11 @@ def committed(
     sums = smallest(every * values, np.where(allowed, few.value, np.inf))
     drawn = outside_weight(everyone, keep, rounded + exp_error(precision) + pulled * 0.5, model.attention)
     kept = smallest(drawn if model.sink_tokens else 1.0, 1.0) * size + drift
-    spilled = kept + every * kept + underflow
     nothing, leak = Upper(np.zeros_like(size.value)), silent * 2.0 * values + drift
-    return Local(
-        below=nothing if below is None else below,
-        above=nothing,
-        leak=leak,
-        rounding=moved + sums + underflow,
-        reach=smallest(values + every * values, means + leak + sums) + underflow,
-        spilled=Upper(np.where(kept.value == 0.0, 0.0, spilled.value)) if model.references else nothing,
-        max_score=float(score.value),
-    )
+    spilled = Upper(np.where(kept.value == 0.0, 0.0, (kept + every * kept + underflow).value))
+    reach = smallest(values + every * values, means + leak + sums) + underflow
+    lemma, away = nothing if below is None else below, spilled if model.references else nothing
+    return Local(lemma, nothing, leak, moved + sums + underflow, reach, away, float(score.value))
 
 
 def exp_error(precision: Precision) -> Upper:
@@ -277,15 +269,13 @@ def scales_of(model: Model, bank: Bank, reads: Reads, first: str, second: str) -
     """b = query_scale . key_scale, the first of which is stored as one number with the weights that are read; and how
     much of a score is lost where the products of that read underflow."""
     scales, others, precision = bank.arrays[first], bank.arrays[second], model.precision
-    if not (np.all(scales > 0.0) and np.all(others > 0.0)):
-        raise Refused(f"a score scale of a {bank.kind} bank is not positive")
+    refuse(not (np.all(scales > 0.0) and np.all(others > 0.0)), f"a score scale of a {bank.kind} bank is not positive")
     refuse_large(model, largest(reads.magnitude, reads.drift) * scales, "a query or key")
     for link in bank.read:
         weights = entries_of(link.weights)
         sizes = np.abs(weights) * of_rows(link.weights, scales[link.rows])
         fine = (sizes >= precision.normal) & (sizes <= precision.largest / 16.0)
-        if not (fine | (weights == 0.0)).all():
-            raise Refused(f"a weight times its head's scale is beyond {precision.name}")
+        refuse(not (fine | (weights == 0.0)).all(), f"a weight times its head's scale is beyond {precision.name}")
     products = sum(link.weights.shape[-1] for link in bank.read) + 4.0
     return interval(scales) * others, ((Upper(others) + 1.0) * (products * precision.smallest_normal)).max()
 

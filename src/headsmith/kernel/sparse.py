@@ -4,15 +4,13 @@ Entries are in order: row by row, and in a row by columns, no place twice. `valu
 matrix is one of intervals. A sum has one product for each entry of its row, in any order, and no other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from .errors import Refused, spend
+from .errors import Refused, refuse, spend
 
 MOST_WRITTEN, MOST_PAIRS = 1 << 26, 1 << 18  # entries of an array that is written out; products that are held at once
 MANY = 32  # with so many columns, zeros cost less than places, if there are at most so many for each entry
@@ -56,8 +54,8 @@ class Sparse:
     def T(self) -> Any:
         """The transposed matrix."""
         spend(100.0 * self.size)
-        order = _order(self.columns)
-        return type(self)(self.shape[::-1], self.columns[order], self.rows[order], self.values[order])
+        parts, order = (self.columns, self.rows, self.values), _order(self.columns)
+        return type(self)(self.shape[::-1], *(each[order] for each in parts))
 
     def changed(self, change: Callable[[Any], Any]) -> Any:
         """The same places, with other values."""
@@ -106,7 +104,7 @@ class Sparse:
     def written(self) -> Any:
         """The matrix as an array."""
         if self.shape[0] * self.shape[1] > MOST_WRITTEN:
-            raise Refused(f"a matrix of shape {self.shape} is too large to be written out")
+            raise Refused(f"a matrix of shape {self.shape} is too large to write out")
         spend(float(self.shape[0] * self.shape[1]))
         found = np.zeros(self.shape)
         found[self.rows, self.columns] = self.values
@@ -148,8 +146,7 @@ def multiplied(left: Sparse, right: Sparse, join: Join = np.concatenate) -> Spar
     left = left.kept(right.counts[left.columns] > 0)
     pairs, shape, found = right.counts[left.columns], (len(left), right.shape[1]), list[Sparse]()
     spend(100.0 * float(pairs.sum()))
-    if pairs.sum() > MOST_WRITTEN:
-        raise Refused(f"the product of sparse matrices {left.shape} and {right.shape} is too large")
+    refuse(pairs.sum() > MOST_WRITTEN, f"the product of sparse matrices {left.shape} and {right.shape} is too large")
     cuts = np.searchsorted(np.cumsum(pairs), np.arange(MOST_PAIRS, pairs.sum(), MOST_PAIRS))
     for first, last in zip([0, *cuts], [*cuts, left.size], strict=True):
         counts = pairs[first:last]
@@ -172,8 +169,6 @@ def summed(shape: tuple[int, int], rows: Any, columns: Any, values: Any) -> Spar
     order = order[_order(rows[order])]
     rows, columns = rows[order], columns[order]
     new = (np.diff(rows, prepend=-1) != 0) | (np.diff(columns, prepend=-1) != 0)
-    if new.all():
-        return Sparse(shape, rows, columns, values[order])
     sums = Sparse((int(new.sum()), len(order)), np.cumsum(new) - 1, order, np.ones(len(order)))
     return Sparse(shape, rows[new], columns[new], sums @ values)
 

@@ -5,8 +5,6 @@ layout.py, llama.py and gpt2.py say what these are, and why the stock model is t
 A language model computes its first logits as a classifier does: its head has the same rows, and then rows of zeros.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping
@@ -18,8 +16,8 @@ import numpy as np
 from . import gpt2, llama
 from .arithmetic import FLOAT32
 from .check import DAMAGE, Certificate, checked, contents, facts_of, masks_of
-from .errors import Refused
-from .layout import layers_of, numbers_of
+from .errors import Refused, refuse
+from .layout import ENTERS, layers_of, numbers_of
 from .reading import LARGEST_HEADER, Tensors, field, mapping, parsed, read, tensors_of
 
 CONFIG, WEIGHTS, PROOF, WORDS = "config.json", "model.safetensors", "proof.safetensors", "tokenizer.json"
@@ -43,7 +41,7 @@ def check_folder(folder: str | os.PathLike[str]) -> Certificate:
     config, path = _json(os.path.join(folder, CONFIG)), os.path.join(folder, WORDS)
     kind = config.get("model_type") if isinstance(config, dict) else None
     if kind not in [*ARCHITECTURES]:
-        raise Refused(f"{CONFIG} is not that of a stock model for which there is a rule: {', '.join(ARCHITECTURES)}")
+        raise Refused(f"{CONFIG} names no model for which there is a rule: {', '.join(ARCHITECTURES)}")
     root = held.get(ARCHITECTURES[kind].NORM, np.zeros(0)).ravel()[:1].sum()
     words = mapping(field(field(_json(path), "model"), "vocab")) if os.path.isfile(path) else {}
     language = config.get("architectures") == [ARCHITECTURES[kind].LANGUAGE]
@@ -68,45 +66,34 @@ def refuse_others(wanted: Stock, config: Any, held: dict[str, Any]) -> None:
 
 
 def stock(
-    header: Any,
-    tensors: Tensors,
-    architecture: str = "llama",
-    root: float | None = None,
-    words: Mapping[str, Any] | None = None,
-    language: bool = False,
+    header: Any, tensors: Tensors, name: str = "llama", root: Any = None, words: Any = None, language: bool = False
 ) -> Stock:
     """The stock model of a file that carries a proof. `root` is the weight of its norms, the smallest possible one
     unless given; `words` are the numbers of a vocabulary, with their rows. Raises Refused where a stock model cannot
     hold it."""
     try:
         with np.errstate(all="ignore"):
-            found = _stock(header, tensors, architecture, root, words or {})
-            return _as_language_model(found, ARCHITECTURES[architecture].LANGUAGE) if language else found
+            found = _stock(header, tensors, name, root, words or {})
+            return _as_language_model(found, ARCHITECTURES[name].LANGUAGE) if language else found
     except DAMAGE as problem:
         raise Refused(f"the file is damaged ({type(problem).__name__}: {problem})") from None
 
 
-def _stock(header: Any, tensors: Tensors, architecture: str, root: float | None, words: Mapping[str, Any]) -> Stock:
-    if architecture not in ARCHITECTURES:
-        raise Refused(f"there is no rule for a stock {architecture!r}, only for {', '.join(ARCHITECTURES)}")
-    target, model, proof, box, name = contents(header, tensors)
-    if model.precision is not FLOAT32:
-        raise Refused("a stock model computes in float32, and the proof is about float64: compile with dtype float32")
-    if proof.blocks:
-        raise Refused("the model takes its inputs at many tokens, one for each piece, which must all see each other")
-    if "causal" not in masks_of(target, model, proof):
-        raise Refused("a stock model has a causal mask, and the model looks at later tokens")
-    if model.attention != "softmax":
-        raise Refused(f"a stock model has softmax attention, and the model {model.attention} attention")
-    if not model.layers:
-        raise Refused("the model has no layer of attention")
+def _stock(header: Any, tensors: Tensors, name: str, root: float | None, words: Mapping[str, Any]) -> Stock:
+    refuse(name not in ARCHITECTURES, f"there is no rule for a stock {name!r}, only for {', '.join(ARCHITECTURES)}")
+    target, model, proof, box, about = contents(header, tensors)
+    refuse(model.precision is not FLOAT32, "a stock model computes in float32: compile with dtype float32")
+    refuse(proof.blocks, "the model takes its inputs at many tokens, one for each piece, which must all see each other")
+    masks = masks_of(target, model, proof)
+    refuse("causal" not in masks, "a stock model has a causal mask, and the model looks at later tokens")
+    refuse(model.attention != "softmax", f"a stock model has softmax attention, and this one {model.attention}")
+    refuse(not model.layers, "the model has no layer of attention")
     facts, numbers = facts_of(target, model, proof, box), numbers_of(model, target.nodes[0].names, box, words)
-    (layers, neurons), rules = layers_of(model), ARCHITECTURES[architecture]
+    (layers, neurons), rules = layers_of(model), ARCHITECTURES[name]
     found, config, weights = rules.stock(target, facts, box, layers, neurons, numbers, root)
     weights = {each: np.ascontiguousarray(value, dtype=np.float32) for each, value in weights.items()}
-    if not all(np.isfinite(value).all() for value in weights.values()):
-        raise Refused("a weight of the stock model is beyond float32")
-    found = replace(found, masks=("causal",), assumes=(*found.assumes, *rules.ASSUMES), target=name)
+    refuse(not all(np.isfinite(value).all() for value in weights.values()), "a stock model's weight is beyond float32")
+    found = replace(found, masks=("causal",), assumes=(*found.assumes, *rules.ASSUMES, ENTERS), target=about)
     return Stock(found, config, weights)
 
 
@@ -114,8 +101,7 @@ def _as_language_model(found: Stock, name: str) -> Stock:
     weights = {name: value for name, value in found.weights.items() if not name.startswith(("score.", "classifier."))}
     (score,) = (found.weights[name] for name in ("score.weight", "classifier.weight") if name in found.weights)
     rows = found.config["vocab_size"]
-    if len(score) >= rows:
-        raise Refused(f"a language model of {rows} tokens has fewer than {rows} outputs, and not {len(score)}")
+    refuse(len(score) >= rows, f"a language model of {rows} tokens has fewer than {rows} outputs, and not {len(score)}")
     weights["lm_head.weight"] = np.vstack([score, np.zeros((rows - len(score), score.shape[1]), np.float32)])
     return replace(found, config=found.config | {"architectures": [name]}, weights=weights)
 

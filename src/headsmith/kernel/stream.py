@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import FLOAT64, Array, Interval, Precision, Upper, Weights, interval, joined, largest, smallest
-from .errors import Refused
+from .errors import refuse
 from .graph import Graph, dense
 from .model import RESERVED, Bank, Link, Model
 from .softmax import Local
@@ -174,11 +174,8 @@ def plus(left: Form, right: Form) -> Form:
 
 def rows_of(form: Form, rows: Any) -> Form:
     """Some rows of a form."""
-    found = dict(form)
-    for node, part in form.items():
-        if len(rows) != _height(part) or not np.array_equal(rows, np.arange(len(rows))):
-            found[node] = _scattered(part)[rows]
-    return found
+    first = np.array_equal(rows, np.arange(len(rows)))
+    return {n: part if first and len(rows) == _height(part) else _scattered(part)[rows] for n, part in form.items()}
 
 
 def _height(part: Part) -> int:
@@ -229,10 +226,9 @@ def start(model: Model, circuit: Graph, inputs: Interval) -> dict[str, Register]
             form, sizes = _positional(circuit, model.positional[name]), np.abs(model.positional[name]).max(axis=0)
         zero, held = Upper(np.zeros(size)), Upper(sizes)
         stream[name] = Register(form, held, held, zero, np.sign(sizes), zero, zero, zero, zero.value)
-    node, fine = np.zeros(model.inputs, dtype=np.int64), model.precision is not FLOAT64
+    role, fine = (np.zeros(model.inputs, dtype=np.int64), np.arange(model.inputs)), model.precision is not FLOAT64
     for link in model.embedding:
-        register, components = stream[link.register], np.arange(model.inputs)
-        stream[link.register] = _written(register, link, circuit, node, components, inputs, fine)
+        stream[link.register] = _written(stream[link.register], link, circuit, role, inputs, fine)
     return stream
 
 
@@ -246,24 +242,21 @@ def _positional(circuit: Graph, table: Array) -> Form:
     return {CONSTANT: interval(table).over(0)[:, None]}
 
 
-def write(
-    stream: Stream, bank: Bank, circuit: Graph, outputs: Interval, spilled: Upper, fine: bool
-) -> dict[str, Register]:
+def write(stream: Stream, bank: Bank, circuit: Graph, outputs: Interval, spilled: Upper, fine: bool) -> Stream:
     """The registers after the heads of a bank have added their outputs, which lie around zero: within `outputs` on data
     tokens and `spilled` on reference tokens. Rounding is looked at closely if `fine`."""
     after = dict(stream)
     for link in bank.write:
-        written = _written(after[link.register], link, circuit, bank.node, bank.component, outputs, fine)
-        if bank.kind == "swiglu":  # as two terms, each of which may be all of it (swiglu.py)
+        written = _written(after[link.register], link, circuit, (bank.node, bank.component), outputs, fine)
+        if bank.kind == "swiglu":  # as two terms, each of which may be all of it (attentions.py)
             written = written.plus(written.form, link.weights, outputs[link.columns], fine)
         after[link.register] = replace(written, drift=written.drift + link.weights @ spilled[link.columns])
     return after
 
 
-def copy(stream: Stream, layer: Sequence[Bank], bank: Bank, local: Local, model: Model) -> dict[str, Register]:
+def copy(stream: Stream, layer: Sequence[Bank], bank: Bank, local: Local, model: Model) -> Stream:
     """Rule Clear: the registers after the heads of a bank have added what they read, before the others of the layer."""
-    if sum(each.copies for each in layer) > 1:
-        raise Refused("two banks of a layer stand for what they read")
+    refuse(sum(each.copies for each in layer) > 1, "two banks of a layer stand for what they read")
     after, off, alone = dict(stream), local.leak + local.rounding, model.references == model.sink_tokens
     for link in sorted(bank.write, key=lambda each: not _cancels(each, bank)):
         register, mine, spilled = after[link.register], link.columns, local.spilled[link.columns]
@@ -281,11 +274,9 @@ def copy(stream: Stream, layer: Sequence[Bank], bank: Bank, local: Local, model:
         form = image(link.weights, read(stream, links, np.arange(mine.start, mine.stop)))
         stored, *_ = read_bounds(stream, links, bank.forms, model.precision)
         outputs = Interval(-local.reach[mine].value, local.reach[mine].value)
-        after[link.register] = replace(
-            register.plus(plus(register.form, form), link.weights, outputs, False),
-            drift=register.drift + link.weights @ spilled,
-            left=register.left + link.weights @ (off + stored)[mine],
-        )
+        added = register.plus(plus(register.form, form), link.weights, outputs, False)
+        drift, left = register.drift + link.weights @ spilled, register.left + link.weights @ (off + stored)[mine]
+        after[link.register] = replace(added, drift=drift, left=left)
     return after
 
 
@@ -300,10 +291,8 @@ def _cancels(link: Link, bank: Bank) -> bool:
     return same and link.weights.ndim == 1 and bool(np.all(link.weights == -1.0) and np.all(links[0].weights == 1.0))
 
 
-def _written(
-    register: Register, link: Link, circuit: Graph, nodes: Any, components: Any, outputs: Interval, fine: bool
-) -> Register:
-    form, nodes, components = register.form, nodes[link.columns], components[link.columns]
+def _written(register: Register, link: Link, circuit: Graph, role: Any, outputs: Interval, fine: bool) -> Register:
+    form, (nodes, components) = register.form, (each[link.columns] for each in role)
     for number in np.unique(nodes).tolist():
         mine = np.flatnonzero(nodes == number)
         size = circuit.nodes[number].size

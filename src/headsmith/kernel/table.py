@@ -33,8 +33,6 @@ Along a line x = t h the head is a quotient of sums of power series in t. In two
 h = (1, z) for M nodes z: its degree d is a polynomial in z of degree d, whose coefficients are those of G. So is F.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -45,7 +43,7 @@ import numpy as np
 from flint import arb, arb_mat, arb_series, fmpq, fmpq_mat
 
 from .arithmetic import Array, Interval, Upper, interval
-from .errors import Refused, spend
+from .errors import Refused, refuse, spend
 from .functions import Program, enclosed, program_series, working
 
 ORDERS = {1: 14, 2: 8}
@@ -55,7 +53,6 @@ MOST_CELLS, DEEPEST, MARKS = 1 << 14, 60, tuple("123456789")
 MOST_AT_ONCE, MOST_PRODUCTS = 1 << 13, 1 << 19
 
 Cell = tuple[tuple[int, int], ...]  # for each variable (i, l): the place i of 2^l equal parts of the box
-Balls = np.ndarray[Any, np.dtype[np.object_]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +86,7 @@ def check_table(table: Table, cells: str) -> Interval:
     found = [bound(table, expand(table, leaves[start : start + batch])) for start in range(0, len(leaves), batch)]
     low = np.min([bounds.low.min(axis=0) for bounds in found], axis=0)
     whole = Interval(low, np.max([bounds.high.max(axis=0) for bounds in found], axis=0))
-    if not whole.finite():
-        raise Refused("no finite bound of a table head against its function, on the cells of the proof")
+    refuse(not whole.finite(), "no finite bound of a table head against its function, on the cells of the proof")
     return whole
 
 
@@ -98,8 +94,7 @@ def read_cells(text: str, variables: int, most: int = MOST_CELLS) -> list[Cell]:
     """The cells: a binary tree in pre-order, 0 for a cell and i for a cut into two halves along variable i."""
     marks = iter(text)
     leaves = _leaves(marks, ((0, 0),) * variables) if len(text) < 2 * most else []
-    if not leaves or next(marks, None) is not None:
-        raise Refused(f"the cells of a table are no tree of at most {most} cells")
+    refuse(not leaves or next(marks, None) is not None, f"the cells of a table are no tree of at most {most} cells")
     return leaves
 
 
@@ -107,16 +102,14 @@ def _leaves(marks: Iterator[str], cell: Cell) -> list[Cell]:
     mark = next(marks, "")
     if mark == "0":
         return [cell]
-    if mark not in MARKS[: len(cell)]:
-        raise Refused("the cells of a table are no tree")
+    refuse(mark not in MARKS[: len(cell)], "the cells of a table are no tree")
     return [leaf for half in halves(cell, int(mark) - 1) for leaf in _leaves(marks, half)]
 
 
 def halves(cell: Cell, axis: int) -> list[Cell]:
     """Both halves of a cell along a variable."""
     place, level = cell[axis]
-    if level >= DEEPEST:
-        raise Refused(f"a cell of a table is cut more than {DEEPEST} times")
+    refuse(level >= DEEPEST, f"a cell of a table is cut more than {DEEPEST} times")
     return [(*cell[:axis], (2 * place + side, level + 1), *cell[axis + 1 :]) for side in (0, 1)]
 
 
@@ -147,21 +140,14 @@ def expand(table: Table, cells: Sequence[Cell]) -> Expansion:
     pairs = [(d - b, b) for d in range(order) for b in range(d + 1 if variables == 2 else 1)]
     steepest = float(np.nan_to_num(np.max(np.ptp(table.slopes, axis=0) * radius.high)))
     with working(int(BITS + min(4.0 * steepest, MOST_BITS - BITS)), order + 1):
-        exact = [_exact(each) for each in (table.slopes, table.offsets, table.values.T, low, high)]
+        exact = [np.frompyfunc(arb, 1, 1)(each) for each in (table.slopes, table.offsets, table.values.T, low, high)]
         nodes, inverse = _interpolation(order if variables == 2 else 1)
         rows = [_taylor(table.programs, exact, cell, pairs, nodes, arb_mat(inverse)) for cell in cells]
         mean, weights, rest, head, difference = (enclosed(np.array(each)) for each in zip(*rows, strict=True))
-    exponents = np.array(pairs)[:, :variables]
-    return Expansion(exponents, radius, mean, weights.magnitude, rest.magnitude, head, difference)
+    return Expansion(np.array(pairs)[:, :variables], radius, mean, weights.magnitude, rest.magnitude, head, difference)
 
 
-def _exact(array: Array) -> Balls:
-    return np.asarray(np.frompyfunc(arb, 1, 1)(array), dtype=object)
-
-
-def _taylor(
-    programs: Sequence[Program], exact: list[Balls], cell: Cell, pairs: Any, nodes: Any, inverse: Any
-) -> tuple[Any, ...]:
+def _taylor(programs: Sequence[Program], exact: Any, cell: Cell, pairs: Any, nodes: Any, inverse: Any) -> Any:
     """On one cell: the mean slopes, the weights, f - F, and the coefficients of G and of G - F."""
     slopes, offsets, values, low, high = exact
     order, anywhere = sum(pairs[-1]) + 1, arb(0, 1)

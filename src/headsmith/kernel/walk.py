@@ -4,8 +4,6 @@ Rules Head (what a bank commits, given what it reads), Arrive (how far nodes are
 carried by gains to the outputs).
 """
 
-from __future__ import annotations
-
 from collections import ChainMap
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -16,9 +14,9 @@ import numpy as np
 
 from . import stream as streams
 from .arithmetic import FLOAT64, Interval, Upper, largest, smallest
-from .errors import Refused, ThinMargin
+from .errors import Refused, ThinMargin, refuse, spend
 from .expressions import Computed, arguments_of
-from .flow import Edge, Gain, arrive, gains
+from .flow import Gain, arrive, gains
 from .graph import Graph, dense
 from .heads import addresses, local_errors
 from .model import Bank, Model, largest_weight
@@ -42,16 +40,6 @@ class Facts:
     approximations: Mapping[int, Interval]
     slopes: Edges
     gains: Mapping[int, Gain]
-
-    @property
-    def edges(self) -> dict[int, list[Edge]]:
-        """Through which arguments errors arrive."""
-        return self.slopes.of
-
-    @cached_property
-    def inside(self) -> set[int]:
-        """The nodes that lie inside of a region that compares itself anew."""
-        return {reader for reader, _ in self.proof.margins_of_reads}
 
     @cached_property
     def limits(self) -> dict[int, float]:
@@ -79,7 +67,7 @@ class Walk:
     registers round; how far nodes are off whose errors are all
     known, what every bank has committed, and the registers before each layer."""
 
-    stream: dict[str, streams.Register]
+    stream: streams.Stream
     forms: Mapping[int, streams.Form]
     magnitudes: dict[int, Upper]
     own: dict[int, Upper]
@@ -87,14 +75,15 @@ class Walk:
     held: dict[int, Upper]
     final: dict[int, Upper]
     locals_: list[tuple[Bank, Local]]
-    past: list[dict[str, streams.Register]]
+    past: list[streams.Stream]
 
 
 def walk_through(facts: Facts) -> Walk:
     """Bound what every bank commits, layer by layer: all banks of a layer see the same stream."""
     circuit, model = facts.circuit, facts.model
-    walk = _first(facts)
+    walk, inside = _first(facts), {reader for reader, _ in facts.proof.margins_of_reads}
     for layer in model.layers:
+        spend(4000.0 * len(walk.stream))  # all of the past is kept
         walk.past.append(walk.stream)
         claimed = {number for bank in layer for number, _, _ in _claims(bank)}
         off = _arriving(facts, walk, {argument for number in claimed for argument in circuit.nodes[number].arguments})
@@ -114,7 +103,7 @@ def walk_through(facts: Facts) -> Walk:
             outputs = np.zeros((2, bank.outputs))
             for number, mine, components in _claims(bank):
                 # What a node is off by that reads anew, or is joined with others, is not all that it may be off by.
-                anew = number in facts.slopes.joined or number in facts.inside
+                anew = number in facts.slopes.joined or number in inside
                 exact, reach = facts.ranges[number][components], local.reach[mine]
                 sides = [Upper(np.maximum(end, 0.0)) + off[number][components] for end in (-exact.low, exact.high)]
                 outputs[:, mine] = [(reach if anew else smallest(side, reach)).value for side in sides]
@@ -123,7 +112,10 @@ def walk_through(facts: Facts) -> Walk:
             held = Interval(-outputs[0], outputs[1])
             walk.stream = streams.write(walk.stream, bank, circuit, held, local.spilled, model.precision is not FLOAT64)
         walk.locals_ += done
-    _refuse_thin_margins(facts, walk)
+    # What was proved of regions, tables and attention holds only if what they read is off by no more than that.
+    off = _arriving(facts, walk, facts.limits.keys())
+    for number, margin in facts.limits.items():
+        _refuse_beyond(number, float(np.max(off[number].value)), margin)
     return walk
 
 
@@ -132,8 +124,7 @@ def _first(facts: Facts) -> Walk:
     circuit, precision = facts.circuit, facts.model.precision
     own = {number: error.magnitude for number, error in facts.approximations.items()}
     for number, components in facts.places.items():
-        unknown = Upper(np.full(len(components), np.inf))
-        own[number] = _spread(unknown, components, circuit.nodes[number].size)
+        own[number] = _spread(Upper(np.full(len(components), np.inf)), components, circuit.nodes[number].size)
     size = facts.ranges[0].magnitude
     exact = precision is FLOAT64
     own[0] = size * 0.0 if exact else size * (precision.unit_roundoff + precision.held) + precision.smallest_normal
@@ -145,10 +136,15 @@ def _first(facts: Facts) -> Walk:
     return Walk(stream, _forms(facts), magnitudes, own, {}, {}, {}, [], [])
 
 
+def _by_node(nodes: Any, components: Any) -> list[tuple[int, Any, Any]]:
+    """The nodes that outputs stand for, or forms read: each with the places of these, and their components."""
+    found = [(number, np.flatnonzero(nodes == number)) for number in np.unique(nodes).tolist() if number >= 0]
+    return [(number, mine, components[mine]) for number, mine in found]
+
+
 def _claims(bank: Bank) -> list[tuple[int, Any, Any]]:
     """The nodes that a bank computes, each with its outputs and components."""
-    found = [(number, bank.node == number) for number in np.unique(bank.node).tolist() if number >= 0]
-    return [(number, mine, bank.component[mine]) for number, mine in found]
+    return _by_node(bank.node, bank.component)
 
 
 def _spread(values: Upper, components: Any, size: int) -> Upper:
@@ -160,7 +156,7 @@ def _spread(values: Upper, components: Any, size: int) -> Upper:
 
 def _arriving(facts: Facts, walk: Walk, wanted: Set[int]) -> Mapping[int, Upper]:
     """Rule Arrive: how far the wanted nodes, and what they depend on, can be off."""
-    edges, before = facts.edges, {*wanted}
+    edges, before = facts.slopes.of, {*wanted}
     for number in range(max(wanted, default=-1), -1, -1):
         if number in before and number not in walk.final:
             before |= {argument for argument, _, _ in edges[number]}
@@ -178,7 +174,7 @@ def _arriving(facts: Facts, walk: Walk, wanted: Set[int]) -> Mapping[int, Upper]
 def _by_gains(facts: Facts, walk: Walk, number: int) -> Upper:
     """How far a node can be off, by the gains of all that was committed before it."""
     total = Upper(np.zeros(facts.circuit.nodes[number].size))
-    for each, gain in gains(facts.circuit, facts.edges, number, facts.slopes.steps, facts.slopes.norms).items():
+    for each, gain in gains(facts.circuit, facts.slopes.of, number, facts.slopes.steps, facts.slopes.norms).items():
         if each in walk.own:
             total = total + gain.carried(walk.own[each], walk.alike.get(each))
     return total
@@ -212,9 +208,8 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
     nodes, components = arguments_of(bank, circuit)
     low, high, arriving, deviation = np.zeros((4, bank.forms))
     margins, claimed = facts.proof.margins_of_reads, {*bank.node.tolist()}
-    for number, mine, rows in _read_by(nodes, components):
-        if number not in walk.forms:
-            raise Refused(f"a head reads node {number}, which is not computed")
+    for number, mine, rows in _by_node(nodes, components):
+        refuse(number not in walk.forms, f"a head reads node {number}, which is not computed")
         seen = facts.ranges[number].widened(max(margins.get((each, number), 0.0) for each in claimed))
         low[mine], high[mine] = seen.low[rows], seen.high[rows]
         arriving[mine] = off[number][rows].value
@@ -222,7 +217,7 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
         deviation[mine] = streams.difference(*pair, len(mine), walk.magnitudes).value
     exact, known = Interval(low, high), Interval(low, high).magnitude + arriving + deviation
     stored, *others = streams.read_bounds(walk.stream, bank.read, bank.forms, model.precision, known, bank.scale)
-    for number, mine, rows in _read_by(nodes, components) if facts.proof.powers else ():
+    for number, mine, rows in _by_node(nodes, components) if facts.proof.powers else ():
         if _read_alike(facts, bank, mine, rows, number):
             # What is off in the registers is off for all that read them.
             held = np.zeros(facts.circuit.nodes[number].size)
@@ -237,8 +232,7 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
         if not np.array_equal(rows, addresses(targets, model.bits) if isinstance(bank.address, str) else targets):
             raise Refused("a move head fetches from other tokens than its node says")
     tables = [number in facts.tables for number in claimed]
-    if any(tables) != all(tables):
-        raise Refused("a bank computes gates and expressions")
+    refuse(any(tables) != all(tables), "a bank computes gates and expressions")
     return _of_tables(facts, bank, reads) if all(tables) else local_errors(model, bank, reads)
 
 
@@ -248,17 +242,10 @@ def _copied(model: Model, walk: Walk, bank: Bank) -> Local:
     own = bank.kind == "mean" and model.tokens == 1
     if bank.kind == "move" and isinstance(bank.address, str):
         own = np.array_equal(model.positional[bank.address], addresses(tuple(range(model.tokens)), model.bits))
-    if not own:
-        raise Refused(f"a {bank.kind} head stands for what it reads, but looks at other tokens")
+    refuse(not own, f"a {bank.kind} head stands for what it reads, but looks at other tokens")
     _, rounded, sizes, drift = streams.read_bounds(walk.stream, bank.read, bank.forms, model.precision)
     zero, size = Upper(np.zeros(bank.forms)), (sizes + drift).value
     return local_errors(model, bank, Reads(Interval(size, size), zero, zero, zero, rounded, sizes, drift))
-
-
-def _read_by(nodes: Any, components: Any) -> list[tuple[int, Any, Any]]:
-    """The nodes that are read, each with the forms that read it and their components."""
-    found = [(number, np.flatnonzero(nodes == number)) for number in np.unique(nodes).tolist()]
-    return [(number, mine, components[mine]) for number, mine in found]
 
 
 def _read_alike(facts: Facts, bank: Bank, mine: Any, components: Any, number: int) -> bool:
@@ -291,13 +278,6 @@ def _of_tables(facts: Facts, bank: Bank, reads: Reads) -> Local:
     return local_errors(facts.model, bank, reads, Upper(slopes))
 
 
-def _refuse_thin_margins(facts: Facts, walk: Walk) -> None:
-    """What was proved of regions, tables and attention holds only if what they read is off by no more than that."""
-    off = _arriving(facts, walk, facts.limits.keys())
-    for number, margin in facts.limits.items():
-        _refuse_beyond(number, float(np.max(off[number].value)), margin)
-
-
 def _refuse_beyond(number: int, off: float, margin: float) -> None:
     if not off <= margin:
         raise ThinMargin(f"what is read for node {number} may be off by {off:.3g}, more than the margin {margin:.3g}")
@@ -307,29 +287,24 @@ def carried(facts: Facts, walk: Walk) -> dict[str, Upper]:
     """Rule Sum: all errors, carried to the outputs, part by part."""
     circuit, every = facts.circuit, facts.gains
     zero = Upper(np.zeros(circuit.nodes[circuit.output].size))
-    sides = {"approximation": [zero, zero], "softmax": [zero, zero]}
-    sums = {"leak": zero, "rounding": zero}
+    sides = {name: [zero, zero] for name in ("approximation", "softmax", "leak", "rounding")}
 
-    def push(part: str, number: int, error: Interval) -> None:
-        sides[part] = [total + more for total, more in zip(sides[part], every[number].pushes(error), strict=True)]
+    def push(part: str, down: Upper, up: Upper | None = None) -> None:
+        sides[part] = [sides[part][0] + down, sides[part][1] + (down if up is None else up)]
 
     for number in facts.approximations.keys() & every.keys():
-        push("approximation", number, facts.approximations[number])
+        push("approximation", *every[number].pushes(facts.approximations[number]))
     for bank, local in walk.locals_:
-        for number, mine, components in _claims(bank):
-            if number in every:
-                size = circuit.nodes[number].size
-                below, above = (_spread(each[mine], components, size).value for each in (local.below, local.above))
-                push("softmax", number, Interval(-below, above))
-                sums["leak"] = sums["leak"] + every[number].carried(_spread(local.leak[mine], components, size))
-                rounding = _spread(local.rounding[mine], components, size)
-                sums["rounding"] = sums["rounding"] + every[number].carried(rounding, walk.alike.get(number))
-    for number, error in walk.held.items():
+        for number, mine, components in (each for each in _claims(bank) if each[0] in every):
+            found = [each[mine] for each in (local.below, local.above, local.leak, local.rounding)]
+            below, above, leak, rounding = (_spread(each, components, circuit.nodes[number].size) for each in found)
+            push("softmax", *every[number].pushes(Interval(-below.value, above.value)))
+            push("leak", every[number].carried(leak))
+            push("rounding", every[number].carried(rounding, walk.alike.get(number)))
+    for number, error in ((0, walk.own[0]), *walk.held.items()):
         if number in every:
-            sums["rounding"] = sums["rounding"] + every[number].carried(error)
-    if 0 in every:
-        sums["rounding"] = sums["rounding"] + every[0].carried(walk.own[0])
-    parts = {name: largest(*both) for name, both in sides.items()} | sums
+            push("rounding", every[number].carried(error))
+    parts = {name: largest(*both) for name, both in sides.items()}
     arriving = parts["approximation"] + parts["softmax"] + parts["leak"] + parts["rounding"]
     return parts | {"rounding": parts["rounding"] + _readout(facts, walk, arriving)}
 
@@ -339,8 +314,7 @@ def _readout(facts: Facts, walk: Walk, arriving: Upper) -> Upper:
     model, output = facts.model, facts.circuit.output
     form = streams.read(walk.stream, model.readout, np.arange(model.outputs))
     form = streams.plus(form, streams.constant(model.readout_bias))
-    if output not in walk.forms:
-        raise Refused("the output of the circuit is not computed")
+    refuse(output not in walk.forms, "the output of the circuit is not computed")
     off = streams.difference(form, walk.forms[output], model.outputs, walk.magnitudes)
     known = facts.ranges[output].magnitude + arriving + off
     stored, rounded, sizes, _ = streams.read_bounds(walk.stream, model.readout, model.outputs, model.precision, known)

@@ -21,8 +21,6 @@ Scores.  Of every token d_k = relative (|slope_k| . |x| + |offset_k|) + u top + 
 The edges of cells need not be exact: they begin and end with the domain, so every x lies between two in a row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

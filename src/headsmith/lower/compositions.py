@@ -19,11 +19,10 @@ from headsmith.core.intervals import Box
 from headsmith.export.stored import APPROXIMATES, PROOF, Tensors, graph_data
 from headsmith.kernel.approximates import boxes_of
 from headsmith.kernel.arithmetic import Interval, Upper
-from headsmith.kernel.composed import Pair, check_composition, checked_piece, slopes_of
+from headsmith.kernel.composed import Pair, check_composition, checked_piece, slopes_of, turned
 from headsmith.kernel.composed import cut as kernel_cut
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.graph import Graph as KernelGraph
-from headsmith.kernel.turned import turned
 from headsmith.lower.prove import kernel_graph
 from headsmith.rewrite.cuts import Cut, by_squares, composed, piece, uncut
 from headsmith.search.approximates import search_cells, turn_of

@@ -17,10 +17,9 @@ import numpy.typing as npt
 
 from headsmith.kernel.approximates import batch_of, boxes_of, check_approximation, ends_of, middle_of, on_cells
 from headsmith.kernel.arithmetic import Interval
-from headsmith.kernel.composed import cut
+from headsmith.kernel.composed import cut, turned
 from headsmith.kernel.graph import Graph, dense
 from headsmith.kernel.table import MARKS
-from headsmith.kernel.turned import turned
 
 Array = npt.NDArray[np.float64]
 Difference = Callable[[Array], Array]
@@ -55,7 +54,7 @@ class Found:
     largest: float
     place: Array
     turn: dict[str, list[list[float]]] | None = None
-    """Other coordinates that the cells are about, if they are (kernel/turned.py)."""
+    """Other coordinates that the cells are about, if they are (kernel/composed.py)."""
 
     @property
     def stored(self) -> dict[str, Any]:

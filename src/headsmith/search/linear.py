@@ -1,4 +1,4 @@
-"""Slopes for the rule Linear (kernel/linear.py): by which line each gate is bounded from below.
+"""Slopes for the rule Linear (kernel/ranges.py): by which line each gate is bounded from below.
 
 Closed form: relu(w) >= w where w is more often positive, and >= 0 elsewhere, is the line that leaves the smallest area.
 
@@ -19,8 +19,7 @@ import numpy as np
 
 from headsmith.kernel.arithmetic import Array, Interval
 from headsmith.kernel.graph import Graph, needed
-from headsmith.kernel.linear import linear_range
-from headsmith.kernel.ranges import node_range
+from headsmith.kernel.ranges import linear_range, node_range
 from headsmith.kernel.sparse import Sparse
 
 WORK = 2e8
@@ -63,7 +62,7 @@ def find_linear(circuit: Graph, box: Interval) -> Found:
         steps = int(min(STEPS, left / (2.0 * work)))
         left -= 2.0 * work * steps
         chosen = _chosen(circuit, number, found, before[number], steps)
-        better = found[number].meet(linear_range(circuit, number, chosen, found, ()))
+        better = found[number].meet(linear_range(circuit, number, chosen, found, set()))
         if float((better.high - better.low).sum()) <= GAIN * float((found[number].high - found[number].low).sum()):
             slopes[number], found[number] = chosen, better
     return Found(slopes, found)

@@ -7,9 +7,8 @@ from contextlib import suppress
 from headsmith.kernel.check import DAMAGE
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.graph import needed
-from headsmith.kernel.powers import Power, power_of
 from headsmith.kernel.proof import Proof
-from headsmith.kernel.steps import Step, step_of
+from headsmith.kernel.steps import Power, Step, power_of, step_of
 
 
 def find_powers(proof: Proof) -> dict[int, Power]:
