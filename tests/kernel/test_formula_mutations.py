@@ -148,12 +148,13 @@ def mutated(value: Any, rng: np.random.Generator, single: bool, names: list[str]
     return mutation.mutate(value, rng, single, names)
 
 
+@pytest.mark.again
 @pytest.mark.parametrize("part", ["transformer", "choices", "graph", "box"])
 @of("product")
 def test_one_change_in_memory(name: str, part: str, rng: np.random.Generator) -> None:
     model, results = model_of(name), Counter[str]()
     names = [register.name for register in model.transformer.registers] + ["cos", "exp", "square", "shallow", "odd"]
-    count = {"transformer": 12, "choices": 12, "graph": 8, "box": 5}[part]
+    count = tried({"transformer": 12, "choices": 12, "graph": 8, "box": 5}[part], 2)
     for place, value in mutation.spread_out(getattr(model, part), rng, count):
         label, new = mutated(value, rng, model.transformer.dtype == "float32", names)
 
