@@ -56,7 +56,7 @@ MODELS: dict[str, Any] = {
     "ridge regression in context": lambda: hs.in_context.ridge(0.5, 4, 3, 8, error=1e-5),
     "least squares in context": lambda: hs.in_context.least_squares(3, 2, 6, error=1e-4, weights=True),
     "logistic regression in context": lambda: hs.in_context.logistic(3, 2, 6, error=1e-4, decay=0.1),
-    "newton's iteration in context": lambda: hs.in_context.newton(0.1, 3, 2, 6, weights=True),
+    "newton's iteration in context": lambda: hs.in_context.newton(0.1, 2, 2, 4, error=1e-4, weights=True),
     "lasso in context": lambda: hs.in_context.lasso(0.05, 3, 2, 6, error=1e-3),
 }
 
