@@ -137,10 +137,11 @@ def chain() -> Graph:
     return b.graph(value)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.campaign
 @pytest.mark.parametrize("make", [chain, vector_functions, equal_nodes])
 @pytest.mark.parametrize("error", [1e-3, 1e-2])
 def test_graphs(make: Any, error: float, rng: np.random.Generator) -> None:
+    """In make test, random graphs (below) say the same."""
     model = hs.compile(make(), (-1, 1), error=error, recipe="native")
     tightness(model, rng, count=100)
 

@@ -134,7 +134,7 @@ def corners_and_kinks(network: hs.Network, rng: np.random.Generator) -> Any:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_networks_stay_within_their_certificate(kind: Any, dtype: Any, rng: np.random.Generator) -> None:
-    for seed, error in ((1, 1e-2), (2, 3e-4)):
+    for seed, error in ((1, 1e-2), (2, 3e-4))[: tried(2, 2)]:
         network = random_network([2, 5, 4, 1], seed)
         model = hs.compile(network, (-1, 1), error, attention=kind, dtype=dtype)
         points = corners_and_kinks(network, rng)
