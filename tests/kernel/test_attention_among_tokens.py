@@ -4,12 +4,14 @@ the extremal points, every rounding pushed the worst way, models within what is 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from helpers.attacks.saved import read as read_parts
+from helpers.effort import tried
 from helpers.models.networks import random_network
 from test_heads import attained, bank, model, reads, sink
 from test_heads_in_few_bits import CODES, DATA, MINE, THEIRS, TOY, TRIALS, added, rounded, uniform
@@ -188,6 +190,7 @@ def outputs_of(network: hs.Network, x: Any) -> Any:
     return x
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("kind", ALL)
 def test_networks_among_tokens(kind: Any, dtype: Any, rng: np.random.Generator) -> None:
@@ -220,6 +223,7 @@ PROGRAMS: dict[str, Any] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_among_tokens(name: str, kind: Any, rng: np.random.Generator) -> None:
@@ -281,6 +285,12 @@ def forged(found: Any, path: Path, kind: str, **changes: float) -> tuple[Any, An
     return header, tensors
 
 
+@cache
+def sort(kind: Any) -> Any:
+    """A sort of four numbers."""
+    return hs.compile_sequence(T.sort, tokens=4, domain=(-1, 1), error=1e-2, attention=kind)
+
+
 @pytest.mark.parametrize(
     ("kind", "head", "changes"),
     [
@@ -300,12 +310,12 @@ def forged(found: Any, path: Path, kind: str, **changes: float) -> tuple[Any, An
     ],
 )
 def test_gaps_that_are_too_small_are_refused(kind: Any, head: str, changes: Any, tmp_path: Path) -> None:
-    """A sort of four numbers: moves, gates, and layers that read what earlier ones wrote on the sink."""
-    found = hs.compile_sequence(T.sort, tokens=4, domain=(-1, 1), error=1e-2, attention=kind)
+    """Moves, gates, and layers that read what earlier ones wrote on the sink."""
     with pytest.raises(Refused):
-        checked(*forged(found, tmp_path / "model.safetensors", head, **changes))
+        checked(*forged(sort(kind), tmp_path / "model.safetensors", head, **changes))
 
 
+@pytest.mark.again
 @pytest.mark.parametrize("kind", ALL)
 def test_other_gains_prove_what_is_true_of_them(kind: Any, tmp_path: Path, rng: np.random.Generator) -> None:
     """Whatever gains a file has, what the kernel proves of it is never less than what is found."""
@@ -313,7 +323,7 @@ def test_other_gains_prove_what_is_true_of_them(kind: Any, tmp_path: Path, rng: 
         lambda x: hs.relu(T.shift(x, 1) - x), tokens=3, domain=(-1, 1), attention=kind, error=0.1
     )
     proven = 0
-    for _ in range(12):
+    for _ in range(tried(12, 3)):
         gains = {name: float(rng.choice([0.25, 1.0, 2.0, 3.0, 8.0, 64.0, 1e7])) for name in ("position_gain",)}
         header, tensors = forged(found, tmp_path / "model.safetensors", "sink", **gains)
         try:
@@ -322,4 +332,4 @@ def test_other_gains_prove_what_is_true_of_them(kind: Any, tmp_path: Path, rng: 
             continue
         proven += 1
         assert worst_ratio(header, tensors, certificate.outputs, certificate.masks, rng, count=24, steps=2).ratio <= 1.0
-    assert proven >= 3
+    assert proven >= tried(3, 3)

@@ -118,21 +118,12 @@ def test_other_types_of_numbers(model: Path, tmp_path: Path, kind: Any) -> None:
     assert "type" in refused_file(tmp_path / "file")
 
 
-def test_every_field_of_the_claim_is_checked(model: Path, tmp_path: Path) -> None:
+def test_every_field_of_the_claim_must_be_there(model: Path, tmp_path: Path) -> None:
+    """What a claim of less than can be proved is answered, test_check says."""
     header, tensors = read(model)
     claim = header["claim"]
-    other: dict[str, Any] = {
-        "error": claim["error"] * 0.9,
-        "outputs": [each * 0.9 for each in claim["outputs"]],
-        "parts": {**claim["parts"], "approximation": 0.0},
-        "dtype": "float32",
-        "tokens": 2,
-        "masks": ["full"],
-        "max_score": claim["max_score"] * 0.9,
-        "exp_ulps": 5,
-    }
-    for name, value in other.items():
-        for changed in ({**claim, name: value}, {k: v for k, v in claim.items() if k != name}, {**claim, name: None}):
+    for name in ("error", "outputs", "parts", "dtype", "tokens", "masks", "max_score", "exp_ulps"):
+        for changed in ({k: v for k, v in claim.items() if k != name}, {**claim, name: None}):
             text = json.dumps({**header, "claim": changed})
             save_file(tensors, tmp_path / "file", {"headsmith": text})
             refused_file(tmp_path / "file")
@@ -179,7 +170,7 @@ def test_nonsense_in_every_field() -> None:
         wrong, random = [], Random(1)
         for way in ways(json.loads(text)):
             values = (*NONSENSE, "missing")
-            for value in values if CAMPAIGN else random.sample(values, 5):
+            for value in values if CAMPAIGN else random.sample(values, 2):
                 header: Any = json.loads(text)
                 holder = header
                 for key in way[:-1]:
@@ -219,7 +210,7 @@ def test_nonsense_in_every_tensor() -> None:
             others += [np.repeat(values, 2, axis=0), np.full_like(values, -1), np.full_like(values, 2**62)]
             if not whole:
                 others += [np.full_like(values, each) for each in (np.nan, np.inf, 1e308, 5e-324)]
-            for other in others if CAMPAIGN else random.sample(others, 4):
+            for other in others if CAMPAIGN else random.sample(others, 2):
                 try:
                     proved(header, {**file.tensors, name: other})
                 except Refused:

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers.effort import CAMPAIGN, tried
 
 import headsmith as hs
 from headsmith.kernel.check import proved
@@ -67,7 +68,8 @@ def changes(header: Any, tensors: Any, rng: np.random.Generator) -> Any:
         yield change(order, header, tensors, rng)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.again
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_changed_file_is_refused_or_its_bound_holds(name: str) -> None:
     rng = np.random.default_rng([len(name), 3])
@@ -75,7 +77,7 @@ def test_a_changed_file_is_refused_or_its_bound_holds(name: str) -> None:
     found = proved(header, tensors)
     assert worst_ratio(header, tensors, found.outputs, found.masks, rng).ratio <= 1.0
     refused = attacked = 0
-    for change in changes(header, tensors, rng):
+    for change in islice(changes(header, tensors, rng), 0, None, 1 if CAMPAIGN else 3):
         try:
             found = proved(change.header, change.tensors)
         except Refused:
@@ -87,5 +89,5 @@ def test_a_changed_file_is_refused_or_its_bound_holds(name: str) -> None:
         except CannotRunError:
             continue
         assert worst.ratio <= 1.0, (change.label, worst)
-    assert refused > 10
-    assert attacked > 5
+    assert refused > tried(10, 3)
+    assert attacked > tried(5, 3)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from helpers.attacks.forged import Forged
 from helpers.attacks.saved import read, write
-from helpers.effort import CAMPAIGN
+from helpers.effort import CAMPAIGN, tried
 from helpers.models.networks import product_chain, square_network
 
 import headsmith as hs
@@ -257,11 +257,12 @@ def forged(seed: int, count: int) -> tuple[int, float]:
     return accepted, most
 
 
+@pytest.mark.again
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_pieces_a_proof_lists_the_bound_holds(seed: int) -> None:
-    accepted, most = forged(seed, 8)
-    assert accepted >= 5
+    accepted, most = forged(seed, tried(8, 2))
+    assert accepted >= tried(5, 2)
     assert most > 0.3  # and it says something
 
 
@@ -331,30 +332,30 @@ def compared(network: hs.Network, formula: str, error: float) -> float:
 def test_a_changed_weight_of_a_piece_costs_what_it_costs() -> None:
     """The bias of the last sum moves the output by as much; that of the first product arrives with the slope |z| <= 1,
     and the second product is off by 4^-(m+1) a little beyond its domain, too."""
-    before = compared(product_chain(3, list("xyz")), "x*y*z", 0.02)
-    assert 0.0 <= before - 2.0 * 4.0**-4 <= 1e-6
-    for place in (-1, 4):
-        layers = [(np.array(W), np.array(b)) for W, b in product_chain(3, list("xyz")).layers]
+    before = compared(product_chain(2, list("xyz")), "x*y*z", 0.08)
+    assert 0.0 <= before - 2.0 * 4.0**-3 <= 1e-6
+    for place in (-1, 3):
+        layers = [(np.array(W), np.array(b)) for W, b in product_chain(2, list("xyz")).layers]
         layers[place][1][0] += 1e-3
-        moved = compared(hs.Network(layers, names=list("xyz"), transposed=False), "x*y*z", 0.02)
+        moved = compared(hs.Network(layers, names=list("xyz"), transposed=False), "x*y*z", 0.08)
         assert 0.9e-3 <= moved - before <= 3e-3
 
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("inner", [1.0, 0.7])
 def test_compositions_of_other_functions(inner: float) -> None:
-    """sin of a sum of squares of six inputs: chords of sin read the sum; its weights need not be powers of two."""
-    squares, knots = square_network(4).layers, np.linspace(0.0, 6.0, 65)
-    layers = [(np.kron(np.eye(6), W), np.tile(b, 6)) for W, b in squares]
-    total = inner * np.ones((1, 6)) @ layers.pop()[0]
+    """sin of a sum of squares of three inputs: chords of sin read the sum; its weights need not be powers of two."""
+    squares, knots = square_network(4).layers, np.linspace(0.0, 3.0, 33)
+    layers = [(np.kron(np.eye(3), W), np.tile(b, 3)) for W, b in squares]
+    total = inner * np.ones((1, 3)) @ layers.pop()[0]
     slopes = np.diff(np.sin(knots)) / np.diff(knots)
-    layers += [(np.repeat(total, 64, axis=0), -inner * knots[:-1]), (np.diff(slopes, prepend=0.0)[None] / inner, [0.0])]
-    network = hs.Network(layers, names=[f"x{i}" for i in range(6)], transposed=False)
-    wanted = as_graph("sin(" + " + ".join(f"x{i}**2" for i in range(6)) + ")", dict.fromkeys(network.names, (0, 1)))
-    box = Box(tuple(network.names), np.zeros(6), np.ones(6))
+    layers += [(np.repeat(total, 32, axis=0), -inner * knots[:-1]), (np.diff(slopes, prepend=0.0)[None] / inner, [0.0])]
+    network = hs.Network(layers, names=[f"x{i}" for i in range(3)], transposed=False)
+    wanted = as_graph("sin(" + " + ".join(f"x{i}**2" for i in range(3)) + ")", dict.fromkeys(network.names, (0, 1)))
+    box = Box(tuple(network.names), np.zeros(3), np.ones(3))
     found = compare(network.graph, wanted, box, 0.02, lambda _: None)
-    assert found.largest <= found.bound <= 6.0 * 4.0**-5 + 6.0**2 / 64.0**2 / 8.0 + 1e-3
-    points = np.random.default_rng(0).uniform(0, 1, (500, 6))
+    assert found.largest <= found.bound <= 3.0 * 4.0**-5 + 3.0**2 / 32.0**2 / 8.0 + 1e-3
+    points = np.random.default_rng(0).uniform(0, 1, (500, 3))
     assert np.abs(evaluate(found.network, points) - evaluate(network.graph, points)).max() <= 1e-12
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.effort import tried
 
 from headsmith.kernel import slopes
 from headsmith.kernel.arithmetic import Interval
@@ -57,12 +58,13 @@ def test_what_is_certified_holds(made: Any) -> None:
     assert 0.0 < worst.ratio <= 1.0
 
 
+@pytest.mark.again
 @pytest.mark.parametrize("name", SEEDS)
 def test_rewritten_circuits(name: str) -> None:
     """Sketches and a few rewrites of each: heads that are off the worst way stay within the bound. Most rewrites of a
     circuit are refused; some sketch of every kind is not."""
     accepted = 0
-    for number in range(2):
+    for number in range(tried(2, 2)):
         rng = np.random.default_rng([number, 5])
         sketch = SEEDS[name](rng)
         for draft in (sketch, rewritten(sketch, rng)):

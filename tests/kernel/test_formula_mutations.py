@@ -38,7 +38,14 @@ FORMULAS: dict[str, tuple[Any, dict[str, tuple[float, float]], float, str]] = {
     "quotient": ("(x+1)/(y-3)", {"x": (-1, 1), "y": (1, 2)}, 1e-2, "float64"),
     "norm": (lambda x, y: hs.norm([x * x, y]), {"x": (-1, 1), "y": (-1, 1)}, 1e-2, "float64"),
 }
-FEW, MORE = ("product", "sine"), (pytest.mark.campaign,)
+
+
+def of(*names: str) -> pytest.MarkDecorator:
+    """All formulas, of which `make test` tries these and `make campaign` the others."""
+    marks = {name: () if name in names else (pytest.mark.campaign,) for name in FORMULAS}
+    return pytest.mark.parametrize("name", [pytest.param(name, marks=mark) for name, mark in marks.items()])
+
+
 # Sizes stay small enough to be built: a circuit of a billion gates is another matter.
 INTEGERS = (0, 1, -1, 2, 3, 7, 40, -5)
 AWKWARD = (None, "text", (), {}, np.nan, np.inf, 0, 0.5, -1.0, 3.0, -2, [[1.0]], True)
@@ -128,7 +135,7 @@ def trial(results: Counter[str], change: Callable[[], hs.Compiled], rng: np.rand
     results["refused" if tightness is None else "bounded"] += 1
 
 
-@pytest.mark.parametrize("name", FORMULAS)
+@of("product", "sine")
 def test_the_original_is_accepted_and_tight(name: str, rng: np.random.Generator) -> None:
     tightness = judge(model_of(name), rng)
     assert tightness is not None
@@ -141,13 +148,13 @@ def mutated(value: Any, rng: np.random.Generator, single: bool, names: list[str]
     return mutation.mutate(value, rng, single, names)
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.again
 @pytest.mark.parametrize("part", ["transformer", "choices", "graph", "box"])
-@pytest.mark.parametrize("name", FORMULAS)
+@of("product")
 def test_one_change_in_memory(name: str, part: str, rng: np.random.Generator) -> None:
     model, results = model_of(name), Counter[str]()
     names = [register.name for register in model.transformer.registers] + ["cos", "exp", "square", "shallow", "odd"]
-    count = {"transformer": 12, "choices": 12, "graph": 8, "box": 5}[part]
+    count = tried({"transformer": 12, "choices": 12, "graph": 8, "box": 5}[part], 2)
     for place, value in mutation.spread_out(getattr(model, part), rng, count):
         label, new = mutated(value, rng, model.transformer.dtype == "float32", names)
 
@@ -159,8 +166,7 @@ def test_one_change_in_memory(name: str, part: str, rng: np.random.Generator) ->
     assert part != "transformer" or results["bounded"]
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("name", FORMULAS)
+@of("sine")
 def test_awkward_parameters(name: str, rng: np.random.Generator) -> None:
     """Every parameter of every choice in turn: missing, of another type, not finite, zero, not a power of two."""
     model, results = model_of(name), Counter[str]()
@@ -176,8 +182,7 @@ def test_awkward_parameters(name: str, rng: np.random.Generator) -> None:
     assert results["refused"] > results["bounded"]
 
 
-@pytest.mark.one_in(6)
-@pytest.mark.parametrize("name", FORMULAS)
+@of("product")
 def test_margins(name: str, rng: np.random.Generator) -> None:
     """A margin is a premise: too thin, or not a number, it is refused; wide or absent, the bound is true."""
     model, results = model_of(name), Counter[str]()
@@ -199,7 +204,7 @@ CONSISTENT = {
 
 
 @pytest.mark.again
-@pytest.mark.parametrize("name", [pytest.param(each, marks=() if each in FEW else MORE) for each in FORMULAS])
+@of("product")
 def test_models_built_from_changed_choices(name: str, rng: np.random.Generator) -> None:
     """The strongest forgery: parameters and margins are changed first and the transformer is built from them, so that
     weights and circuit agree. What is then certified is the circuit against the target, and that must be true."""
@@ -251,8 +256,7 @@ def swapped_nodes(graph: Graph) -> Iterator[tuple[Node, ...]]:
             yield (*graph.nodes[:number], other, *graph.nodes[number + 1 :])
 
 
-@pytest.mark.one_in(6)
-@pytest.mark.parametrize("name", FORMULAS)
+@of("sine")
 def test_another_target_node(name: str, rng: np.random.Generator) -> None:
     model, results = model_of(name), Counter[str]()
     for nodes in swapped_nodes(model.graph):
@@ -260,15 +264,15 @@ def test_another_target_node(name: str, rng: np.random.Generator) -> None:
     assert results["refused"]
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("name", FORMULAS)
+@pytest.mark.again
+@of("product")
 def test_choices_that_are_missing_exchanged_or_superfluous(name: str, rng: np.random.Generator) -> None:
     model, results = model_of(name), Counter[str]()
     for number in model.choices:
         rest = {other: choice for other, choice in model.choices.items() if other != number}
         with pytest.raises(hs.HeadsmithError, match=f"node {number}"):
             certified(replace(model, choices=rest))
-        for other in FORMULAS:
+        for other in FORMULAS if CAMPAIGN else ("product", "sine"):
             for choice in model_of(other).choices.values():
                 foreign = {**model.choices, number: choice}
                 trial(results, lambda foreign=foreign: replace(model, choices=foreign), rng, f"{name}: {choice}")
@@ -279,8 +283,7 @@ def test_choices_that_are_missing_exchanged_or_superfluous(name: str, rng: np.ra
 
 
 @pytest.mark.again
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("name", FORMULAS)
+@of("sine")
 def test_one_change_in_the_file(name: str, rng: np.random.Generator, tmp_path: Any) -> None:
     model, results, path = model_of(name), Counter[str](), tmp_path / "model"
     model.save(path)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.attacks.sequences import is_causal, output_of, starts, worst_ratio
+from helpers.effort import tried
 from helpers.oracles.precise import Grower, error_at, precise
 from helpers.oracles.textbook import Rounded, run_dense
 
@@ -58,6 +59,7 @@ def centred(tokens: int, function: str) -> Graph:
     return b.graph(b.affine([(value, [[1.0]]), (b.pool("mean", value), [[-1.0]])], [0.0]))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("tokens", [2, 7])
 @pytest.mark.parametrize("recipe", ["native", "relu"])
 def test_errors_of_tokens_do_not_cancel(recipe: str, tokens: int, rng: np.random.Generator) -> None:
@@ -102,7 +104,7 @@ def model_of(name: str) -> hs.Compiled:
     return MODELS[name]()
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", MODELS)
 def test_deep_mixtures(name: str, rng: np.random.Generator) -> None:
     assert tightness(model_of(name), rng, count=100) > 1e-3
@@ -120,7 +122,8 @@ def test_any_rounding(push: str, rng: np.random.Generator) -> None:
         assert np.all(error_at(got, precise(model.graph, sequence)) <= model.certificate.outputs)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.again
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("targets", [[0, 0, 0, 0, 0], [4, 3, 2, 1, 0], [-1] * 5, [1, -1, 3, -1, 0], [-1, 0, 1, 2, 3]])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_moves(targets: list[int], dtype: Any, rng: np.random.Generator) -> None:
@@ -128,7 +131,7 @@ def test_moves(targets: list[int], dtype: Any, rng: np.random.Generator) -> None
     b = Builder(["x"])
     fetched = b.move(b.affine([(0, [[0.3], [1.0]])], [0.1, -0.2]), targets)
     graph = b.graph(b.affine([(fetched, [[1.0, 2.0]]), (b.relu(0), [[0.5]]), (b.function("sin", 0), [[1.0]])], [0.0]))
-    for error in (1e-2, 1e-3):
+    for error in (1e-2, 1e-3)[: tried(2, 2)]:
         model = hs.compile(graph, (-1, 1), error=error, tokens=5, dtype=dtype)
         tightness(model, rng, count=60)
 
@@ -144,7 +147,7 @@ def softened(steep: float, causal: bool) -> Graph:
     return b.graph(b.attend(mixed, mixed, b.product(first, gate), causal))
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("steep", [0.0, 1.0, 6.0])
 @pytest.mark.parametrize(("dtype", "error"), [("float64", 0.02), ("float32", 1.0)])
@@ -168,6 +171,7 @@ def test_attention_alone_needs_no_reference_tokens(rng: np.random.Generator) -> 
 TOKENWISE = ("affine", "function", "product", "relu")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(10))
 def test_random_programs_over_tokens(seed: int) -> None:
     """Random graphs of all kinds of nodes; what is certified is true, and refusals are of this project's own kind."""
@@ -218,16 +222,19 @@ def test_ranges_of_steps_from_different_points(causal: bool, rng: np.random.Gene
         assert all(found.low[0] <= row[0] <= found.high[0] for row in values)
 
 
+@pytest.mark.campaign
 def test_models_of_steps_from_different_points(rng: np.random.Generator) -> None:
+    """In make test, the ranges above and a model of the steps below say the same."""
     b = Builder(["w", "x", "y"])
     step = gradient_step(b, columns(b, 0), columns(b, 1), columns(b, 2), 1.99)
     graph = b.graph(b.function("exp", step))
-    model = hs.compile(graph, [(-1, 1), (-1, 1), (0, 0)], error=0.2, recipe="relu", tokens=8)
+    model = hs.compile(graph, [(-1, 1), (-1, 1), (0, 0)], error=0.5, recipe="relu", tokens=8)
     alone = np.array([[1.0, 1.0, 0.0]] + [[-1.0, 1.0, 0.0]] * 7)
     assert np.all(error_at(output_of(model, alone[None])[0], precise(graph, alone)) <= model.certificate.error)
     tightness(model, rng, count=60, steps=3)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("labels", [False, True])
 def test_steps_that_are_no_gradients(labels: bool, rng: np.random.Generator) -> None:
     """Features or labels that are w itself: not convex, and errors of w grow."""
@@ -238,5 +245,5 @@ def test_steps_that_are_no_gradients(labels: bool, rng: np.random.Generator) -> 
     else:
         w = b.function("sin", columns(b, 0, 1))
         graph, domain = b.graph(gradient_step(b, w, w, columns(b, 2), 0.99)), [(-1, 1), (-1, 1), (45, 50)]
-    model = hs.compile(graph, domain, error=0.1 if labels else 1.0, recipe="relu")
-    tightness(model, rng, count=300, steps=6)
+    model = hs.compile(graph, domain, error=0.3 if labels else 3.0, recipe="relu")
+    tightness(model, rng, count=100, steps=4)

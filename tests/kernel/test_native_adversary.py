@@ -64,7 +64,7 @@ FORMULAS: dict[str, tuple[Any, Any, float]] = {
 }
 
 
-@pytest.mark.one_in(20)
+@pytest.mark.one_in(22)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_awkward_formulas(name: str, rng: np.random.Generator) -> None:
     formula, domain, error = FORMULAS[name]
@@ -73,7 +73,7 @@ def test_awkward_formulas(name: str, rng: np.random.Generator) -> None:
     tightness(model, rng, count=120)
 
 
-SINGLE = {"steep": 2e-3, "five layers": 5e-3, "gates between": 1e-2, "columns": 0.3}
+SINGLE = {"five layers": 5e-3, "columns": 0.3, "gates between": 1e-2, "steep": 2e-3}
 
 
 @cache
@@ -137,10 +137,11 @@ def chain() -> Graph:
     return b.graph(value)
 
 
-@pytest.mark.one_in(6)
-@pytest.mark.parametrize("make", [vector_functions, equal_nodes, chain])
-@pytest.mark.parametrize("error", [1e-2, 1e-3])
+@pytest.mark.campaign
+@pytest.mark.parametrize("make", [chain, vector_functions, equal_nodes])
+@pytest.mark.parametrize("error", [1e-3, 1e-2])
 def test_graphs(make: Any, error: float, rng: np.random.Generator) -> None:
+    """In make test, random graphs (below) say the same."""
     model = hs.compile(make(), (-1, 1), error=error, recipe="native")
     tightness(model, rng, count=100)
 
@@ -148,7 +149,7 @@ def test_graphs(make: Any, error: float, rng: np.random.Generator) -> None:
 KINDS = ("affine", "affine", "function", "product", "square", "quotient", "relu", "extreme", "singular")
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_graphs(seed: int) -> None:
     """Anything; certified models are true, and a refusal is one of this project's own."""
@@ -170,7 +171,7 @@ def test_random_graphs(seed: int) -> None:
 # What must be refused -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("formula", ["sqrt(x*x)", "sqrt(x)", "x**0.5*x**1.5", "abs(x)**1.5"])
 def test_no_table_stands_for_a_kink(formula: str) -> None:
     """Where an expression has no Taylor series, no head is proven to be it: circuits do it, or nobody."""
@@ -195,7 +196,7 @@ def test_a_ramp_on_no_interval_is_refused(ends: tuple[float, float]) -> None:
 
 def test_unknown_functions_are_refused() -> None:
     """A stored target whose function nobody knows, on its own or inside an expression."""
-    model = hs.compile("exp(sin(x)*x)", (-1, 1), error=1e-2, recipe="native")
+    model = hs.compile(["sin(x)", "exp(x)*x"], (-1, 1), error=0.05, recipe="native")
     for number, node in enumerate(model.graph.nodes):
         if hasattr(node, "name"):
             graph = mutation.put(model.graph, ("nodes", number, "name"), "nobody")

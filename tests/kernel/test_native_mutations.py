@@ -19,6 +19,7 @@ import pytest
 from helpers.attacks import mutation
 from helpers.attacks.proving import certify
 from helpers.attacks.sequences import is_causal, worst_ratio
+from helpers.effort import CAMPAIGN, tried
 
 import headsmith as hs
 from headsmith.heads.sink import SinkBank
@@ -64,25 +65,30 @@ def vectors() -> Graph:
     return b.graph(b.product(b.function("exp", first), z))
 
 
+ERROR = 1e-2 if CAMPAIGN else 1e-1
+"""A table for a coarser error has fewer cells, and a target is as far from the next one."""
+
 MODELS: dict[str, Callable[[], hs.Compiled]] = {
-    "columns": lambda: hs.compile(["sin(x)", "cos(2*x)", "x*x - 1"], {"x": (-2, 2)}, error=1e-4, recipe="native"),
-    "surface": lambda: hs.compile("x*y/(2 + x)", {"x": (-1, 1), "y": (-1, 1)}, error=3e-3, recipe="native"),
-    "single": lambda: hs.compile("tanh(2*x) + 1/(x + 3)", {"x": (-1, 1)}, error=1e-3, dtype="float32", recipe="native"),
+    "columns": lambda: hs.compile(["sin(x)", "cos(2*x)", "x*x - 1"], {"x": (-2, 2)}, error=ERROR**2, recipe="native"),
+    "surface": lambda: hs.compile("x*y/(2 + x)", {"x": (-1, 1), "y": (-1, 1)}, error=0.3 * ERROR, recipe="native"),
+    "single": lambda: hs.compile(
+        "tanh(2*x) + 1/(x + 3)", {"x": (-1, 1)}, error=0.1 * ERROR, dtype="float32", recipe="native"
+    ),
     "ramp": lambda: hs.compile("max(x, 2*y) - abs(y)", (-1, 1), error=0.05, recipe="ramp"),
-    "vectors": lambda: hs.compile(vectors(), (-1, 1), error=1e-2, recipe="native"),
-    "several": lambda: hs.compile("sin(x)*y + max(x, y)", (-1, 1), error=1e-2, tokens=3, recipe="native"),
-    "pooled": lambda: hs.compile(pooled("max", False), (-1, 1), error=1e-2, tokens=3, recipe="native"),
-    "causal": lambda: hs.compile(pooled("min", True), (-1, 1), error=1e-2, tokens=3, recipe="native", dtype="float32"),
-    "moved": lambda: hs.compile(moved(), (-1, 1), error=1e-2, tokens=3, recipe="native"),
+    "vectors": lambda: hs.compile(vectors(), (-1, 1), error=ERROR, recipe="native"),
+    "several": lambda: hs.compile("sin(x)*y + max(x, y)", (-1, 1), error=ERROR, tokens=3, recipe="native"),
+    "moved": lambda: hs.compile(moved(), (-1, 1), error=ERROR, tokens=3, recipe="native"),
+    "causal": lambda: hs.compile(pooled("min", True), (-1, 1), error=ERROR, tokens=3, recipe="native", dtype="float32"),
+    "pooled": lambda: hs.compile(pooled("max", False), (-1, 1), error=ERROR, tokens=3, recipe="native"),
     "sorted": lambda: hs.compile_sequence(hs.tokens.sort, tokens=3, domain=(-1, 1), error=0.1),
-    "attended": lambda: hs.compile(attended(), (-1, 1), error=1e-2, tokens=3, recipe="native"),
+    "attended": lambda: hs.compile(attended(), (-1, 1), error=ERROR, tokens=3, recipe="native"),
 }
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that was made steep is refused after fewer cells than usual."""
-    monkeypatch.setattr("headsmith.search.cells.MOST_CELLS", 1 << 11)
+    monkeypatch.setattr("headsmith.search.cells.MOST_CELLS", 1 << (11 if CAMPAIGN else 9))
 
 
 @cache
@@ -120,7 +126,7 @@ def trial(results: Counter[str], change: Callable[[], hs.Compiled], rng: np.rand
         raise
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_original_is_true(name: str, rng: np.random.Generator) -> None:
     """The certificate covers the runner and the textbook, to fifty digits; verify gives it again."""
@@ -130,14 +136,15 @@ def test_the_original_is_true(name: str, rng: np.random.Generator) -> None:
     assert 1e-3 < ratio <= 1.0
 
 
-@pytest.mark.one_in(24)
-@pytest.mark.parametrize("part", ["transformer", "graph", "box"])
+@pytest.mark.again
+@pytest.mark.one_in(33)
+@pytest.mark.parametrize("part", ["box", "graph", "transformer"])
 @pytest.mark.parametrize("name", MODELS)
 def test_one_change(name: str, part: str, rng: np.random.Generator) -> None:
     """Anything, anywhere."""
     model, results = model_of(name), Counter[str]()
     names = [register.name for register in model.transformer.registers] + ["cos", "exp", "square", "max", "mean"]
-    count = {"transformer": 12, "graph": 4, "box": 2}[part]
+    count = {"transformer": tried(12, 2), "graph": 4, "box": 2}[part]
     for place, value in mutation.spread_out(getattr(model, part), rng, count):
         label, new = mutation.mutate(value, rng, model.transformer.dtype == "float32", names)
         if place[-1:] in (("tokens",), ("size",)) or (isinstance(new, int) and abs(new) > 1000):
@@ -160,7 +167,8 @@ def with_banks(transformer: Transformer, change: Callable[[Any], Any]) -> Transf
     return replace(transformer, layers=layers)
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.again
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("name", MODELS)
 def test_gains(name: str, rng: np.random.Generator) -> None:
     """Every gain of every bank, from nothing to enormous: leak, spill and rounding are what the bound says."""
@@ -168,7 +176,7 @@ def test_gains(name: str, rng: np.random.Generator) -> None:
     fields = ("gain", "keep_gain", "position_gain", "reference_gain")
     present = [f for f in fields if any(hasattr(b, f) for layer in model.transformer.layers for b in layer.banks)]
     for field in present:
-        for value in rng.permutation(GAINS)[:3]:
+        for value in rng.permutation(GAINS)[: tried(3, 3)]:
             single = float(np.float32(value))
 
             def change(field: str = field, value: float = single) -> hs.Compiled:
@@ -179,7 +187,7 @@ def test_gains(name: str, rng: np.random.Generator) -> None:
     assert results.total()
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", ["columns", "surface", "vectors", "several", "moved"])
 def test_tables_of_other_columns(name: str, rng: np.random.Generator) -> None:
     """Values swapped between columns, claims exchanged, tokens of the grid permuted (which changes nothing)."""
@@ -206,7 +214,7 @@ def test_tables_of_other_columns(name: str, rng: np.random.Generator) -> None:
     assert results["bounded"]
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("name", MODELS)
 def test_margins_and_fusions(name: str, rng: np.random.Generator) -> None:
     """A margin is a premise, and the fusion says what the choices are about: neither is believed."""
@@ -240,7 +248,7 @@ def test_layers_in_another_order(together: bool) -> None:
     gate = b.relu(b.affine([(0, [[1.0]]), (sine, [[0.0]])], [0.0]))
     outer = b.function("exp", sine)
     graph = b.graph(b.affine([(outer, [[1.0]]), (gate, [[1.0]])], [0.0]))
-    request = read(graph, (-2, 2), 0.05, 1, "float64")
+    request = read(graph, (-1, 1), 0.1, 1, "float64")
     met = meet_with_tables(request, None)
     banks = [bank for layer in met.transformer.layers for bank in layer.banks]
     (first,) = (bank for bank in banks if isinstance(bank, SinkBank))
@@ -253,9 +261,16 @@ def test_layers_in_another_order(together: bool) -> None:
             certify(graph, choices, request.box, model, None)
 
 
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "pooled": lambda x: hs.tokens.max(x) + hs.tokens.mean(x),
+    "causal": lambda x: hs.tokens.min(x) + hs.tokens.mean(x),
+    "attended": lambda x: hs.tokens.attend(x, x, x),
+}
+
+
 def test_another_mask_is_refused() -> None:
     """Means, extremes and attention of one mask are not those of the other."""
-    for name in ("pooled", "causal", "attended"):
-        model = model_of(name)
+    for name, program in PROGRAMS.items():
+        model = hs.compile_sequence(program, tokens=2, domain=(-1, 1), error=0.1, causal=name == "causal")
         with pytest.raises(hs.HeadsmithError):
-            model(np.zeros((3, 1)), causal=not is_causal(model))
+            model(np.zeros((2, 1)), causal=not is_causal(model))

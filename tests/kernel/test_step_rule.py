@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from headsmith.kernel.walk import Facts
 RIDGE, LASSO = "ridge regression in context", "lasso in context"
 
 
+@cache
 def facts(name: str) -> Facts:
     header, tensors = contents_of(name)
     target = read_graph(header["source"], tensors)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import fields, replace
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from helpers.attacks.saved import leaves, put
 from helpers.attacks.saved import read as read_parts
+from helpers.effort import CAMPAIGN, tried
 from test_heads import bank, model, reads
 from test_heads_in_few_bits import TOY, plus, rounded
 
@@ -166,7 +167,7 @@ def test_no_rounding_leaves_the_certificate(formula: str) -> None:
     """float32 with every rounding pushed the worst way, to first order."""
     found = hs.compile(formula, (-1, 1), FORMULAS[formula], recipe="swiglu", dtype="float32")
     dense, worst = found.dense(), 0.0
-    points = np.random.default_rng(2).uniform(-1, 1, (12, 2))
+    points = np.random.default_rng(2).uniform(-1, 1, (4, 2))
     for point in np.concatenate([points, [[1, 1], [-1, 1], [1, -1], [-1, -1]]]):
         exact = evaluate(found.graph, point[None])[0, 0]
         for up in (True, False):
@@ -197,9 +198,10 @@ def changes(header: Any, tensors: Any) -> Iterator[tuple[Any, Any]]:
                 yield {**header, "transformer": {**header["transformer"], "layers": put(banks, place, other)}}, tensors
 
 
+@pytest.mark.again
 def test_a_changed_file_is_refused_or_still_right(saved: Any) -> None:
     refused, rng = 0, np.random.default_rng(3)
-    for header, tensors in changes(*saved):
+    for header, tensors in islice(changes(*saved), 0, None, 1 if CAMPAIGN else 5):
         try:
             found = proved(header, tensors)
         except Refused:
@@ -207,7 +209,7 @@ def test_a_changed_file_is_refused_or_still_right(saved: Any) -> None:
             continue
         with suppress(CannotRunError):
             assert worst_ratio(header, tensors, found.outputs, found.masks, rng, count=8, steps=1).ratio <= 1.0
-    assert refused >= 50
+    assert refused >= tried(50, 5)
 
 
 def test_heads_and_neurons_share_no_layer(saved: Any) -> None:

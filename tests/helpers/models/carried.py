@@ -53,11 +53,11 @@ MODELS: dict[str, Any] = {
     "sort of three": lambda: hs.compile_sequence(hs.tokens.sort, tokens=3, domain=(-1, 1), error=0.1),
     "scaling": lambda: hs.compile_sequence(scaled, tokens=4, domain=(-1, 1), error=1e-2),
     "attention": lambda: _sequence(lambda x: hs.tokens.attend(x, x, x)),
-    "ridge regression in context": lambda: hs.in_context.ridge(0.5, 4, 3, 8, error=1e-5),
-    "least squares in context": lambda: hs.in_context.least_squares(3, 2, 6, error=1e-4, weights=True),
-    "logistic regression in context": lambda: hs.in_context.logistic(3, 2, 6, error=1e-4, decay=0.1),
-    "newton's iteration in context": lambda: hs.in_context.newton(0.1, 3, 2, 6, weights=True),
-    "lasso in context": lambda: hs.in_context.lasso(0.05, 3, 2, 6, error=1e-3),
+    "ridge regression in context": lambda: hs.in_context.ridge(0.5, 3, 3, 4, error=1e-4),
+    "least squares in context": lambda: hs.in_context.least_squares(2, 2, 4, error=1e-3, weights=True),
+    "logistic regression in context": lambda: hs.in_context.logistic(2, 2, 4, error=1e-3, decay=0.1),
+    "newton's iteration in context": lambda: hs.in_context.newton(0.1, 2, 2, 4, error=1e-4, weights=True),
+    "lasso in context": lambda: hs.in_context.lasso(0.05, 2, 2, 4, error=1e-2),
 }
 
 
