@@ -63,7 +63,7 @@ CASES: list[dict[str, Any]] = [
 def test_certified_and_never_violated(case) -> None:
     d, tokens = 2, 6
     rate = (4.0 if case["loss"] == "logistic" else 0.9) / d
-    graph = descent(d, 4, rate, **case)
+    graph = descent(d, 3, rate, **case)
     domain = box(d, case["loss"])
     model = hs.compile(graph, domain, error=1e-3, tokens=tokens, recipe="native")
     low, high = np.array(domain).T

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from helpers.effort import tried
 from helpers.theorems.fragments import check_form, check_rebuilt, check_theorem, deviations, places
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -115,7 +116,7 @@ FUNCTIONS_AND_DOMAINS = st.one_of(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=tried(25, 3))
 @given(FUNCTIONS_AND_DOMAINS, st.floats(-6.0, -1.0))
 def test_any_domain(case: tuple[str, float, float], exponent: float) -> None:
     name, low, width = case

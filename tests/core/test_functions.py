@@ -5,6 +5,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from helpers.effort import tried
 from helpers.oracles import mathematics
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -156,7 +157,7 @@ def test_values_and_derivatives_agree_with_the_enclosures(name, parameter):
     assert function.value(np.zeros((2, 3)) + 1.5, parameter).shape == (2, 3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tried(60, 3), deadline=None)
 @given(st.floats(-40.0, 40.0), st.floats(0.0, 3.0), st.floats(0.0, 1.0))
 def test_enclosures_hold_on_random_intervals(low, width, part):
     for name in (
