@@ -43,7 +43,7 @@ def sample(name, parameter, random, count, low=-6.0, high=6.0):
     return points if domain.low == -math.inf and not domain.without_zero else np.abs(points) + 0.05
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("name", "parameter"), CASES)
 @pytest.mark.parametrize("order", [0, 1, 2, 3])
 def test_points_and_cells_hold_the_exact_values_and_are_tight(name, parameter, order):
@@ -61,7 +61,7 @@ def test_points_and_cells_hold_the_exact_values_and_are_tight(name, parameter, o
             assert upper[i] - lower[i] <= 4 * math.ulp(max(abs(lower[i]), abs(upper[i])))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("name", "parameter"), CASES)
 @pytest.mark.parametrize("order", [0, 1, 2, 3])
 def test_intervals_are_the_range_itself(name, parameter, order):

@@ -32,7 +32,7 @@ def textbook(model: Any, X: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "features", "hidden", "outputs"), [(20, 5, [10], 5), (4, 2, [3], 1), (3, 1, [4], 2)]
+    ("tokens", "features", "hidden", "outputs"), [(8, 3, [6], 3), (4, 2, [3], 1), (3, 1, [4], 2)]
 )
 def test_two_layers(tokens: int, features: int, hidden: list[int], outputs: int) -> None:
     target = network(tokens, features, hidden, outputs)

@@ -39,7 +39,7 @@ def make(target: Target, grid: Any, **options: Any) -> Universal:
 # The constants of the kernel ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("nodes", [1, 2, 3, 7, 24, 60])
 @pytest.mark.parametrize("width", [1.0, WIDTH, 10.0, 300.0])
 @pytest.mark.parametrize(("floor", "power"), [(0.0, 1), (0.0, 2), (0.5, 1)])
@@ -53,16 +53,16 @@ def test_moments_are_bounds_and_attained(nodes: int, width: float, floor: float,
 
 
 def test_no_width_beats_hardmax_and_the_default_is_within_a_hundredth() -> None:
-    constants = [moment(24, width, 0.0, 1) for width in (1.0, 2.0, WIDTH, 4.0, 10.0, 100.0)]
+    constants = [moment(7, width, 0.0, 1) for width in (1.0, 2.0, WIDTH, 4.0, 10.0, 100.0)]
     assert constants == sorted(constants, reverse=True)
     assert constants[-1] >= 0.5
-    assert moment(24, WIDTH, 0.0, 1) <= 0.505
+    assert moment(7, WIDTH, 0.0, 1) <= 0.505
 
 
 # The bound ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("architecture", [TWO, ONE])
 @pytest.mark.parametrize("width", [1.0, WIDTH, 50.0])
 @pytest.mark.parametrize("target", TARGETS, ids=[target.name for target in TARGETS])
@@ -127,6 +127,7 @@ def test_the_error_says_what_it_is_made_of() -> None:
 # The model ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", TARGETS, ids=[target.name for target in TARGETS])
 def test_one_layer_and_a_softmax_is_the_same_function(target: Target, rng: np.random.Generator) -> None:
     two, one = (make(target, 5, architecture=architecture) for architecture in (TWO, ONE))
@@ -156,7 +157,7 @@ def test_the_matrices_of_a_textbook_compute_the_same(architecture: Architecture,
 
 
 @pytest.mark.parametrize("architecture", [TWO, ONE])
-@pytest.mark.parametrize(("width", "grid"), [(1.0, 3), (WIDTH, 40), (900.0, 20)])
+@pytest.mark.parametrize(("width", "grid"), [(1.0, 3), (WIDTH, 15), (900.0, 8)])
 def test_the_run_is_the_kernel_mean(
     width: float, grid: int, architecture: Architecture, rng: np.random.Generator
 ) -> None:
@@ -200,7 +201,7 @@ def test_shapes_of_batches() -> None:
 
 def test_the_rate_is_one_over_p() -> None:
     target = next(target for target in TARGETS if target.name == "sum of |x_j|")
-    cells = [4, 8, 16, 32]
+    cells = [4, 8, 16]
     models = [make(target, p) for p in cells]
     assert exponent(cells, [made.error for made in models]) == pytest.approx(-1.0, abs=0.01)
     found = [largest_error(made, target, effort=50)[0] for made in models]
