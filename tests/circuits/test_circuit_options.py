@@ -120,7 +120,6 @@ def test_few_proposals_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_deep", "_generic"):
         monkeypatch.setattr(module, name, partial(counted, getattr(module, name)))
     offered = sum(len(options(name, parameter, low, high, 1.1e-8)) for name, parameter, low, high, _ in CATALOGUE[:6])
-    print(offered, built, proposed)
     assert offered <= built <= 2 * offered < proposed
 
 

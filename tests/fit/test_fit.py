@@ -291,7 +291,7 @@ def test_functions_that_oscillate_take_an_even_grid() -> None:
     grid = np.linspace(-1.0, 1.0, 50_001)
     assert np.max(np.abs(executed(found, grid)[:, 0] - np.sin(40 * grid))) <= 1e-4
     assert fit_program([WAVE], [(-1.0, 1.0)], [1e-4], max_tokens=16) is None
-    assert fit_program([WAVE], [(-100.0, 100.0)], [1e-4], max_tokens=96) is None
+    assert fit_program([WAVE], [(-100.0, 100.0)], [1e-4], max_tokens=48) is None
 
 
 def test_several_programs_of_two_variables_share_a_head(rng) -> None:
