@@ -105,7 +105,7 @@ def test_in_rational_arithmetic_both_are_equal() -> None:
 def test_the_transformer_is_within_its_certificate_of_rational_arithmetic() -> None:
     model = learner("ridge")
     assert isinstance(model.rule, Newton)
-    X, y = np.random.default_rng(9).uniform(-1, 1, (5, 2)), np.linspace(-1, 1, 5)
+    X, y = np.random.default_rng(9).uniform(-1, 1, (4, 2)), np.linspace(-1, 1, 4)
     exact = doubled(model.rule, np.vectorize(Fraction, otypes=[object])(X), [Fraction(v) for v in y], object)
     off = [abs(Fraction(float(w)) - e) for w, e in zip(model.weights(X, y), exact, strict=True)]
     assert max(off) <= Fraction(model.certificate.error)
@@ -122,7 +122,7 @@ def test_weights_are_certified_too() -> None:
 
 def test_a_doubling_is_one_layer() -> None:
     """Products, mean, doublings, prediction: gradient descent takes three layers a step."""
-    for name in ("ridge", "least squares", "one feature", "one doubling"):
+    for name in ("ridge", "one feature"):
         model = learner(name)
         assert isinstance(model.rule, Newton)
         assert model.bill.layers == model.rule.doublings + 3
