@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.effort import tried
 from helpers.oracles.textbook import Rounded, stream_dense
 from helpers.theorems import banks as models
 
@@ -32,7 +31,7 @@ from headsmith.transformer.ir import layout
 
 PRECISION = PRECISIONS["float32"]
 UNIT = PRECISION.unit_roundoff
-TRIALS = tried(120, 3)
+TRIALS = 120
 
 BOTH, OUT = (Link("x", np.eye(2)),), (Link("out", np.eye(2)),)
 
@@ -189,7 +188,6 @@ def attend_trial(trial: Trial) -> tuple[Any, dict[str, Any], Reads, tuple[Upper,
     return bank, {}, reads, (), judge
 
 
-@pytest.mark.again
 @pytest.mark.parametrize(
     ("make", "reached"),
     [
