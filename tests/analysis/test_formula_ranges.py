@@ -6,6 +6,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from helpers.effort import tried
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from source.test_formula import TREES
@@ -29,7 +30,7 @@ def range_of(text, **domain):
 ends = st.tuples(st.floats(-3, 3), st.floats(-3, 3)).map(sorted)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tried(100, 3), deadline=None)
 @given(TREES, ends, ends, ends)
 def test_every_node_stays_in_its_range(text, x, y, z):
     graph = formula_graph(text, ["x", "y", "z"])

@@ -159,6 +159,7 @@ def gates_here_and_there(rng: np.random.Generator, tokens: int, causal: bool) ->
     return b.graph(b.affine([image(node, [-1.0, 1.0, 0.0], 1) for node in pool], [0.0]))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("seed", range(24))
 def test_random_gates_here_and_there(seed: int) -> None:
     rng = np.random.default_rng([seed, 5])

@@ -8,9 +8,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.effort import tried
 from helpers.models.networks import folding_circuit, random_circuit, random_network
 from helpers.oracles.exact import exact_nodes, exact_ranges
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import headsmith as hs
@@ -51,6 +52,7 @@ def test_they_hold_the_value_at_every_point(case) -> None:
             assert all(Fraction(float(a)) >= v for a, v in zip(interval.high, values, strict=True))
 
 
+@settings(max_examples=tried(60, 8))
 @given(st.sampled_from([random_circuit, folding_circuit]), st.integers(0, 10**6))
 def test_they_hold_the_values_of_circuits(build, seed) -> None:
     """Nodes that are read twice, sums of gates of one argument, cells: whatever is done to tighten a range, every

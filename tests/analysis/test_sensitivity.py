@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.effort import tried
 from helpers.models.networks import folding_circuit, random_circuit, random_network, shifted_network
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -104,20 +105,20 @@ def check(graph: Graph, seed: int, headed_fraction: float) -> None:
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 1.0, 0.5]))
-@settings(max_examples=40)
+@settings(max_examples=tried(40, 3))
 def test_circuits(seed, headed_fraction) -> None:
     check(random_circuit(seed), seed, headed_fraction)
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 1.0, 0.5]))
-@settings(max_examples=40)
+@settings(max_examples=tried(40, 3))
 def test_folding_circuits(seed, headed_fraction) -> None:
     check(folding_circuit(seed), seed, headed_fraction)
 
 
 @given(st.integers(0, 10**6))
 @example(0)
-@settings(max_examples=10)
+@settings(max_examples=tried(10, 3))
 def test_networks(seed) -> None:
     check(random_network([2, 5, 1, 6, 2], seed).graph, seed, 0.0)
     check(shifted_network([2, 5, 1, 6, 2], seed, -1.0, 1.0, ["active", "free"]).graph, seed, 0.0)

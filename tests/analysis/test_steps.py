@@ -63,7 +63,7 @@ CASES: list[dict[str, Any]] = [
 def test_certified_and_never_violated(case) -> None:
     d, tokens = 2, 6
     rate = (4.0 if case["loss"] == "logistic" else 0.9) / d
-    graph = descent(d, 4, rate, **case)
+    graph = descent(d, 3, rate, **case)
     domain = box(d, case["loss"])
     model = hs.compile(graph, domain, error=1e-3, tokens=tokens, recipe="native")
     low, high = np.array(domain).T
@@ -84,13 +84,13 @@ def test_certified_and_never_violated(case) -> None:
 def test_errors_grow_linearly_with_the_steps() -> None:
     """Interval by interval they would grow like 2^steps."""
     errors = []
-    for steps in (2, 4, 8):
+    for steps in (2, 5):
         graph = descent(2, steps, 0.5)
         model = hs.compile(graph, box(2), error=1e-2, tokens=4, recipe="native")
         per_head = [abs(choice.margin or 0.0) for choice in model.choices.values()]
         errors.append(model.certificate.error)
         assert max(per_head) < 1.0
-    assert errors[2] <= 1e-2
+    assert errors[-1] <= 1e-2
 
 
 class TestRecognition:

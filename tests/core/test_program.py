@@ -9,6 +9,7 @@ from math import inf
 import mpmath
 import numpy as np
 import pytest
+from helpers.effort import tried
 from helpers.models.programs import ONE_VARIABLE, TWO_VARIABLES, exact_value, linear, random_program
 
 from headsmith.core.program import Call, Linear, Over, Program, Times, fault_of, program_values
@@ -21,9 +22,10 @@ CATALOGUE = {
 }
 
 
+@pytest.mark.again
 def test_ranges_hold_for_random_programs() -> None:
     known = 0
-    for seed in range(150):
+    for seed in range(tried(150, 3)):
         random = np.random.default_rng(seed)
         variables = 1 + seed % 2
         program = random_program(seed, variables)
@@ -39,7 +41,7 @@ def test_ranges_hold_for_random_programs() -> None:
                     place = low[:, number] + share * (high[:, number] - low[:, number])
                     value = exact_value(program, np.clip(place, low[:, number], high[:, number]))
                     assert lower[number] <= value <= upper[number], (program, place)
-    assert known > 500
+    assert known > tried(500, 3)
 
 
 def test_ranges_of_small_boxes_are_narrow() -> None:
@@ -89,9 +91,10 @@ def test_slopes_hold_and_are_tight(case, rng) -> None:
         assert high - low <= float(max(seen) - min(seen)) + 0.3 * spread
 
 
+@pytest.mark.again
 def test_slopes_of_random_programs_hold() -> None:
     known = 0
-    for seed in range(40):
+    for seed in range(tried(40, 3)):
         random = np.random.default_rng(seed)
         variables = 1 + seed % 2
         program = random_program(seed, variables, steps=5)
@@ -111,7 +114,7 @@ def test_slopes_of_random_programs_hold() -> None:
                         values.append(exact_value(program, [s + shift * (i == axis) for i, s in enumerate(place)]))
                     slope = (values[0] - values[1]) / mpmath.mpf("2e-18")
                     assert least - 1e-12 * abs(least) - 1e-12 <= slope <= most + 1e-12 * abs(most) + 1e-12
-    assert known > 30
+    assert known > tried(30, 3)
 
 
 def test_slopes_of_what_is_not_smooth_are_infinite() -> None:

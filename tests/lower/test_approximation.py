@@ -133,6 +133,7 @@ FORMULAS: list[tuple[str, Domain, float]] = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("margin", [None, 0.0, 1e-6, 1e-3])
 @pytest.mark.parametrize(("formula", "domain", "error"), FORMULAS)
 def test_errors_and_ranges_hold(

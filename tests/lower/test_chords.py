@@ -130,6 +130,7 @@ def test_random_circuits(name: str, rng: np.random.Generator) -> None:
     assert min(used) > 0.97
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("error", [1e-2, 1e-4])
 @pytest.mark.parametrize("name", INTERVALS)
 def test_the_catalogue(name: str, error: float, rng: np.random.Generator) -> None:
@@ -201,6 +202,7 @@ def test_a_perturbed_weight_is_seen(rng: np.random.Generator) -> None:
     assert followed >= 6
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", INTERVALS)
 @pytest.mark.parametrize("width", [0.0, 5e-324, 1e-200, 1e-12, 1e-9])
 def test_narrow_intervals(name: str, width: float, rng: np.random.Generator) -> None:

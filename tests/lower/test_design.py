@@ -65,6 +65,7 @@ def proven(graph: Graph, found: tuple[Interval, ...], choices: Any) -> float:
     return float(sides.max())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("formula", "domain", "error"), TARGETS)
 def test_the_proven_part_fits(formula: str, domain: Domain, error: float, rng: np.random.Generator) -> None:
     """Theorem: |circuit - target| <= approximation <= share of the error; and most of it is used."""
@@ -88,6 +89,7 @@ def test_piecewise_linear_targets_need_no_approximation(formula: str) -> None:
     assert not result.choices
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("formula", "domain", "error"), TARGETS)
 def test_smaller_errors_never_need_fewer_gates(formula: str, domain: Domain, error: float) -> None:
     gates = [design(formula, domain, error * factor).gates for factor in (30.0, 5.0, 1.0)]
@@ -137,6 +139,7 @@ PAIRS: list[tuple[str, Domain, float]] = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("formula", "domain", "error"), PAIRS)
 def test_two_nodes_against_exhaustive_search(formula: str, domain: Domain, error: float) -> None:
     """The greedy split costs at most two gates more than the best pair of circuits whose proven part fits."""

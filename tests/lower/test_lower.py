@@ -35,6 +35,7 @@ def crossing(network: hs.Network, low: float, high: float) -> list[int]:
     return list(crossing_gates(network.graph, [low] * size, [high] * size).values())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kinds", KINDS, ids="-".join)
 @pytest.mark.parametrize("widths", [[2, 6, 1], [3, 6, 9, 2], [4, 5, 6, 7, 3]], ids=str)
 def test_heads_are_the_gates_that_may_cross_zero(kinds, widths) -> None:
@@ -46,6 +47,7 @@ def test_heads_are_the_gates_that_may_cross_zero(kinds, widths) -> None:
     assert model.bill.layers == len(wanted)
 
 
+@settings(max_examples=tried(60, 10))
 @given(st.lists(st.integers(1, 6), min_size=2, max_size=5), st.integers(0, 99), st.floats(0.0, 3.0))
 def test_heads_of_random_networks(widths, seed, bias) -> None:
     """Never more than gates that may cross zero as far as intervals know; of one hidden layer, just as many."""
@@ -126,6 +128,7 @@ def test_neurons_without_weights_cost_nothing() -> None:
 class TestGrowth:
     """Non-zero weights at most linear in the network's parameters."""
 
+    @pytest.mark.one_in(2)
     @pytest.mark.parametrize(
         "widths", [[2, 30, 30, 2], [20, 60, 1], [1, 100, 1], [5, 20, 20, 20, 20, 20, 20, 3], [50, 80, 80, 10]], ids=str
     )
@@ -134,6 +137,7 @@ class TestGrowth:
         model = hs.compile(network, (-1, 1), error=1e-3)
         assert model.bill.nonzeros <= 3 * network.parameters + 100
 
+    @pytest.mark.one_in(4)
     @pytest.mark.parametrize("kinds", KINDS, ids="-".join)
     @pytest.mark.parametrize(
         "widths", [[5, 30, 30, 4], [3, 20, 20, 20, 20, 2], [40, 10, 40, 3], [10, 60, 5, 60, 2]], ids=str
@@ -151,13 +155,13 @@ class TestGrowth:
         assert bills[64].d_model == bills[1].d_model + 6
 
     def test_deep_narrow_circuits_stay_narrow(self) -> None:
-        """A running sum, y <- y + 0.25 relu(2 z - 1): twelve levels, and the stream does not grow by a column for
+        """A running sum, y <- y + 0.25 relu(2 z - 1): six levels, and the stream does not grow by a column for
         each."""
-        graph = running_sum(12)
+        graph = running_sum(6)
         model = hs.compile(graph, (0, 1), error=1e-2)
-        assert model.bill.layers == 12
+        assert model.bill.layers == 6
         assert model.bill.d_model <= 8
-        assert model.bill.nonzeros <= 25 * 12
+        assert model.bill.nonzeros <= 25 * 6
 
 
 def running_sum(depth: int) -> Graph:
@@ -195,7 +199,7 @@ class TestRegisters:
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["float64", "float32"]), st.sampled_from([1, 3]))
-@settings(max_examples=tried(25, 4))
+@settings(max_examples=tried(25, 8))
 def test_any_circuit_compiles_to_its_own_function(seed, dtype, tokens) -> None:
     """Skip connections, diagonal terms, nodes that are read twice, relu or affine outputs: exact value at points,
     within the certificate."""

@@ -82,6 +82,7 @@ def relu_network(kind: str, widths: list[int], seed: int) -> Network:
 KINDS = ["general", "small integers", "no bias", "repeated and parallel", "zero neurons"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 def test_relu_networks_of_all_kinds(kind: str, dimension: int) -> None:

@@ -7,6 +7,7 @@ from math import comb
 
 import numpy as np
 import pytest
+from helpers.effort import tried
 from helpers.oracles.polygons import clipped_patterns, volumes
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -44,7 +45,7 @@ def maxout_networks(draw: st.DrawFn, inputs: int) -> Levels:
     return Levels(names, tuple(levels), np.ones((1, before)), np.zeros(1))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=tried(120, 3), deadline=None)
 @given(st.integers(1, 2).flatmap(lambda d: st.tuples(st.just(d), st.one_of(relu_networks(d), maxout_networks(d)))))
 def test_the_cells_are_those_of_a_rational_clipper(case: tuple[int, Network | Levels]) -> None:
     dimension, target = case
@@ -54,7 +55,7 @@ def test_the_cells_are_those_of_a_rational_clipper(case: tuple[int, Network | Le
     assert set(patterns) == clipped_patterns(target, [-1.0] * dimension, [1.0] * dimension)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tried(60, 3), deadline=None)
 @given(st.one_of(relu_networks(3), maxout_networks(3)))
 def test_polytopes_fill_the_cube(target: Network | Levels) -> None:
     found = regions(target, (-1.0, 1.0))
@@ -68,7 +69,7 @@ def test_polytopes_fill_the_cube(target: Network | Levels) -> None:
         assert len(region.vertices) - edges + len(region.faces) == 2
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tried(40, 3), deadline=None)
 @given(relu_networks(2), st.integers(1, 6))
 def test_scaling_box_and_biases_changes_nothing(network: Network, power: int) -> None:
     """x -> network with biases times 2^k on the box times 2^k is the same partition, drawn larger."""

@@ -49,7 +49,7 @@ def test_few_units_and_units_of_one_number_stay_as_they_are() -> None:
 def test_a_layer_is_one_bank_with_one_table() -> None:
     random = np.random.default_rng(0)
     weights = random.normal(size=(16, 2))
-    model = hs.compile(lambda x, y: sum(hs.gelu(float(a) * x + float(b) * y) for a, b in weights) / 16.0, SQUARE, 1e-2)
+    model = hs.compile(lambda x, y: sum(hs.tanh(float(a) * x + float(b) * y) for a, b in weights) / 16.0, SQUARE, 1e-2)
     (layer,) = model.transformer.layers
     (bank,) = layer.banks
     assert bank.heads == 16

@@ -253,6 +253,7 @@ def test_intermediates_of_formulas() -> None:
         model.run([2.0, 0.0], cache=True)
 
 
+@pytest.mark.usefixtures("coarse_pictures")
 def test_patterns_are_drawn_by_name(tmp_path: Path) -> None:
     model = compile_sequence(lambda x: over.shift(x), tokens=4, domain=(-1, 1))
     weights = plot_pattern(model, np.zeros(3), "layer 1 / move head 0", tmp_path / "pattern.png")

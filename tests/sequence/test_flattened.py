@@ -31,9 +31,7 @@ def textbook(model: Any, X: Any) -> Any:
     return stream[len(written.references) :] @ written.W_U + written.b_U
 
 
-@pytest.mark.parametrize(
-    ("tokens", "features", "hidden", "outputs"), [(20, 5, [10], 5), (4, 2, [3], 1), (3, 1, [4], 2)]
-)
+@pytest.mark.parametrize(("tokens", "features", "hidden", "outputs"), [(8, 3, [6], 3), (4, 2, [3], 1), (3, 1, [4], 2)])
 def test_two_layers(tokens: int, features: int, hidden: list[int], outputs: int) -> None:
     target = network(tokens, features, hidden, outputs)
     model = hs.compile_sequence(target, tokens=tokens, features=features, domain=(-1, 1), error=1e-3)

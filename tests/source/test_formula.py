@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from helpers.effort import tried
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -92,7 +93,7 @@ def branch(children):
 TREES = st.recursive(leaf(), branch, max_leaves=12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tried(150, 3), deadline=None)
 @given(TREES, st.lists(st.floats(-2, 2), min_size=3, max_size=3))
 def test_random_trees_evaluate_as_python_does(text, point):
     wanted = eval(text, {"__builtins__": {}}, PLAIN | dict(zip("xyz", point, strict=True)))

@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from helpers.effort import tried
 from helpers.oracles.exact import exact
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -48,7 +49,7 @@ def interpolated(grid, values, point) -> Fraction:
     return total
 
 
-@settings(max_examples=40)
+@settings(max_examples=tried(40, 3))
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=3), st.integers(0, 10**6), st.booleans())
 def test_the_graph_is_the_interpolant(counts, seed, awkward) -> None:
     rng = np.random.default_rng(seed)

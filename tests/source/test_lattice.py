@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from helpers.effort import tried
 from helpers.oracles.exact import exact
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -61,7 +62,7 @@ def agrees(graph: Graph, regions) -> None:
                 assert exact(graph, doubles) == [dot([Fraction(a) for a in slopes], list(map(Fraction, point))) + shift]
 
 
-@settings(max_examples=25)
+@settings(max_examples=tried(25, 3))
 @given(st.integers(1, 3), st.booleans(), st.data())
 def test_any_heights_on_a_triangulated_square(n, jack, data) -> None:
     corners = list(product(range(n + 1), repeat=2))
@@ -71,7 +72,7 @@ def test_any_heights_on_a_triangulated_square(n, jack, data) -> None:
     agrees(from_regions(regions), regions)
 
 
-@settings(max_examples=20)
+@settings(max_examples=tried(20, 3))
 @given(st.lists(st.integers(-4, 4), min_size=3, max_size=9))
 def test_any_heights_on_a_line(heights) -> None:
     regions = [(*plane([(i,), (i + 1,)], heights[i : i + 2]), [(i,), (i + 1,)]) for i in range(len(heights) - 1)]

@@ -146,9 +146,11 @@ def test_an_npz_file_with_a_three_dimensional_w_is_a_maxout_network(tmp_path) ->
     assert isinstance(read_npz(path), Network)
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.slow
-@pytest.mark.parametrize(("widths", "ranks"), [([784, 256, 10], [4, 0]), ([64, 64, 64, 64, 10], [3, 3, 3, 0])])
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize(
+    ("widths", "ranks"),
+    [([196, 64, 10], [4, 0]), ([784, 256, 10], [4, 0]), ([64, 64, 64, 64, 10], [3, 3, 3, 0])],
+)
 def test_wide_networks_compile(widths, ranks) -> None:
     network = random_maxout(widths, ranks)
     model = compile(network, (-1.0, 1.0), 1e-3)
