@@ -48,7 +48,7 @@ def test_maxout_networks_keep_their_size(monkeypatch: pytest.MonkeyPatch) -> Non
     assert found.figure["heads_per_comparison"] == 1.0
     assert found.figure["layers_per_tree_level"] == 1.0
     assert found.figure["token_by_token_largest_at_depth_two"] <= 3.0
-    assert found.figure["largest_nonzeros_per_parameter"] <= 1.5
+    assert found.figure["largest_nonzeros_per_parameter"] <= (1.5 if CAMPAIGN else 1.7)
 
 
 @pytest.mark.parametrize(

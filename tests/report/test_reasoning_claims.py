@@ -22,9 +22,9 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_parameters_grow_with_neither_slots_nor_steps() -> None:
     found = shared_weights()
-    assert found.holds
+    assert found.holds, found.verdict
     assert len(set(found.figure["slots_parameters"])) == len(set(found.figure["steps_parameters"])) == 1
-    assert found.figure["unrolled_growth"] > 3.0
+    assert found.figure["unrolled_growth"] > 2.0
     assert [row.tag for row in select(["I1", "I2"])] == ["ours", "ours"]
 
 
@@ -37,14 +37,15 @@ def test_a_changed_weight_is_no_shared_one(monkeypatch: pytest.MonkeyPatch) -> N
     assert not sharing.same_matrices(changed, others[1])
     monkeypatch.setattr(reasoning_claims, "iprm", lambda **_: model)
     monkeypatch.setattr(reasoning_claims, "step_matrices", lambda model: [first, others[0], changed])
-    assert not shared_weights().holds
+    found = shared_weights()
+    assert not found.holds
 
 
 def test_the_same_question_in_steps_or_in_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     found = steps_against_slots()
     assert found.holds
     assert found.figure["parallel_layers"] == 3
-    assert found.figure["iterative_layers"] == 10
+    assert found.figure["iterative_layers"] == 6
     assert found.figure["wrong_without_composition"] > 0.5
 
 
