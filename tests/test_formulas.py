@@ -166,7 +166,7 @@ def test_every_token_of_a_sequence(causal: bool) -> None:
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("formula", ["x*y", "sin(x) + exp(y)", "max(x, y)/(2 + x)"])
+@pytest.mark.parametrize("formula", ["sin(x)*exp(y)", "x*y", "max(x, y)/(2 + x)"])
 def test_single_precision(formula: str) -> None:
     model = check(formula, unit("x y"), 1e-2, dtype="float32")
     assert model.certificate.dtype == "float32"
@@ -217,9 +217,9 @@ def test_library_functions() -> None:
     np.testing.assert_allclose(ascending(values), sorted(values), atol=1e-6)
     largest = hs.compile(lambda *v: hs.top_k(list(v), 2), box, 1e-6)
     np.testing.assert_allclose(largest(values), [3.0, 2.5], atol=1e-6)
-    shares = hs.compile(lambda a, b, c: hs.softmax([a, b, c]), unit("a b c"), 5e-2)
-    expected = np.exp([0.1, 0.9, -0.3]) / np.exp([0.1, 0.9, -0.3]).sum()
-    np.testing.assert_allclose(shares([0.1, 0.9, -0.3]), expected, atol=5e-2)
+    shares = hs.compile(lambda a, b: hs.softmax([a, b]), unit("a b"), 5e-2)
+    expected = np.exp([0.1, 0.9]) / np.exp([0.1, 0.9]).sum()
+    np.testing.assert_allclose(shares([0.1, 0.9]), expected, atol=5e-2)
     knots, heights = [-1.0, 0.0, 0.5, 1.0], [0.0, 1.0, -1.0, 2.0]
     zigzag = hs.compile(lambda x: hs.piecewise_linear(knots, heights, x), unit("x"), 1e-6)
     assert zigzag.bill.heads == 2
