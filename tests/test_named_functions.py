@@ -89,5 +89,5 @@ def test_poles_and_ends_of_domains_are_refused_with_the_numbers() -> None:
 
 def test_tiny_exponents() -> None:
     for text in ("x**1e-300", "x**-1e-300"):
-        model = hs.compile(text, {"x": (0.5, 2)}, 1e-2)
+        model = hs.compile(text, {"x": (0.5, 2)}, 1e-2, recipe="native")
         assert abs(float(model(x=1.7)) - 1.0) <= model.certificate.error <= 1e-2

@@ -22,7 +22,8 @@ SHORT_ROWS = ("R3", "R4", "R6", "R7", "U2", "M2", "M3", "M4", "A1")
 LONG_ROWS = ("R1", "R2", "R5", "R8", "R9", "R10", "R11", "U1", "U3", "U4", "U5", "U6", "M1", "A2", "A3", "I1", "I2")
 SHORT = [pytest.param(each, marks=pytest.mark.again if each in ("R4", "R6", "R7", "M3") else ()) for each in SHORT_ROWS]
 LONG = [pytest.param(each, marks=pytest.mark.campaign) for each in LONG_ROWS]
-"""Ten seconds to a minute each, most of it for more cases of what the others check; test_attention_claims.py measures U1."""
+"""Ten seconds to a minute each, most of it for more cases of what the others check;
+test_attention_claims.py measures U1."""
 FEW = {
     "ERRORS": (1e-2, 1e-3),
     "ARITIES": (2, 3, 4),

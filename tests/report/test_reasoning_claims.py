@@ -37,8 +37,7 @@ def test_a_changed_weight_is_no_shared_one(monkeypatch: pytest.MonkeyPatch) -> N
     assert not sharing.same_matrices(changed, others[1])
     monkeypatch.setattr(reasoning_claims, "iprm", lambda **_: model)
     monkeypatch.setattr(reasoning_claims, "step_matrices", lambda model: [first, others[0], changed])
-    found = shared_weights()
-    assert not found.holds
+    assert not shared_weights().holds
 
 
 def test_the_same_question_in_steps_or_in_slots(monkeypatch: pytest.MonkeyPatch) -> None:
