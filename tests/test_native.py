@@ -157,11 +157,11 @@ def near_identity(a: Any, b: Any) -> Any:
 
 LIBRARY: list[tuple[str, Any, Domain, float]] = [
     ("softmax", lambda a, b, c: hs.softmax([a, b, c]), unit("a b c"), 1e-2),
-    ("matmul", two_by_two, unit("a b c d"), 1e-3),
+    ("sort", lambda a, b, c: hs.sort([a, b, c]), unit("a b c"), 1e-5),
     ("inverse", near_identity, unit("a b", -0.1, 0.1), 1e-3),
     ("b_spline", lambda x: hs.b_spline(3, x), unit("x", -1, 5), 1e-3),
     ("rational", lambda x: hs.rational([1.0, 1.0], [1.0, 0.0, 1.0], x), unit("x"), 1e-5),
-    ("sort", lambda a, b, c: hs.sort([a, b, c]), unit("a b c"), 1e-5),
+    ("matmul", two_by_two, unit("a b c d"), 1e-3),
     ("piecewise_linear", lambda x: hs.piecewise_linear([-1, 0, 0.5, 1], [0, 1, -1, 2], x), unit("x"), 1e-5),
     ("norm", lambda a, b, c: hs.norm([a, b, c], 1), unit("a b c"), 1e-5),
 ]
