@@ -23,6 +23,7 @@ from headsmith.core.intervals import Box
 from headsmith.core.rounding import Dtype
 from headsmith.export.file import Contents, Form, write_file
 from headsmith.export.formats import To
+from headsmith.export.onnx_builder import refuse_large
 from headsmith.export.onnx_model import fused_onnx, textbook_onnx
 from headsmith.export.plain import Plain, Takes, called, plain
 from headsmith.export.stock import StockModel, as_stock
@@ -257,6 +258,7 @@ class Compiled:
         self._refuse_closed_forms(fused)
         if fused:
             return fused_onnx(self.transformer, self.called(causal=causal))
+        refuse_large(self.bill.parameters * np.dtype(self.transformer.arithmetic).itemsize)
         return textbook_onnx(self.plain(causal=causal))
 
     def to_stock(self, architecture: str = "llama", vocabulary: int = 0, language_model: bool = False) -> StockModel:

@@ -55,9 +55,7 @@ def frozen_weights(weights: Any) -> Weights:
         weights = sparse_array(array)
     if isinstance(weights, SparseArray) and _nobody_writes(weights.values):
         return weights
-    rows, columns = (
-        np.ndarray(each.shape, np.int64, each.astype(np.int64).tobytes()) for each in parts_of(weights)[1:3]
-    )
+    rows, columns = (np.ndarray(each.shape, np.int32, each.tobytes()) for each in parts_of(weights)[1:3])
     return SparseArray(weights.shape, rows, columns, frozen(weights.values))
 
 

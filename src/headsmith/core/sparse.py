@@ -8,8 +8,8 @@ out, up to a size. One thing differs: `size` counts the entries that are stored.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,12 +29,18 @@ groups are looked for."""
 class SparseArray(NDArrayOperatorsMixin, Sparse):
     """A matrix by its entries, which numpy takes for an array."""
 
-    @cached_property
+    @property
     def T(self) -> SparseArray:
-        """The transposed matrix."""
-        found = sparse_array(Sparse(self.shape, self.rows, self.columns, self.values).T)
-        found.__dict__["T"] = self
+        """The transposed matrix, which remembers this one; and is remembered as long as somebody holds it."""
+        found: SparseArray | None = self.__dict__.get("_other", lambda: None)()
+        if found is None:
+            found = sparse_array(Sparse(self.shape, self.rows, self.columns, self.values).T)
+            found.__dict__["_other"] = lambda: self
+            self.__dict__["_other"] = weakref.ref(found)
         return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: each for name, each in vars(self).items() if name != "_other"}
 
     @property
     def dtype(self) -> Any:

@@ -84,7 +84,7 @@ def stored_weights(name: str, weights: Weights, keep: Callable[..., str]) -> Any
     far each of them is from the one before it, row by row: in float32, where that is exact."""
     if not isinstance(weights, SparseArray):
         return keep(name, weights)
-    places = weights.rows * weights.shape[1] + weights.columns
+    places = weights.rows.astype(np.int64) * weights.shape[1] + weights.columns
     arrays = {"gaps": np.diff(places, prepend=-1).astype(np.float64), "values": weights.values}
     tensors = {each: keep(f"{name}.{each}", array, _narrow(array)) for each, array in arrays.items()}
     return {"shape": list(weights.shape), **tensors}

@@ -17,6 +17,15 @@ LARGEST = 2**31 - 2**20
 """Bytes in one file: protocol buffers hold no more, and nothing is stored beside them."""
 
 
+def refuse_large(size: int) -> None:
+    """Raise HeadsmithError if so many bytes of weights do not fit into a file."""
+    if size > LARGEST:
+        raise HeadsmithError(
+            f"the weights take {size:,} bytes, and an ONNX file holds at most {LARGEST:,}: ask for fused=True, whose "
+            "sparse layers stay sparse"
+        )
+
+
 def onnx_package() -> Any:
     """The package, or an error that says how to get it."""
     try:
@@ -90,9 +99,7 @@ class Builder:
     def model(self, inputs: list[Any], outputs: list[Any], config: str) -> Any:
         """The whole as a model: `inputs` and `outputs` are shapes of x and y."""
         helper, kinds = self.onnx.helper, {"float32": 1, "float64": 11}
-        size = sum(each.nbytes for each in self.constants.values())
-        if size > LARGEST:
-            raise HeadsmithError(f"the weights take {size:,} bytes, and an ONNX file holds at most {LARGEST:,}")
+        refuse_large(sum(each.nbytes for each in self.constants.values()))
         kind = kinds[self.dtype.name]
         graph = helper.make_graph(
             self.nodes,

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from headsmith.export.onnx_builder import Builder
+from headsmith.export.onnx_sparse import sparse_times
 from headsmith.export.onnx_weights import positive, weights_of
 from headsmith.export.plain import Plain
 from headsmith.heads.attend import AttendBank
 from headsmith.heads.move import TARGETS
 from headsmith.heads.stream import Link
 from headsmith.heads.table import TableBank
+from headsmith.kernel.sparse import Sparse
 from headsmith.run.closed_forms import first_rows
 from headsmith.transformer.ir import Bank, Transformer
 
@@ -198,6 +200,8 @@ def _times(graph: Builder, name: str, link: Link, values: str) -> str:
     """A link's weights times values (..., from)."""
     if link.weights.ndim == 1:
         return graph.scaled(values, name, link.weights)
+    if isinstance(link.weights, Sparse):
+        return sparse_times(graph, name, link.weights, values)
     return graph.op("MatMul", values, graph.number(name, link.weights.T))
 
 

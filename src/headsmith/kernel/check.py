@@ -88,11 +88,9 @@ def checked(header: Any, tensors: Tensors) -> Certificate:
 
 def proved(header: Any, tensors: Tensors) -> Certificate:
     """What the contents of a file prove, whatever they claim."""
-    work = WORK + WORK_A_NUMBER * sum(tensor.size for tensor in tensors.values())
     try:
-        with limited(work), np.errstate(all="ignore"):
-            doubles = {name: each.astype(float) if each.dtype == np.float32 else each for name, each in tensors.items()}
-            target, model, proof, box, name = contents(header, doubles)
+        with limited(WORK + WORK_A_NUMBER * sum(each.size for each in tensors.values())), np.errstate(all="ignore"):
+            target, model, proof, box, name = contents(header, tensors)
             return replace(certificate(target, facts_of(target, model, proof, box), box), target=name)
     except DAMAGE as problem:
         raise Refused(f"the file is damaged ({type(problem).__name__}: {problem})") from None

@@ -67,7 +67,7 @@ def arrive(edges: Edges, number: int, size: int, known: Mapping[int, Upper]) -> 
     """A bound of what arrives at a node, from bounds of how far its arguments are off."""
     total = Upper(np.zeros(size))
     for argument, slope, _ in edges.get(number, ()):
-        total = total + sizes_of(slope) @ known[argument]
+        total = total + (sizes_of(slope) if isinstance(slope, Interval) else slope) @ known[argument]
     return total
 
 

@@ -240,7 +240,8 @@ def enclose(program: Program, x: Interval, order: int = 0, halvings: int = 7) ->
 
     A run over the whole interval bounds F = f^(order) and F'. Where F' keeps its sign, F lies between its values at the
     ends, and so does a function that is known to be monotone. Elsewhere the ball of F and the mean value form
-    F(m) + F'(interval) (interval - m) both hold: they are intersected, and the interval is halved a few times.
+    F(m) + F'(interval) (interval - m) both hold: they are intersected, and the interval is halved a few times. All that
+    is done once for each part between neighbouring ends, whichever intervals it belongs to.
     """
     refuse(program.variables != 1, "no function of one variable")
     monotone, image = _known(program, order)
@@ -248,10 +249,11 @@ def enclose(program: Program, x: Interval, order: int = 0, halvings: int = 7) ->
     points, place = np.unique(np.where(bounded, [x.low, x.high], 0.0), return_inverse=True)
     with working(BITS, order + 2):
         at = [(point, *_at(program, order, point)) for point in points.tolist()]
-        pairs = [(at[i], at[j]) for i, j in place.reshape(2, -1).T.tolist()]
-        halvings = -1 if monotone else halvings
-        found = np.array([_range(program, order, left, right, halvings) for left, right in pairs]).reshape(-1, 2).T
-    return Interval(*found.reshape(2, *x.low.shape)).meet(Interval(*image)).where(bounded)
+        inside = np.cumsum(np.bincount(place.ravel(), np.repeat([1.0, -1.0], x.low.size), len(at))) > 0.0
+        parts = [_range(program, order, p, at[k + inside[k]], -1 if monotone else halvings) for k, p in enumerate(at)]
+    every = np.array([bounds for k, part in enumerate(parts) for bounds in (at[k][1:], part)])  # of points, and between
+    found = [(every[2 * i : 2 * j + 1, 0].min(), every[2 * i : 2 * j + 1, 1].max()) for i, j in place.reshape(2, -1).T]
+    return Interval(*np.moveaxis(np.reshape(found, (*x.low.shape, 2)), -1, 0)).meet(Interval(*image)).where(bounded)
 
 
 def _derivatives(program: Program, order: int, place: Any, count: int = 2) -> list[Any]:

@@ -124,7 +124,7 @@ def weights(tensors: Tensors, stored: Any) -> Weights:
     spend(2000.0 * (rows + columns + len(gaps)))  # places take memory, each time that a tensor is read
     ends = np.cumsum(gaps)  # exact, as whole numbers below 2^53 are
     rises = gaps.shape == values.shape and bool(np.all((gaps >= 1.0) & (gaps == np.floor(gaps))))
-    if not rises or not ends.max(initial=0.0) <= min(rows * columns, 2**53 - 1):
+    if not rises or max(rows, columns) >= 2**31 or not ends.max(initial=0.0) <= min(rows * columns, 2**53 - 1):
         raise Refused(f"the entries of a matrix of shape {(rows, columns)} are not in order, or outside of it")
     return Sparse((rows, columns), *np.divmod(ends.astype(np.int64) - 1, columns), values)
 

@@ -14,7 +14,6 @@ arguments, with equal numbers. All this is about places where both graphs are de
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -63,7 +62,7 @@ class Polynomial:
         return self + -other
 
     def __neg__(self) -> Polynomial:
-        return self * number(-1)
+        return Polynomial({monomial: -coefficient for monomial, coefficient in self.terms.items()})
 
     def __mul__(self, other: Polynomial) -> Polynomial:
         if len(self.terms) * len(other.terms) > MOST_PRODUCTS:
@@ -75,20 +74,20 @@ class Polynomial:
 
 def polynomial(terms: Iterable[Term]) -> Polynomial:
     """The sum of these terms."""
-    total: dict[Monomial, fmpq] = defaultdict(fmpq)
+    total: dict[Monomial, fmpq] = {}
     for monomial, coefficient in terms:
-        total[monomial] += coefficient
+        total[monomial] = total[monomial] + coefficient if monomial in total else coefficient
     spend(5000.0 + 2500.0 * len(total))
     found = {monomial: coefficient for monomial, coefficient in total.items() if coefficient}
-    long = any(c.height_bits() > MOST_BITS or len(m) > MOST_FACTORS for m, c in found.items())
-    if len(found) > MOST_PRODUCTS or long:
+    bits, factors = (max(each, default=0) for each in (map(fmpq.height_bits, found.values()), map(len, found)))
+    if len(found) > MOST_PRODUCTS or bits > MOST_BITS or factors > MOST_FACTORS:
         raise TooLarge
     return Polynomial(found)
 
 
 def number(value: Any) -> Polynomial:
     """A constant."""
-    return polynomial([((), exact(value))])
+    return Polynomial({(): found} if (found := exact(value)) else {})
 
 
 def exact(value: Any) -> fmpq:
@@ -107,7 +106,8 @@ class Forms:
 
     def atom(self, *key: Any) -> Polynomial:
         """The atom with this key, as a polynomial."""
-        return polynomial([((self._atoms.setdefault(key, len(self._atoms)),), fmpq(1))])
+        spend(5000.0)
+        return Polynomial({(self._atoms.setdefault(key, len(self._atoms)),): fmpq(1)})
 
     def mean(self, x: Polynomial) -> Polynomial:
         """The mean over all tokens."""
@@ -175,8 +175,8 @@ class Forms:
             ]
             if sum(len(x.terms) for _, x in read) > MOST_READ:
                 read = [(weight, self.total(x, 1)) for weight, x in read]
-            found = polynomial((m, weight * c) for weight, x in read for m, c in x.terms.items())
-            rows.append(self.total(found + number(bias)))
+            terms = ((m, weight * c) for weight, x in read for m, c in x.terms.items())
+            rows.append(self.total(polynomial(chain(terms, [((), exact(bias))]))))
         return rows
 
     def _written(self, node: Node, arguments: list[Row]) -> Row:

@@ -24,7 +24,8 @@ class Sparse:
     __array_ufunc__: Any = None  # so that array @ Sparse comes here
 
     def __init__(self, shape: tuple[int, int], rows: Any, columns: Any, values: Any) -> None:
-        self.shape, self.rows, self.columns, self.values = shape, rows, columns, values
+        self.shape, self.values = shape, values
+        self.rows, self.columns = (each.astype(np.int32, copy=False) for each in (rows, columns))  # below 2^31
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -35,34 +36,34 @@ class Sparse:
         return len(self.rows)
 
     @cached_property
-    def counts(self) -> Any:
-        """How many entries each row has."""
-        return np.bincount(self.rows, minlength=self.shape[0])
-
-    @cached_property
     def starts(self) -> Any:
         """Where the entries of each row begin."""
-        return np.cumsum(self.counts) - self.counts
+        return np.searchsorted(self.rows, np.arange(self.shape[0], dtype=np.int32))
+
+    @cached_property
+    def counts(self) -> Any:
+        """How many entries each row has."""
+        return np.diff(self.starts, append=self.size)
 
     @property
     def most(self) -> int:
         """The most entries of a row."""
         return int(self.counts.max(initial=0))
 
-    @cached_property
+    @property
     def T(self) -> Any:
         """The transposed matrix."""
-        order = _order(self.columns)
-        shape = self.shape[1], self.shape[0]
-        return type(self)(shape, self.columns[order], self.rows[order], self.values[order])
+        spend(100.0 * self.size)
+        parts, order = (self.columns, self.rows, self.values), _order(self.columns)
+        return type(self)(self.shape[::-1], *(each[order] for each in parts))
 
     def changed(self, change: Callable[[Any], Any]) -> Any:
         """The same places, with other values."""
         return type(self)(self.shape, self.rows, self.columns, change(self.values))
 
     def kept(self, which: Any) -> Any:
-        """Some of the entries."""
-        return type(self)(self.shape, self.rows[which], self.columns[which], self.values[which])
+        """Those of the entries for which `which` is true."""
+        return self if which.all() else type(self)(self.shape, *(each[which] for each in parts_of(self)[1:]))
 
     def __getitem__(self, index: Any) -> Any:
         """Some of the rows, in any order."""
@@ -141,20 +142,17 @@ def of_rows(weights: Any, factors: Any) -> Any:
 
 
 def multiplied(left: Sparse, right: Sparse, join: Join = np.concatenate) -> Sparse:
-    """left @ right, of numbers or intervals, some rows at a time."""
-    pairs, found = right.counts[left.columns], list[Sparse]()
+    """left @ right, of numbers or intervals, some entries of the left one at a time."""
+    left = left.kept(right.counts[left.columns] > 0)
+    pairs, shape, found = right.counts[left.columns], (len(left), right.shape[1]), list[Sparse]()
     spend(100.0 * float(pairs.sum()))
     refuse(pairs.sum() > MOST_WRITTEN, f"the product of sparse matrices {left.shape} and {right.shape} is too large")
-    shape, ends = (len(left), right.shape[1]), np.cumsum(np.bincount(left.rows, weights=pairs, minlength=len(left)))
-    cuts = np.searchsorted(ends, np.arange(MOST_PAIRS, ends.max(initial=0.0), MOST_PAIRS))
-    for first, last in zip([0, *cuts], [*cuts, len(left)], strict=True):
-        part = left[first:last]
-        counts = right.counts[part.columns]
-        mine, theirs = np.repeat(np.arange(part.size), counts), _runs(right.starts[part.columns], counts)
-        values = right.values[theirs] * part.values[mine]
-        found.append(summed(shape, part.rows[mine] + first, right.columns[theirs], values))
-    rows, columns = (np.concatenate([getattr(each, name) for each in found]) for name in ("rows", "columns"))
-    return Sparse(shape, rows, columns, join([each.values for each in found]))
+    cuts = np.searchsorted(np.cumsum(pairs), np.arange(MOST_PAIRS, pairs.sum(), MOST_PAIRS))
+    for first, last in zip([0, *cuts], [*cuts, left.size], strict=True):
+        counts = pairs[first:last]
+        mine, theirs = np.repeat(np.arange(first, last), counts), _runs(right.starts[left.columns[first:last]], counts)
+        found.append(summed(shape, left.rows[mine], right.columns[theirs], right.values[theirs] * left.values[mine]))
+    return added(found, join)
 
 
 def added(parts: Sequence[Sparse], join: Join = np.concatenate) -> Sparse:
@@ -165,19 +163,19 @@ def added(parts: Sequence[Sparse], join: Join = np.concatenate) -> Sparse:
 
 def summed(shape: tuple[int, int], rows: Any, columns: Any, values: Any) -> Sparse:
     """Entries in any order; those of the same place are added up."""
+    if np.all((rows[1:] > rows[:-1]) | ((rows[1:] == rows[:-1]) & (columns[1:] > columns[:-1]))):
+        return Sparse(shape, rows, columns, values)
     order = _order(columns)
     order = order[_order(rows[order])]
     rows, columns = rows[order], columns[order]
     new = (np.diff(rows, prepend=-1) != 0) | (np.diff(columns, prepend=-1) != 0)
-    if new.all():
-        return Sparse(shape, rows, columns, values[order])
     sums = Sparse((int(new.sum()), len(order)), np.cumsum(new) - 1, order, np.ones(len(order)))
     return Sparse(shape, rows[new], columns[new], sums @ values)
 
 
 def _order(keys: Any) -> Any:
     """The order in which keys (below 2^31, and as many at most) rise; of equal ones the first comes first."""
-    return np.sort(keys * len(keys) + np.arange(len(keys))) % max(len(keys), 1)
+    return np.sort(keys.astype(np.int64) * len(keys) + np.arange(len(keys))) % max(len(keys), 1)
 
 
 def _runs(starts: Any, counts: Any) -> Any:

@@ -122,7 +122,8 @@ def _product(weights: Weights, part: Part) -> Part:
         return part
     if diagonal and isinstance(weights, Sparse):
         left = weights.kept(part.magnitude.value[weights.columns] != 0.0)
-        return left.changed(lambda values: part[left.columns] * values)
+        plain = _is_point(part) and np.isin(part.low, (0.0, 1.0)).all()
+        return left.changed(interval if plain else lambda values: part[left.columns] * values)
     if isinstance(part, Sparse) and weights.ndim == 1:
         right = part.kept(weights[part.rows] != 0.0)
         return right.changed(lambda values: values * weights[right.rows])
@@ -367,5 +368,5 @@ def _terms(weights: Weights) -> Any:
 
 def _fine(weights: Array | float) -> Any:
     """Which weights are zero or powers of two, of an ordinary size: products with them are exact."""
-    exponents = np.clip(np.abs(weights), 2.0**-20, 2.0**20).view(np.int64) & -(1 << 52)
-    return (weights == 0.0) | (exponents.view(np.float64) == np.abs(weights))
+    sizes = np.abs(weights)
+    return (sizes == 0.0) | ((sizes >= 2.0**-20) & (sizes <= 2.0**20) & (np.frexp(sizes)[0] == 0.5))

@@ -24,7 +24,7 @@ from .proof import Proof
 from .slopes import Edges
 from .softmax import Local, Reads, refuse_large
 
-CLOSE = 2.0**-10  # what is off by more, of what it may be, is worth a closer look
+CLOSE, WIDE = 2.0**-10, 1 << 12  # off by more, of what it may be, a node of so many numbers is worth a closer look
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +165,7 @@ def _arriving(facts: Facts, walk: Walk, wanted: Set[int]) -> Mapping[int, Upper]
         off[number] = arrive(edges, number, facts.circuit.nodes[number].size, off) + walk.own.get(number, 0.0)
         if np.isfinite(off[number].value).all():
             most = facts.limits.get(number, facts.ranges[number].magnitude.value)
-            if np.any(off[number].value > CLOSE * most):
+            if len(off[number].value) <= WIDE and np.any(off[number].value > CLOSE * most):
                 off[number] = smallest(off[number], _by_gains(facts, walk, number))
             walk.final[number] = off[number]
     return off

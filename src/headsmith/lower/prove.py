@@ -23,7 +23,17 @@ from headsmith.circuits.pieces import Pieces, lay_out
 from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, MissingHeadError, ThinMarginError
 from headsmith.core.intervals import Box
-from headsmith.export.stored import Header, Proof, Tensors, approximated_data, graph_data, proof_of, transformer_data
+from headsmith.export.stored import (
+    PROOF,
+    SOURCE,
+    Header,
+    Proof,
+    Tensors,
+    approximated_data,
+    graph_data,
+    proof_of,
+    transformer_data,
+)
 from headsmith.kernel.arithmetic import FLOAT32, Interval
 from headsmith.kernel.check import DAMAGE, box_of, certificate, checked, facts_of, proved
 from headsmith.kernel.chord import check_region, curves_of
@@ -83,7 +93,7 @@ def drafted(
         domain = box_of(_plain(header["domain"]), read)
 
         def facts(effort: Effort) -> Facts:
-            header["proof"] = _plain(prove(header, tensors, target, choices, fusion, error, effort))
+            header["proof"] = _plain(prove(header, tensors, read, target, choices, fusion, error, effort))
             model = _model(header["transformer"], header["proof"], tensors)
             return facts_of(read, model, read_proof(header["proof"], tensors, read), domain)
 
@@ -96,16 +106,18 @@ def drafted(
             if not any(each["flat"] for each in header.get("proof", {}).get("norms", ())):
                 raise
             found = facts(replace(effort, checked=True))
-    return Draft(proof_of(header, tensors), tensors, read, domain, found, digest(_plain(header["source"]), tensors))
+    # Of the model, only what its heads stand for is needed from here on: scales change, and weights take memory.
+    layers = tuple(tuple(replace(bank, read=(), write=()) for bank in layer) for layer in found.model.layers)
+    found = replace(found, model=replace(found.model, embedding=(), readout=(), layers=layers))
+    own = {name: each for name, each in tensors.items() if name.startswith((SOURCE, PROOF))}
+    return Draft(proof_of(header, tensors), own, read, domain, found, digest(_plain(header["source"]), tensors))
 
 
 def certified(draft: Draft, transformer: Transformer) -> Certificate:
     """What the kernel proves of a model of other scales by the same proof. Raises ThinMarginError where something is
     further off than the proof allows for, and CertificateError where nothing is proved."""
-    tensors = dict(draft.tensors)
-    stored = transformer_data(transformer, tensors)
     with refusals(), np.errstate(all="ignore"):
-        facts = replace(draft.facts, model=_model(stored, draft.proof.stored, tensors))
+        facts = replace(draft.facts, model=_model_of(draft, transformer))
         found = certificate(draft.target, facts, draft.box)
         return Certificate.of(replace(found, target=draft.digest))
 
@@ -142,6 +154,12 @@ def _header(target: Graph, box: Box, transformer: Transformer, tensors: Tensors)
     }
 
 
+def _model_of(draft: Draft, transformer: Transformer) -> Model:
+    tensors = dict(draft.tensors)
+    stored = transformer_data(transformer, tensors)
+    return _model(stored, draft.proof.stored, tensors)
+
+
 def _model(stored: Header, proof: Header, tensors: Tensors) -> Model:
     return read_model(_plain(stored), tensors, proof["roles"])
 
@@ -164,15 +182,16 @@ def refusals() -> Iterator[None]:
 def prove(
     header: Header,
     tensors: Tensors,
+    read: KernelGraph,
     target: Graph,
     choices: Mapping[int, Choice],
     fusion: Fusion | Pieces | None,
     error: float = 0.0,
     effort: Effort = USUAL,
 ) -> Header:
-    """The proof of the model in a file whose header has the target, the model and the domain; adds tensors of its
-    own. `error` is how far the model may be off: what exchanges and attention read may be off by as much.
-    `effort` is what norms are worth."""
+    """The proof of the model in a file whose header has the target (`read` by the kernel), the model and the domain;
+    adds tensors of its own. `error` is how far the model may be off: what exchanges and attention read may be off by
+    as much. `effort` is what norms are worth."""
     blocks = 0
     if isinstance(fusion, Pieces):
         laid = lay_out(target)
@@ -183,7 +202,7 @@ def prove(
         assembly = assemble(fused, choices)
     writer = Writer(target, fused, assembly, choices, tensors)
     writer.write()
-    if assembly.regions and not _plainly_defined(header, tensors):
+    if assembly.regions and not _plainly_defined(header, read):
         writer.copy_target()
     stored: Header = {
         "circuit": {"nodes": writer.nodes, "output": writer.places[assembly.circuit.output]},
@@ -199,7 +218,7 @@ def prove(
         "blocks": blocks,
         "roles": _roles(header["transformer"], tensors, writer.places),
     }
-    _search(stored, header, tensors, error, effort)
+    _search(stored, header, tensors, read, error, effort)
     return stored
 
 
@@ -227,9 +246,8 @@ def _halvings(header: Header) -> int:
     return HALVINGS if len(header["domain"]["low"]) <= HALVINGS else 0
 
 
-def _plainly_defined(header: Header, tensors: Tensors) -> bool:
+def _plainly_defined(header: Header, target: KernelGraph) -> bool:
     """Whether intervals alone show that every function of the target is defined on the whole domain."""
-    target = read_graph(_plain(header["source"]), tensors)
     bare = KernelProof(target, {}, {}, {}, {}, {}, {}, {}, {}, {}, _halvings(header), 0)
     try:
         refuse_undefined(target, Interval(header["domain"]["low"], header["domain"]["high"]), bare, ())
@@ -238,9 +256,10 @@ def _plainly_defined(header: Header, tensors: Tensors) -> bool:
     return True
 
 
-def _search(stored: Header, header: Header, tensors: Tensors, error: float, effort: Effort) -> None:
+def _search(
+    stored: Header, header: Header, tensors: Tensors, target: KernelGraph, error: float, effort: Effort
+) -> None:
     """Find the ends of cells for regions that are compared with functions, and the cells of tables."""
-    target = read_graph(_plain(header["source"]), tensors)
     model, proof = _parsed(stored, header, tensors, target)
     if stored["views"]:
         # A sum that is too large to be written out is equal to no other.

@@ -18,6 +18,8 @@ from headsmith.analysis.contraction import contractions
 from headsmith.analysis.doubling import iterates
 from headsmith.core.errors import HeadsmithError, TargetError, UnreachableError
 from headsmith.core.intervals import Interval
+from headsmith.kernel.same import MOST_WORK
+from headsmith.kernel.sparse import entries_of
 from headsmith.lower.candidates import analytic, candidates
 from headsmith.lower.choose import target_gains
 from headsmith.lower.meet import (
@@ -205,11 +207,14 @@ def _approximated(graph: Graph) -> bool:
 
 def pieces_may_win(request: Request) -> bool:
     """Whether one token for each piece could save layers or heads. A gate takes the larger of two values in one layer,
-    as pieces do, and its result is at once in the place where it is read: only maxima of three values or more gain."""
+    as pieces do, and its result is at once in the place where it is read: only maxima of three values or more gain.
+    Sums that are too large for the kernel to write out are not recognised when their inputs are laid out over tokens.
+    """
     nodes = [request.graph.nodes[number] for number in needed(request.graph, request.graph.output)]
     simple = all(isinstance(node, Input | Affine | Relu | Maximum | Minimum) for node in nodes)
     wide = any(isinstance(node, Maximum | Minimum) and len(node.arguments) > 2 for node in nodes)
-    return simple and wide and request.tokens == 1
+    sums = [sum(np.count_nonzero(entries_of(term.weights)) for term in getattr(node, "terms", ())) for node in nodes]
+    return simple and wide and request.tokens == 1 and all(each <= MOST_WORK for each in sums)
 
 
 def ramps_may_win(cost: Cost) -> bool:

@@ -45,7 +45,7 @@ class Effort:
     matrices, more than all the rest. Those of wide layers are `checked` before they are handed out: else the kernel may
     refuse them, as a rule it does not."""
 
-    widest: int = 1536
+    widest: int = 3072
     checked: bool = False
 
 
