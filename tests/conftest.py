@@ -49,11 +49,18 @@ def rng() -> np.random.Generator:
 
 @pytest.fixture
 def coarse_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few pixels and no search for a good layout, which takes most of the time: what is drawn is the same."""
+    """Few pixels, no search for a good layout, and a short one for the worst input, which take most of the time: what
+    is drawn is the same."""
     from matplotlib.figure import Figure
+
+    from headsmith.report import falsify, plots
 
     class Coarse(Figure):
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **{**options, "dpi": 20, "layout": None})
 
+    def short(model: Any, effort: int, seed: int) -> falsify.Found:
+        return falsify.falsify(model, effort=min(effort, 100), seed=seed)
+
     monkeypatch.setattr("matplotlib.figure.Figure", Coarse)
+    monkeypatch.setattr(plots, "falsify", short)

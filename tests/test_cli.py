@@ -100,15 +100,15 @@ def test_names_may_come_with_the_weights(shell: Shell, tmp_path: Path) -> None:
 
 def test_formulas(shell: Shell, tmp_path: Path) -> None:
     path = tmp_path / "product.safetensors"
-    options = ["--domain", "x=-1:1", "--domain", "y=-1:1", "--error", "1e-4", "-o", path]
+    options = ["--domain", "x=-1:1", "--domain", "y=-1:1", "--error", "1e-2", "-o", path]
     found = shell.json("compile", "x*y", *options)
-    assert found["certificate"]["error"] <= 1e-4
+    assert found["certificate"]["error"] <= 1e-2
     assert found["certificate"]["parts"]["approximation"] > 0.0
     assert (found["bill"]["layers"], found["bill"]["heads"]) == (1, 1)
-    assert shell.json("compile", "x*y", *options, "--recipe", "relu")["bill"]["heads"] == 14
+    assert shell.json("compile", "x*y", *options, "--recipe", "relu")["bill"]["heads"] == 8
     shell.json("compile", "x*y", *options)
     outputs = shell.json("run", path, "--input", "x=0.3", "--input", "y=-0.7")["outputs"]
-    assert outputs[0] == pytest.approx(-0.21, abs=1e-4)
+    assert outputs[0] == pytest.approx(-0.21, abs=1e-2)
     assert shell.json("verify", path)["certificate"]["error"] == found["certificate"]["error"]
     assert shell.json("bill", path)["bill"] == found["bill"]
     assert shell.json("falsify", path, "--effort", "200")["found"]["ratio"] <= 1.0
@@ -125,7 +125,7 @@ def test_several_formulas_and_signs(shell: Shell, tmp_path: Path) -> None:
 
 
 def test_fewer_layers(shell: Shell) -> None:
-    given = ["compile", "x*y", "--domain", "-1:1", "--error", "1e-4", "--recipe", "relu"]
+    given = ["compile", "x*y", "--domain", "-1:1", "--error", "1e-2", "--recipe", "relu"]
     deep, shallow = shell.json(*given)["bill"], shell.json(*given, "--max-layers", "2")["bill"]
     assert shallow["layers"] <= 2 < deep["layers"]
     assert shallow["heads"] > deep["heads"]
@@ -231,19 +231,19 @@ def test_plot(model: Path, shell: Shell, tmp_path: Path) -> None:
 
 
 def test_claims(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R2 is checked once; the formats show what was found."""
+    """A1 is checked once; the formats show what was found."""
     from headsmith.report import claims
 
     known = tuple(replace(each, check=cache(each.check)) for each in claims.claims())
     monkeypatch.setattr(claims, "claims", lambda: known)
-    (found,) = shell.json("claims", "--only", "R2")["claims"]
+    (found,) = shell.json("claims", "--only", "A1")["claims"]
     assert {"id", "claim", "ran", "figure", "holds", "verdict"} <= set(found)
-    assert found["id"] == "R2"
+    assert found["id"] == "A1"
     assert found["holds"] is True
-    assert "R2" in shell("claims", "--only", "R2", "--figures")
-    assert shell("claims", "--only", "R2", "--format", "markdown").startswith("| id | claim |")
-    assert r"\begin{tabular}" in shell("claims", "--only", "R2", "--format", "latex")
-    assert json.loads(shell("claims", "--only", "R2", "--format", "json"))["claims"][0]["id"] == "R2"
+    assert "A1" in shell("claims", "--only", "A1", "--figures")
+    assert shell("claims", "--only", "A1", "--format", "markdown").startswith("| id | claim |")
+    assert r"\begin{tabular}" in shell("claims", "--only", "A1", "--format", "latex")
+    assert json.loads(shell("claims", "--only", "A1", "--format", "json"))["claims"][0]["id"] == "A1"
     shell("claims", "--only", "Z9", code=1)
     assert "R1" in shell.err
 
@@ -386,7 +386,7 @@ def test_bills_and_plans_for_papers_and_spreadsheets(form: str, shell: Shell, mo
     text = shell("bill", model, "--format", form)
     assert text.rstrip("\n") == getattr(bill, form)().rstrip("\n")
     assert mark in text
-    plan = shell("plan", "1/x", "--domain", "0.5:1", "--error", "0.05", "--format", form)
+    plan = shell("plan", "1/x", "--domain", "0.5:1", "--error", "0.1", "--format", form)
     assert mark in plan
     assert "relu" in plan
 

@@ -45,7 +45,7 @@ def compile_or_reachable(target, domain, error, **options) -> hs.Compiled:
 class TestNoInputIsFoundBeyondTheCertificate:
     @pytest.mark.again
     @given(
-        widths=st.tuples(st.integers(1, 8), st.lists(st.integers(1, 12), min_size=0, max_size=5), st.integers(1, 4)),
+        widths=st.tuples(st.integers(1, 8), st.lists(st.integers(1, 12), max_size=tried(5, 2)), st.integers(1, 4)),
         seed=st.integers(0, 10**6),
         error=st.sampled_from(ERRORS),
         dtype=st.sampled_from(["float64", "float32"]),
@@ -53,7 +53,7 @@ class TestNoInputIsFoundBeyondTheCertificate:
         shape=st.sampled_from([{}, {"weight": 3.0}, {"weight": 0.1}, {"density": 0.3}, {"bias": 3.0}, {"bias": 0.0}]),
         domain=st.sampled_from([(-1, 1), (0, 1), (-10, 3), (1000, 1001), (-1e-3, 1e-3)]),
     )
-    @settings(max_examples=tried(100, 5))
+    @settings(max_examples=tried(100, 10))
     def test_random_networks(self, widths, seed, error, dtype, tokens, shape, domain) -> None:
         network = random_network([widths[0], *widths[1], widths[2]], seed, **shape)
         model = compile_or_reachable(network, domain, error, dtype=dtype, tokens=tokens)
@@ -77,7 +77,7 @@ class TestNoInputIsFoundBeyondTheCertificate:
         model = compile_or_reachable(random_network(widths, 1), (-1, 1), error, dtype=dtype, tokens=tokens)
         assert worst_error(model, rng, points=60, steps=1) <= model.certificate.error
 
-    @pytest.mark.one_in(3)
+    @pytest.mark.one_in(7)
     @pytest.mark.parametrize("error", ERRORS)
     @pytest.mark.parametrize("dtype", ["float64", "float32"])
     @pytest.mark.parametrize("tokens", [1, 4])
@@ -85,7 +85,7 @@ class TestNoInputIsFoundBeyondTheCertificate:
         model = compile_or_reachable(random_network([3, 8, 8, 2], 2), (-1, 1), error, dtype=dtype, tokens=tokens)
         assert worst_error(model, rng) <= model.certificate.error
 
-    @pytest.mark.one_in(3)
+    @pytest.mark.one_in(5)
     @pytest.mark.parametrize("name", ["diabetes", "iris", "digits"])
     @pytest.mark.parametrize(
         ("error", "dtype", "tokens"), [(1e-1, "float32", 1), (1e-3, "float64", 1), (1e-9, "float64", 3)]
@@ -115,7 +115,7 @@ class TestNoInputIsFoundBeyondTheCertificate:
         error=st.sampled_from([1e-1, 1e-4, 1e-8]),
         tokens=st.sampled_from([1, 3]),
     )
-    @settings(max_examples=tried(30, 5))
+    @settings(max_examples=tried(30, 10))
     def test_circuits_with_skips_folds_and_gates_of_gates(self, build, seed, error, tokens) -> None:
         model = compile_or_reachable(build(seed), (-1, 1), error, tokens=tokens)
         assert worst_error(model, np.random.default_rng(seed), points=40, steps=1) <= model.certificate.error
@@ -124,7 +124,7 @@ class TestNoInputIsFoundBeyondTheCertificate:
     @given(
         seed=st.integers(0, 10**6), kinds=st.lists(st.sampled_from(["active", "free", "dead"]), min_size=1, max_size=5)
     )
-    @settings(max_examples=tried(30, 5))
+    @settings(max_examples=tried(30, 10))
     def test_networks_with_stable_gates(self, seed, kinds) -> None:
         network = shifted_network([3, 7, 6, 5, 2], seed, -1.0, 1.0, kinds)
         for dtype in ("float64", "float32"):
@@ -183,7 +183,7 @@ class TestNastyNetworks:
 class TestUnreachable:
     """The refusal names the part that blocks and the smallest error that can be met, and that error can be met."""
 
-    @pytest.mark.one_in(4)
+    @pytest.mark.one_in(7)
     @pytest.mark.parametrize("error", [1e-9, 1e-12, 1e-20, 1e-40, 1e-100, 1e-200, 1e-300, 1e-310, 5e-324])
     @pytest.mark.parametrize("dtype", ["float64", "float32"])
     @pytest.mark.parametrize("tokens", [1, 4])
@@ -192,6 +192,7 @@ class TestUnreachable:
         network = random_network([3, 8, 8, 2], 2)
         compile_or_reachable(network, (-1, 1), error, dtype=dtype, tokens=tokens)
 
+    @pytest.mark.one_in(3)
     @pytest.mark.parametrize("tokens", [1, 4, 64])
     def test_the_smallest_error_does_not_depend_on_what_was_asked(self, tokens) -> None:
         """Asking for far too much must not make the answer worse."""

@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.effort import CAMPAIGN
+
+import headsmith as hs
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -15,12 +18,15 @@ import sys
 sys.path.insert(0, sys.argv.pop(1))
 import demo, matplotlib.figure
 made, planned, drawn = demo.random_network, demo.hs.plan, matplotlib.figure.Figure
-demo.random_network = lambda *widths: made(*(min(width, 32) for width in widths))
-demo.hs.plan = lambda formula, domain, errors: planned(formula, domain, errors=errors[:1])
+compiled, attacked = demo.hs.compile, demo.falsify
+demo.random_network = lambda *widths: made(*(min(width, 12) for width in widths))
+demo.hs.compile = lambda target, domain, error: compiled(target, domain, 100 * error)
+demo.hs.plan = lambda formula, domain, errors: planned("abs(x - 1)", domain, errors=[0.1])
+demo.falsify = lambda model, effort: attacked(model, effort=100)
 matplotlib.figure.Figure = lambda **options: drawn(**{**options, "dpi": 20, "layout": None})
 demo.main()
 """
-"""The demo with at most 32 neurons a layer, a plan for one error, and coarse pictures."""
+"""The demo with at most 12 neurons a layer, larger errors, a plan for a simpler formula, and coarse pictures."""
 
 
 @pytest.mark.parametrize(
@@ -44,10 +50,24 @@ def test_the_gallery_is_complete() -> None:
     assert wanted <= set(GALLERY)
 
 
-LONG = ("in_context_newton", "in_context_logistic", "in_context_ridge", "native_heads")
-"""What takes ten seconds and more, and has its like in the gallery once more."""
+LONG = ("gaussian", "rational", "reciprocal", "native_heads")
+LONG += ("in_context_neighbours", "in_context_newton", "in_context_logistic", "in_context_ridge")
+"""What takes five seconds and more: functions of one formula have their like in `multiplication` and `polynomial`, and
+tests/sequence compares learners in context with scikit-learn, too."""
 
 
+@pytest.fixture
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Formulas are compiled for a larger error in `make test`."""
+    compiled = hs.compile
+    if not CAMPAIGN:
+        monkeypatch.setattr(
+            hs, "compile", lambda target, domain, error, **options: compiled(target, domain, 30 * error, **options)
+        )
+
+
+@pytest.mark.again
+@pytest.mark.usefixtures("coarse")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.campaign if name in LONG else ()) for name in GALLERY]
 )

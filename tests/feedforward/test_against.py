@@ -17,7 +17,7 @@ SQUARE = {"x": (-1, 1), "y": (-1, 1)}
 
 @pytest.fixture(scope="module")
 def products():
-    return hs.plan("x*y", SQUARE, errors=[1e-2, 1e-4], against="ffn")
+    return hs.plan("x*y", SQUARE, errors=[1e-2, 1e-3], against="ffn")
 
 
 def test_gated_units_multiply_exactly_and_win(products):
@@ -52,15 +52,15 @@ def test_the_table_marks_the_least(products):
 
 
 def test_polynomials_of_gated_units():
-    (relu, gated, *_) = hs.plan("sin(x)", {"x": (-3, 3)}, errors=[1e-3], against="ffn")
+    (relu, gated, *_) = hs.plan("sin(x)", {"x": (-3, 3)}, errors=[1e-2], against="ffn")
     assert (relu.way, gated.way) == ("ReLU network", "SwiGLU, polynomial")
     x = np.linspace(-3, 3, 5001)[:, None]
     for row in (relu, gated):
-        assert 0.0 < np.abs(row.model(x) - np.sin(x)).max() <= row.certified <= 1e-3
+        assert 0.0 < np.abs(row.model(x) - np.sin(x)).max() <= row.certified <= 1e-2
 
 
 def test_a_gelu_is_one_gated_unit_and_a_maximum_one_gate():
-    gelu = hs.plan("gelu(x)", {"x": (-4, 4)}, errors=[1e-2], against="ffn")
+    gelu = hs.plan("gelu(x)", {"x": (-4, 4)}, errors=[5e-2], against="ffn")
     assert [row.way for row in gelu][:2] == ["ReLU network", "GeGLU, exact"]
     largest = hs.plan("max(x, y)", SQUARE, errors=[1e-2], against="ffn")
     assert (largest[0].way, largest[0].work.nonzeros) == ("ReLU network", 6)

@@ -9,21 +9,32 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from helpers.effort import CAMPAIGN
 
-from headsmith.report import feedforward_claims, formula_claims, universal_claims
+from headsmith.report import feedforward_claims, formula_claims, region_claims, universal_claims
 from headsmith.report.claims import Finding, select
 
-SHORT_ROWS = ("R3", "R4", "R6", "R7", "U1", "U2", "M2", "M3", "M4", "A1")
-LONG_ROWS = ("R1", "R2", "R5", "R8", "R9", "R10", "R11", "U3", "U4", "U5", "U6", "M1", "A2", "A3", "I1", "I2")
-SHORT = [pytest.param(each, marks=pytest.mark.again if each in ("R6", "R7") else ()) for each in SHORT_ROWS]
+SHORT_ROWS = ("R3", "R4", "R6", "R7", "U2", "M2", "M3", "M4", "A1")
+LONG_ROWS = ("R1", "R2", "R5", "R8", "R9", "R10", "R11", "U1", "U3", "U4", "U5", "U6", "M1", "A2", "A3", "I1", "I2")
+SHORT = [pytest.param(each, marks=pytest.mark.again if each in ("R4", "R6", "R7", "M3") else ()) for each in SHORT_ROWS]
 LONG = [pytest.param(each, marks=pytest.mark.campaign) for each in LONG_ROWS]
-"""Ten seconds to a minute each, most of it for more cases of what the others check."""
-FEW = {"ERRORS": formula_claims.ERRORS[::2], "OTHERS": (formula_claims.DIVISION, formula_claims.SINE)}
-"""What R6 and R7 are about in `make test`; they take a minute otherwise."""
+"""Ten seconds to a minute each, most of it for more cases of what the others check;
+test_attention_claims.py measures U1."""
+FEW = {
+    "ERRORS": (1e-2, 1e-3),
+    "ARITIES": (2, 3, 4),
+    "PRODUCT": replace(formula_claims.PRODUCT, errors=(1e-2,)),
+    "OTHERS": (replace(formula_claims.SINE, errors=(1e-2,)), replace(formula_claims.EXPONENTIAL, errors=(1e-2,))),
+}
+"""What R4, R6 and R7 are about in `make test`; they take a minute otherwise."""
+
+
+FEW_ZIGZAGS = {"GATED": ((2, 1), (2, 3), (3, 2), (5, 1)), "PIECED": ((2, 1), (2, 2), (3, 1), (3, 2))}
+"""Those of M3: pieces, and how often they are composed."""
 
 
 @pytest.fixture(scope="module", params=[*SHORT, *LONG])
@@ -33,6 +44,8 @@ def finding(request: pytest.FixtureRequest) -> Iterator[Finding]:
         patch.setattr(feedforward_claims, "ERRORS", (1e-2,))  # of three: R8 takes half a minute
         for name, few in () if CAMPAIGN else FEW.items():
             patch.setattr(formula_claims, name, few)
+        for name, few in () if CAMPAIGN else FEW_ZIGZAGS.items():
+            patch.setattr(region_claims, name, few)
         fewer = {"ASKED": (1e-2,), "COARSE": (3e-1,), "CELLS": (4, 8), "LENGTHS": (5, 10), "HEADS": (1, 2)}
         for name, few in (*fewer.items(), ("TARGETS", universal_claims.TARGETS[:3])):
             patch.setattr(universal_claims, name, few)  # the sizes of U3 and U4, which take a quarter of a minute

@@ -10,32 +10,41 @@ from headsmith.report import reasoning_claims
 from headsmith.report.claims import select
 from headsmith.report.reasoning_claims import shared_weights, steps_against_slots
 
+FEW = {"SLOTS": (1, 4), "STEPS": (2, 4), "WINDOWS": (1, 3), "COUNTS": (2, 4), "HOPS": (1, 2), "SCENES": 4}
+"""The sizes of both rows in `make test`; whole they are measured in the campaign (test_claim_mutations.py)."""
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, sizes in FEW.items():
+        monkeypatch.setattr(reasoning_claims, name, sizes)
+
 
 def test_parameters_grow_with_neither_slots_nor_steps() -> None:
     found = shared_weights()
-    assert found.holds
+    assert found.holds, found.verdict
     assert len(set(found.figure["slots_parameters"])) == len(set(found.figure["steps_parameters"])) == 1
-    assert found.figure["unrolled_growth"] > 3.0
+    assert found.figure["unrolled_growth"] > 2.0
     assert [row.tag for row in select(["I1", "I2"])] == ["ours", "ours"]
 
 
 def test_a_changed_weight_is_no_shared_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, *others = sharing.step_matrices(iprm(task="lookup", steps=3))
+    model = iprm(task="lookup", steps=3)
+    first, *others = sharing.step_matrices(model)
     assert sharing.same_matrices(others[0], others[1])
     assert not sharing.same_matrices(first, others[0])
     changed = (*others[0][:-1], (*others[0][-1][:-1], 2.0 * others[0][-1][-1]))
     assert not sharing.same_matrices(changed, others[1])
-    monkeypatch.setattr(reasoning_claims, "iprm", lambda **_: iprm(task="lookup", steps=3))
+    monkeypatch.setattr(reasoning_claims, "iprm", lambda **_: model)
     monkeypatch.setattr(reasoning_claims, "step_matrices", lambda model: [first, others[0], changed])
     assert not shared_weights().holds
 
 
 def test_the_same_question_in_steps_or_in_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reasoning_claims, "SCENES", 6)
     found = steps_against_slots()
     assert found.holds
     assert found.figure["parallel_layers"] == 3
-    assert found.figure["iterative_layers"] == 10
+    assert found.figure["iterative_layers"] == 6
     assert found.figure["wrong_without_composition"] > 0.5
 
 

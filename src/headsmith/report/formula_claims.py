@@ -20,6 +20,7 @@ from headsmith.report.falsify import falsify
 from headsmith.source import library
 
 ERRORS = (1e-2, 1e-4, 1e-6)
+ARITIES = (2, 3, 4, 8, 16)
 SHOWN = ("relu", "auto")
 """The recipes that are billed: every gate a head, and the cheapest."""
 
@@ -224,7 +225,7 @@ def extremes() -> Finding:
     """The maximum and the minimum of 2 to 16 numbers, for three errors: a tree of one-gate comparisons, token by token;
     and with a token for each number one head."""
     found: Billed = []
-    for arity in (2, 3, 4, 8, 16):
+    for arity in ARITIES:
         names = [f"x{place}" for place in range(arity)]
         for function in ("max", "min") if arity in (2, 8) else ("max",):
             text = f"{function}({', '.join(names)})"

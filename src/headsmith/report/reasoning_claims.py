@@ -18,6 +18,10 @@ from headsmith.report.recipe_claims import Counted
 WORDS = ("red", "green", "blue", "white", "black", "grey", "pink", "gold")
 OBJECTS = 8
 SCENES = 24
+SLOTS, STEPS, WINDOWS = (1, 2, 4, 8), (2, 3, 4, 5, 6), (1, 3, 7)
+"""The modules of I1 have so many."""
+COUNTS, HOPS = (2, 4, 8), (1, 2, 4)
+"""The questions of I2 are about so many colours, and look-ups have so many hops."""
 MOST = "most frequent"
 
 
@@ -28,9 +32,9 @@ def shared_weights() -> Finding:
     A compiled model is unrolled: every step has registers and heads of its own. Weights that are the same matrices,
     names of registers apart, are one parameter each.
     """
-    slots = [_sizes(task="scene", slots=count, steps=3, relations=["left of", "right of"]) for count in (1, 2, 4, 8)]
-    steps = [_sizes(task="lookup", slots=1, steps=count) for count in (2, 3, 4, 5, 6)]
-    windows = [_sizes(task="count", slots=1, steps=4, window=count) for count in (1, 3, 7)]
+    slots = [_sizes(task="scene", slots=count, steps=3, relations=["left of", "right of"]) for count in SLOTS]
+    steps = [_sizes(task="lookup", slots=1, steps=count) for count in STEPS]
+    windows = [_sizes(task="count", slots=1, steps=4, window=count) for count in WINDOWS]
     found = [*slots, *steps, *windows]
     return judged(
         "compiled modules of our own construction: scenes with 1 to 8 slots, look-ups with 2 to 6 steps, counts "
@@ -105,11 +109,11 @@ def steps_against_slots() -> Finding:
     must then be answered wrongly where they are needed, and still be right where there is one step alone.
     """
     found = []
-    for count in (2, 4, 8):
+    for count in COUNTS:
         shapes = {(count, 1), (1, count), (max(count // 2, 1), 2)}
         found += [_asked(count, slots, steps, True) for slots, steps in sorted(shapes)]
         found += [_asked(count, slots, steps, False) for slots, steps in sorted({(count, 1), (1, count)})]
-    found += [_hops(steps, composition) for steps in (1, 2, 4) for composition in (True, False)]
+    found += [_hops(steps, composition) for steps in HOPS for composition in (True, False)]
     return judged(
         f"a construction of our own: the most frequent of 2, 4, 8 colours among {OBJECTS} objects, and look-ups of "
         f"1, 2, 4 hops, {SCENES} random scenes each; composition on and off",
