@@ -30,11 +30,13 @@ LARGEST = 2.0**20
 
 def in_larger_units(transformer: Transformer) -> Transformer | None:
     """The same model in units that make its largest weight smaller; None where that is not a weight by which something
-    reads a register.
+    reads a register, and where tokens read each other: layers that do the same, step by step, are to stay the same.
 
     Guarantee: registers hold powers of two times what they held, and outputs are the same, unless a number is beyond
     the format.
     """
+    if any(bank.mixes for layer in transformer.layers for bank in layer.banks):
+        return None
     units = {name: found for name, found in _units(transformer).items() if np.any(found > 1.0)}
     found = with_units(transformer, units) if units else None
     return found if found is not None and max_weight(found) < max_weight(transformer) else None
