@@ -22,12 +22,12 @@ def squared_distances(X: Any, queries: Any) -> Any:
 
 
 def test_two_layers_whatever_the_number_of_examples() -> None:
-    few, many = (in_context.kernel_regression(0.4, 3, examples, error=1e-6) for examples in (2, 48))
+    few, many = (in_context.kernel_regression(0.4, 3, examples, error=1e-6) for examples in (2, 512))
     assert few.bill.layers == many.bill.layers == 2
     assert few.bill.heads == many.bill.heads == 4
     random = np.random.default_rng(0)
-    X, y, queries = random.uniform(-1, 1, (48, 3)), random.uniform(-1, 1, 48), random.uniform(-1, 1, (10, 3))
-    for count in (1, 20, 48):
+    X, y, queries = random.uniform(-1, 1, (512, 3)), random.uniform(-1, 1, 512), random.uniform(-1, 1, (40, 3))
+    for count in (1, 100, 512):
         off = np.abs(many.predict(X[:count], y[:count], queries) - many.exact(X[:count], y[:count], queries))
         assert off.max() <= many.certificate.error <= 1e-6
 

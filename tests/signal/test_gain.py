@@ -22,7 +22,7 @@ BOX = {"x": (-1, 1), "y": (-1, 1)}
 SEQUENCE: dict[str, Any] = {"tokens": 4, "domain": (-1, 1), "error": 1e-3}
 MODELS: dict[str, Callable[[], hs.Compiled]] = {
     "gate": lambda: hs.compile("x*y", BOX, error=1e-6),
-    "table": lambda: hs.compile("tanh(2*x)*exp(y)", BOX, error=3e-2),
+    "table": lambda: hs.compile("tanh(2*x)*exp(y)", BOX, error=1e-4),
     "sink": lambda: hs.compile(random_network([3, 5, 4, 2]), (-1, 1), error=1e-4),
     "ramp": lambda: hs.compile("max(x, y)", BOX, error=1e-2, recipe="ramp"),
     "boltzmann": lambda: hs.compile("max(x, y, 0.3)", BOX, error=1e-3, recipe="maxout"),

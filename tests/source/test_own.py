@@ -33,8 +33,8 @@ def test_a_formula_is_put_in_where_it_is_called_and_saved_with_the_model(definit
     assert bell(0.5) == pytest.approx(exact(0.5), rel=1e-15)
     np.testing.assert_allclose(bell(np.array([[0.1, 2.0]])), exact(np.array([[0.1, 2.0]])), rtol=1e-14)
     for target in ("y + bell(2*x)", lambda x, y: y + bell(2 * x)):
-        model = hs.compile(target, {"x": (-1, 1), "y": (0, 1)}, 3e-2)
-        assert abs(model([0.3, 0.5])[0] - 0.5 - exact(0.6)) <= model.certificate.error <= 3e-2
+        model = hs.compile(target, {"x": (-1, 1), "y": (0, 1)}, 1e-3)
+        assert abs(model([0.3, 0.5])[0] - 0.5 - exact(0.6)) <= model.certificate.error <= 1e-3
     model.save(tmp_path / "model.safetensors")
     del formula.CALLS["bell"]
     assert hs.verify(tmp_path / "model.safetensors").error == model.certificate.error
@@ -46,7 +46,7 @@ def test_a_function_may_use_relu_maxima_quotients_and_other_functions() -> None:
     twice = hs.function("twice", "mine(mine(x)) + abs(x)")
     value = lambda x: np.maximum(x, 2 * x - 1) * np.maximum(x, 0) / (2 + np.hypot(x, 1.0))  # noqa: E731
     assert twice(1.5) == pytest.approx(value(value(1.5)) + 1.5, rel=1e-14)
-    traced = hs.compile(lambda x: [twice(x), mine(x)], {"x": (-1, 2)}, 0.3)
+    traced = hs.compile(lambda x: [twice(x), mine(x)], {"x": (-1, 2)}, 0.05)
     assert np.abs(traced([1.5]) - [twice(1.5), mine(1.5)]).max() <= traced.certificate.error
 
 
