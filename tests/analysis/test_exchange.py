@@ -216,10 +216,10 @@ def test_ranges_stay_and_errors_add_up() -> None:
         assert kinds(graph) == ["exchange"] * stages
         assert ranges(graph, Box(("x",), np.array([-1.0]), np.array([1.0])))[graph.output].magnitude[0] == 1.0
     short, long = (hs.compile(chain(stages), (-1, 1), error=1e-6, tokens=3).certificate for stages in (3, 12))
-    # Ten times the stages, in registers that hold ten times the terms; were errors to grow fivefold, 5^27 times.
-    assert long.parts["rounding"] <= 450.0 * short.parts["rounding"]
+    # Four times the stages, in registers that hold four times the terms; were errors to grow fivefold, 5^9 times.
+    assert long.parts["rounding"] <= 32.0 * short.parts["rounding"]
     assert short.parts["rounding"] <= 8e-14
-    assert long.parts["rounding"] <= 3.4e-11
+    assert long.parts["rounding"] <= 2.4e-12
 
 
 @pytest.mark.parametrize("error", [0.3, 1e-3])
