@@ -198,17 +198,20 @@ def test_sequences_have_bars_to_drag_and_patterns(pages: Any, browser: Browser) 
     ) == [64, 64]
 
 
-def test_64_tokens_are_dragged_at_60_frames_a_second(pages: Any, browser: Browser) -> None:
-    """All that the page's main thread does for a frame, script, layout and painting, takes less than a sixtieth of a
-    second of its own time: that of the processor, whatever else the machine does."""
+def test_64_tokens_are_dragged_with_one_layout_a_frame(pages: Any, browser: Browser) -> None:
+    """For each frame the page is laid out once, its styles are computed twice at most, and what is drawn takes the place
+    of what was. How many milliseconds that takes depends on the machine."""
     opened(browser, pages("centred"))
-    browser.emulate("Performance.enable", timeDomain="threadTicks")
+    browser.emulate("Performance.enable")
 
-    def busy() -> float:
-        found = browser.emulate("Performance.getMetrics")["metrics"]
-        return float(next(each["value"] for each in found if each["name"] == "TaskDuration"))
+    def counted() -> list[float]:
+        found = {each["name"]: each["value"] for each in browser.emulate("Performance.getMetrics")["metrics"]}
+        return [found[name] for name in ("LayoutCount", "RecalcStyleCount")]
 
-    before, frames = busy(), 90
+    def drawn() -> int:
+        return int(browser.run("return document.querySelectorAll('*').length"))
+
+    before, elements, frames = counted(), drawn(), 90
     browser.run(
         """
         const bars = document.querySelector(".bars"), box = bars.getBoundingClientRect(), frames = arguments[0];
@@ -225,9 +228,11 @@ def test_64_tokens_are_dragged_at_60_frames_a_second(pages: Any, browser: Browse
         """,
         frames,
     )
-    spent = busy() - before
+    layouts, styles = (after - start for after, start in zip(counted(), before, strict=True))
     browser.emulate("Performance.disable")
-    assert spent / frames < 1.0 / 60.0
+    assert 0 < layouts <= 1.2 * frames
+    assert 0 < styles <= 2.2 * frames
+    assert drawn() == elements
 
 
 def test_a_learner_shows_what_it_learned_beside_scikit_learn(pages: Any, browser: Browser) -> None:
