@@ -199,8 +199,8 @@ def test_sequences_have_bars_to_drag_and_patterns(pages: Any, browser: Browser) 
 
 
 def test_64_tokens_are_dragged_with_one_layout_a_frame(pages: Any, browser: Browser) -> None:
-    """For each frame the page is laid out once, its styles are computed twice at most, and what is drawn takes the place
-    of what was. How many milliseconds that takes depends on the machine."""
+    """For each frame the page is laid out once, its styles are computed twice at most, and what is drawn takes the
+    place of what was. How many milliseconds that takes depends on the machine."""
     opened(browser, pages("centred"))
     browser.emulate("Performance.enable")
 
