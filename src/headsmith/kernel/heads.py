@@ -18,7 +18,7 @@ import numpy as np
 
 from .arithmetic import FLOAT64, Array, Interval, Upper, interval, largest, smallest
 from .errors import Refused, refuse, spend
-from .model import NEURONS, PAIRS, Bank, Model
+from .model import Bank, Model
 from .softmax import APART, SPARE, Local, Reads, committed, exp_error, maximum, moved_mean, refuse_large, scales_of
 from .weighed import HELD, lowest_top, weighed_move
 
@@ -45,9 +45,15 @@ def local_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper | None = 
 
 
 def _other(model: Model, bank: Bank, reads: Reads, *_: Upper) -> Local:
-    from .attentions import neuron_errors, other_errors
+    from .attentions import other_errors
 
-    return (neuron_errors if bank.kind in NEURONS else other_errors)(model, bank, reads)
+    return other_errors(model, bank, reads)
+
+
+def _neurons(model: Model, bank: Bank, reads: Reads, *_: Upper) -> Local:
+    from .swiglu import neuron_errors
+
+    return neuron_errors(model, bank, reads)
 
 
 # Sink: the ReLU -----------------------------------------------------------------------------------------------------
@@ -345,8 +351,9 @@ RULES: dict[str, dict[str, Callable[..., Local]]] = {
     "boltzmann": {"pool max": boltzmann_errors},
     "move": {"move": move_errors},
     "attend": {"attend": attend_errors},
-    **{kind: {"expression": _other} for kind in PAIRS},
-    "silu": {"relu": _other},
+    "product": {"expression": _other},
+    "swiglu": {"expression": _neurons},
+    "silu": {"relu": _neurons},
 }
 # What heads of a kind compute, and by which rule.
 

@@ -248,7 +248,7 @@ def write(stream: Stream, bank: Bank, circuit: Graph, outputs: Interval, spilled
     after = dict(stream)
     for link in bank.write:
         written = _written(after[link.register], link, circuit, (bank.node, bank.component), outputs, fine)
-        if bank.kind == "swiglu":  # as two terms, each of which may be all of it (attentions.py)
+        if bank.kind == "swiglu":  # as two terms, each of which may be all of it (swiglu.py)
             written = written.plus(written.form, link.weights, outputs[link.columns], fine)
         after[link.register] = replace(written, drift=written.drift + link.weights @ spilled[link.columns])
     return after

@@ -155,6 +155,8 @@ def _header(target: Graph, box: Box, transformer: Transformer, tensors: Tensors)
 
 
 def _model_of(draft: Draft, transformer: Transformer) -> Model:
+    """The model as the kernel reads it. What is written for that is let go before anything is proved: it takes as much
+    memory as the weights."""
     tensors = dict(draft.tensors)
     stored = transformer_data(transformer, tensors)
     return _model(stored, draft.proof.stored, tensors)

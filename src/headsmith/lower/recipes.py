@@ -44,6 +44,7 @@ from headsmith.source.graph import (
     Maximum,
     Minimum,
     Move,
+    Node,
     Pool,
     Positional,
     Quotient,
@@ -213,8 +214,13 @@ def pieces_may_win(request: Request) -> bool:
     nodes = [request.graph.nodes[number] for number in needed(request.graph, request.graph.output)]
     simple = all(isinstance(node, Input | Affine | Relu | Maximum | Minimum) for node in nodes)
     wide = any(isinstance(node, Maximum | Minimum) and len(node.arguments) > 2 for node in nodes)
-    sums = [sum(np.count_nonzero(entries_of(term.weights)) for term in getattr(node, "terms", ())) for node in nodes]
-    return simple and wide and request.tokens == 1 and all(each <= MOST_WORK for each in sums)
+    return simple and wide and request.tokens == 1 and all(map(_written_out, nodes))
+
+
+def _written_out(node: Node) -> bool:
+    """Whether the kernel writes out what a node sums."""
+    terms = node.terms if isinstance(node, Affine) else ()
+    return sum(int(np.count_nonzero(entries_of(term.weights))) for term in terms) <= MOST_WORK
 
 
 def ramps_may_win(cost: Cost) -> bool:
