@@ -168,6 +168,30 @@ def test_what_is_no_architecture_is_refused(copied: Path, kind: Any) -> None:
         check_folder(copied)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "adapter_config.json",  # transformers then loads the model that this file names, and not this one
+        "pytorch_model.bin",
+        "model.safetensors.index.json",
+        "model-00001-of-00002.safetensors",
+        "generation_config.json",
+        "modeling_llama.py",
+        "added_tokens.json",
+        "special_tokens_map.json",
+        "Config.json",
+    ],
+)
+def test_what_else_a_runtime_might_load_is_refused(copied: Path, name: str) -> None:
+    """The kernel alone says so, without the list of files of an export."""
+    check_folder(copied)
+    (copied / ".gitattributes").write_text("")
+    check_folder(copied)
+    (copied / name).write_text('{"base_model_name_or_path": "elsewhere", "peft_type": "LORA"}')
+    with pytest.raises(Refused, match="is no file of the proven model"):
+        check_folder(copied)
+
+
 def test_every_changed_weight_is_refused(exported: Path) -> None:
     """Each of the 1,232 numbers, by one unit in the last place."""
     proven, held = wanted(exported)

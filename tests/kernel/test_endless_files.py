@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,10 @@ from helpers.attacks.forged import Forged, answered, plain, refused
 from helpers.effort import CAMPAIGN, tried
 
 from headsmith.kernel import check
+from headsmith.kernel.arithmetic import Interval
 from headsmith.kernel.chord import MOST_ENDS
+from headsmith.kernel.errors import Refused, limited
+from headsmith.kernel.functions import Program, enclose
 
 # Sizes that only the header knows, and work without end --------------------------------------------------------------
 
@@ -246,11 +250,22 @@ def many_ramps() -> Forged:
     return with_tables(tried(300, 10), 1000, "", "relu", argument=0)
 
 
+def attention_of_many_components() -> Forged:
+    """Every one of its values is named by all queries and all keys: 20,000 times 40,000 of them."""
+    file = Forged(20_000, -1.0, 1.0)
+    fields = {"queries": 0, "keys": 0, "values": 0, "size": 20_000, "causal": False}
+    nodes = [file.add(graph, "attend", **fields) for graph in (file.source, file.circuit)]
+    file.outputs(nodes[0], file.affine(file.circuit, [(nodes[1], np.ones(20_000))], np.zeros(20_000)))
+    file.model["outputs"], file.model["readout_bias"] = 20_000, file.keep(np.zeros(20_000))
+    return file
+
+
 @pytest.mark.again
 @pytest.mark.parametrize(
     "make",
     [
         long_polynomials,
+        attention_of_many_components,
         functions_on_many_cells,
         tables_of_long_programs,
         many_ramps,
@@ -266,3 +281,17 @@ def test_work_is_counted(make: Callable[[], Forged], monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(check, "WORK", SHARE * check.WORK)
     monkeypatch.setattr(check, "WORK_A_NUMBER", 0.0)
     assert "more work" in refused(file)
+
+
+def test_terms_of_programs_and_products_of_intervals_count() -> None:
+    """A step of 255 terms takes 255 times as long as one of one term, and a product of intervals is eight products."""
+    steps = [("linear", tuple((Fraction(1, 3), place) for place in range(k + 1)), Fraction(0)) for k in range(255)]
+    short, long = (Program(1, tuple(each)) for each in ([("linear", ((Fraction(1, 3), 0),), Fraction(0))] * 255, steps))
+    x = Interval(np.array([0.0]), np.array([1.0]))
+    with limited(3e7):
+        enclose(short, x)
+    with limited(3e7), pytest.raises(Refused, match="more work"):
+        enclose(long, x)
+    wide = Interval(-np.ones(1000), np.ones(1000))
+    with limited(2e5), pytest.raises(Refused, match="more work"):
+        wide * (wide + 1.0)

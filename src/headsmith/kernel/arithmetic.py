@@ -231,6 +231,7 @@ class Interval:
             return Interval(_product(first, right.low, -np.inf), _product(second, right.low, np.inf))
         corners = [(a, b) for a in (self.low, self.high) for b in (right.low, right.high)]
         low = np.minimum.reduce([_product(a, b, -np.inf) for a, b in corners])
+        spend(300.0 * low.size)  # four products for each end
         return Interval(low, np.maximum.reduce([_product(a, b, np.inf) for a, b in corners]))
 
     def __truediv__(self, other: Any) -> Interval:

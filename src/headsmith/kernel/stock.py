@@ -18,9 +18,10 @@ from .arithmetic import FLOAT32
 from .check import DAMAGE, Certificate, checked, contents, facts_of, masks_of
 from .errors import Refused, refuse
 from .layout import ENTERS, layers_of, numbers_of
-from .reading import LARGEST_HEADER, Tensors, field, mapping, parsed, read, tensors_of
+from .reading import LARGEST_HEADER, Tensors, field, items, mapping, parsed, read, tensors_of, text
 
 CONFIG, WEIGHTS, PROOF, WORDS = "config.json", "model.safetensors", "proof.safetensors", "tokenizer.json"
+OTHERS = CONFIG, WEIGHTS, PROOF, WORDS, "tokenizer_config.json", "export.json", "README.md", "picture.png"
 ARCHITECTURES: dict[str, Any] = {"llama": llama, "gpt2": gpt2}
 
 
@@ -35,15 +36,17 @@ class Stock:
 
 def check_folder(folder: str | os.PathLike[str]) -> Certificate:
     """The certificate of the stock model in a folder, by the proof beside it. Raises Refused with the reason."""
+    for name in sorted({*os.listdir(folder)} - {*OTHERS}):
+        # An adapter, shards or code: a runtime may load them in place of the weights.
+        refuse(not name.startswith(".git"), f"{name!r} is no file of the proven model, and other tools might read it")
     header, tensors = read(os.path.join(folder, PROOF))
     checked(header, tensors)
     _, held = tensors_of(os.path.join(folder, WEIGHTS), ("F32",))
-    config, path = _json(os.path.join(folder, CONFIG)), os.path.join(folder, WORDS)
+    config, words = _json(os.path.join(folder, CONFIG)), _words(os.path.join(folder, WORDS))
     kind = config.get("model_type") if isinstance(config, dict) else None
     if kind not in [*ARCHITECTURES]:
         raise Refused(f"{CONFIG} names no model for which there is a rule: {', '.join(ARCHITECTURES)}")
     root = held.get(ARCHITECTURES[kind].NORM, np.zeros(0)).ravel()[:1].sum()
-    words = mapping(field(field(_json(path), "model"), "vocab")) if os.path.isfile(path) else {}
     language = config.get("architectures") == [ARCHITECTURES[kind].LANGUAGE]
     wanted = stock(header, tensors, kind, float(root), words, language)
     refuse_others(wanted, config, held)
@@ -52,8 +55,8 @@ def check_folder(folder: str | os.PathLike[str]) -> Certificate:
 
 def refuse_others(wanted: Stock, config: Any, held: dict[str, Any]) -> None:
     """Raise Refused unless this is the configuration, and these are the weights, of the proven model."""
-    text = [json.dumps(each, sort_keys=True) for each in (config, wanted.config)]  # so that 1, 1.0 and true differ
-    if text[0] != text[1]:
+    dumped = [json.dumps(each, sort_keys=True) for each in (config, wanted.config)]  # so that 1, 1.0 and true differ
+    if dumped[0] != dumped[1]:
         names = {*config, *wanted.config} if isinstance(config, dict) else ()
         wrong = [name for name in sorted(names) if config.get(name, wanted) != wanted.config.get(name, wanted)]
         raise Refused(f"{CONFIG} is not the one of the proven model ({', '.join(wrong)})")
@@ -104,6 +107,18 @@ def _as_language_model(found: Stock, name: str) -> Stock:
     refuse(len(score) >= rows, f"a language model of {rows} tokens has fewer than {rows} outputs, and not {len(score)}")
     weights["lm_head.weight"] = np.vstack([score, np.zeros((rows - len(score), score.shape[1]), np.float32)])
     return replace(found, config=found.config | {"architectures": [name]}, weights=weights)
+
+
+def _words(path: str) -> dict[str, Any]:
+    """The rows of words, which nothing else in the file changes; none, if there is no such file."""
+    if not os.path.isfile(path):
+        return {}
+    whole = mapping(_json(path))
+    words, added = mapping(field(field(whole, "model"), "vocab")), items(whole.get("added_tokens", []))
+    rows = [(words.get(text(field(each, "content"))), field(each, "id")) for each in added]
+    if whole.get("normalizer") is not None or any(one != other for one, other in rows):
+        raise Refused(f"{WORDS} has words, or changes them, beside its vocabulary")
+    return words
 
 
 def _json(path: str) -> Any:
