@@ -105,7 +105,7 @@ def _norms(model: Model, sizes: Upper, width: int, given: float | None) -> tuple
 
 def _noise(weights: Array, mean: float) -> Upper:
     """What a form may be off by because of the mean, for weights (heads, d_model, forms)."""
-    return Upper(np.abs(weights)).sum(axis=1) * (9.4 + (weights != 0.0).sum(axis=1)) * (UNIT * mean)
+    return Upper(np.abs(weights)).sum(axis=1) * Upper(9.4 + (weights != 0.0).sum(axis=1)) * (UNIT * mean)
 
 
 def _moved(model: Model, bank: Heads, sizes: Upper, mean: float) -> float:

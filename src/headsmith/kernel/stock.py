@@ -16,8 +16,9 @@ import numpy as np
 from . import gpt2, llama
 from .arithmetic import FLOAT32
 from .check import DAMAGE, Certificate, checked, contents, facts_of, masks_of
-from .errors import Refused, refuse
-from .layout import ENTERS, layers_of, numbers_of
+from .errors import WORK, WORK_A_NUMBER, Refused, limited, refuse
+from .layout import ENTERS, MOST_NUMBERS, layers_of, numbers_of
+from .model import NEURONS
 from .reading import LARGEST_HEADER, Tensors, field, items, mapping, parsed, read, tensors_of, text
 
 CONFIG, WEIGHTS, PROOF, WORDS = "config.json", "model.safetensors", "proof.safetensors", "tokenizer.json"
@@ -75,7 +76,7 @@ def stock(
     unless given; `words` are the numbers of a vocabulary, with their rows. Raises Refused where a stock model cannot
     hold it."""
     try:
-        with np.errstate(all="ignore"):
+        with limited(WORK + WORK_A_NUMBER * sum(each.size for each in tensors.values())), np.errstate(all="ignore"):
             found = _stock(header, tensors, name, root, words or {})
             return _as_language_model(found, ARCHITECTURES[name].LANGUAGE) if language else found
     except DAMAGE as problem:
@@ -91,6 +92,9 @@ def _stock(header: Any, tensors: Tensors, name: str, root: float | None, words: 
     refuse("causal" not in masks, "a stock model has a causal mask, and the model looks at later tokens")
     refuse(model.attention != "softmax", f"a stock model has softmax attention, and this one {model.attention}")
     refuse(not model.layers, "the model has no layer of attention")
+    # Before anything is written out: a head has 4 matrices of 16 columns at least, a pair of neurons 6 rows.
+    rows = max(sum(bank.heads * (6 if bank.kind in NEURONS else 64) for bank in layer) for layer in model.layers)
+    refuse(rows * sum(model.sizes.values()) > MOST_NUMBERS, "a layer has more weights than a stock model may have")
     facts, numbers = facts_of(target, model, proof, box), numbers_of(model, target.nodes[0].names, box, words)
     (layers, neurons), rules = layers_of(model), ARCHITECTURES[name]
     found, config, weights = rules.stock(target, facts, box, layers, neurons, numbers, root)
