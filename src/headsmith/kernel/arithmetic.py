@@ -32,7 +32,7 @@ EXP_ULPS = 4  # exp is assumed correct to this many units in the last place, her
 TINY = 2.0**-1022
 SPLIT = 134217729.0  # 2^27 + 1: splits a double into two halves
 SAFE = 2.0**-960  # the error of a smaller product may underflow
-OVERHEAD = 4000.0  # what an operation on arrays costs, however small they are (errors.spend)
+OVERHEAD = 8000.0  # what an operation on arrays costs, however small they are (errors.spend)
 FEW = 32  # sums of at most so many terms that are not zero are added one by one, exactly where that is possible
 
 
@@ -231,7 +231,6 @@ class Interval:
             return Interval(_product(first, right.low, -np.inf), _product(second, right.low, np.inf))
         corners = [(a, b) for a in (self.low, self.high) for b in (right.low, right.high)]
         low = np.minimum.reduce([_product(a, b, -np.inf) for a, b in corners])
-        spend(300.0 * low.size)  # four products for each end
         return Interval(low, np.maximum.reduce([_product(a, b, np.inf) for a, b in corners]))
 
     def __truediv__(self, other: Any) -> Interval:
@@ -345,6 +344,7 @@ def rounded_sum(a: Array, b: Array, direction: float) -> Array:
     """a + b, one step in the direction where the exact sum lies beyond the computed one."""
     with np.errstate(all="ignore"):
         total = a + b
+        spend(10000.0 + 10.0 * np.size(total))
         part = total - a
         return stepped(total, (a - (total - part)) + (b - part), direction)
 
@@ -353,6 +353,7 @@ def _product(a: Array, b: Array, direction: float) -> Array:
     with np.errstate(all="ignore"):
         zero = (a == 0.0) | (b == 0.0)
         result = np.where(zero, 0.0, a * b)
+        spend(30000.0 + 40.0 * result.size)
         # Of a product that is small, or underflowed, the error is not known.
         error = np.where(np.abs(result) < SAFE, np.where(zero, 0.0, np.nan), product_rest(a, b, result))
         return stepped(result, error, direction)
@@ -370,6 +371,7 @@ def rounded_quotient(a: Array, b: Array, direction: float) -> Array:
     """a / b, one step in the direction where it is not exact."""
     with np.errstate(all="ignore"):
         result = a / b
+        spend(30000.0 + 40.0 * np.size(result))
         back = result * b
         exact = (a == 0.0) | ((back == a) & (product_rest(result, b, back) == 0.0) & (np.abs(a) >= SAFE))
         return np.where(exact, result, np.nextafter(result, direction))
