@@ -144,6 +144,27 @@ def cells_of_a_wide_target() -> Forged:
     return file
 
 
+def many_sums_of_many_gates() -> Forged:
+    """One number, 60,000 gates of it, and 30 sparse sums of 1,000 components: 13 GiB, if their weights are written out
+    side by side."""
+    file, gates, rows = Forged(1, -1.0, 1.0), 60_000, 1000
+    weights = {"shape": [rows, gates], "gaps": file.keep([1.0]), "values": file.keep([1.0])}
+    bias, ones, zero = file.keep(np.zeros(rows)), file.keep(np.ones((1, rows))), file.keep([0.0])
+    outputs = []
+    for graph in (file.source, file.circuit):
+        relu = file.relu(graph, file.affine(graph, [(0, np.ones((gates, 1)))], np.zeros(gates)), gates)
+        terms = [{"node": relu, "weights": weights}]
+        sums = [file.add(graph, "affine", terms=terms, bias=bias) for _ in range(30)]
+        outputs.append(file.add(graph, "affine", terms=[{"node": n, "weights": ones} for n in sums], bias=zero))
+    file.outputs(*outputs)
+    file.embed()
+    file.register("o", size=gates)
+    links = [file.link("x", np.ones((gates, 1)))], [file.link("o", np.ones(gates))]
+    file.gates(*links, np.full(gates, relu), np.arange(gates), 64.0)
+    file.model["readout"] = [file.link("o", 30.0 * np.eye(1, gates))]
+    return file
+
+
 ENDLESS: list[Callable[[], Forged]] = [
     large_register,
     large_grid,
@@ -174,6 +195,10 @@ def test_comparisons_of_many_inputs_or_gates_are_refused(inputs: int, size: int)
 
 def test_a_comparison_of_many_gates_takes_no_matrix_of_them() -> None:
     assert answered(approximates(2, 30_000)).startswith("certified")
+
+
+def test_sums_of_many_gates_are_not_written_out() -> None:
+    assert answered(many_sums_of_many_gates()).startswith("certified")
 
 
 def test_a_target_on_many_cells_is_refused_where_the_circuit_is_small() -> None:
