@@ -353,7 +353,6 @@ def _product(a: Array, b: Array, direction: float) -> Array:
     with np.errstate(all="ignore"):
         zero = (a == 0.0) | (b == 0.0)
         result = np.where(zero, 0.0, a * b)
-        spend(30000.0 + 40.0 * result.size)
         # Of a product that is small, or underflowed, the error is not known.
         error = np.where(np.abs(result) < SAFE, np.where(zero, 0.0, np.nan), product_rest(a, b, result))
         return stepped(result, error, direction)
@@ -361,6 +360,7 @@ def _product(a: Array, b: Array, direction: float) -> Array:
 
 def product_rest(a: Array, b: Array, result: Array) -> Array:
     """a b - result, exactly (Dekker); not a number where the splitting overflows."""
+    spend(30000.0 + 40.0 * np.size(result))
     head_a, head_b = a * SPLIT, b * SPLIT
     head_a, head_b = head_a - (head_a - a), head_b - (head_b - b)
     tail_a, tail_b = a - head_a, b - head_b
@@ -371,7 +371,6 @@ def rounded_quotient(a: Array, b: Array, direction: float) -> Array:
     """a / b, one step in the direction where it is not exact."""
     with np.errstate(all="ignore"):
         result = a / b
-        spend(30000.0 + 40.0 * np.size(result))
         back = result * b
         exact = (a == 0.0) | ((back == a) & (product_rest(result, b, back) == 0.0) & (np.abs(a) >= SAFE))
         return np.where(exact, result, np.nextafter(result, direction))

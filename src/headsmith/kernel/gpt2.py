@@ -38,7 +38,7 @@ from .errors import Refused, ThinMargin, refuse
 from .graph import Graph
 from .layout import Heads, Laid, Layers, Neurons, Words, column_sizes, root_of, totals
 from .model import DATA, GRID, REFERENCE, Model
-from .walk import Facts, walk_through
+from .walk import Facts
 
 LANGUAGE, NORM, EPSILON = "GPT2LMHeadModel", "transformer.ln_f.weight", 1e-5
 ONE_HOT = (DATA, REFERENCE, GRID)
@@ -56,24 +56,23 @@ def stock(
     target: Graph, facts: Facts, box: Interval, layers: Layers, neurons: list[Neurons], words: Words, root: float | None
 ) -> tuple[Certificate, dict[str, Any], dict[str, Any]]:
     """What is proved of the stock model, its configuration and its weights by name."""
-    model, grid = facts.model, facts.model.grid_tokens
-    banks = [bank for layer in model.layers for bank in layer]
+    model, banks = facts.model, [bank for layer in facts.model.layers for bank in layer]
     refuse(any(len(gate) for gate, _, _ in neurons), "a GPT-2 has no SwiGLU blocks: take a Llama")
     config, heads = config_of(model, layers, len(words)), [head for layer in layers for head in layer]
     # The values of tables are stored; but where they should be zero, rules count what their mean is off by.
     forms = [W_V for bank, (_, _, W_V, _) in zip(banks, heads, strict=True) if bank.kind != "table"]
-    forms += [np.full((1, grid, 1), 1.0 / grid) for bank in banks if bank.kind == "table"]
+    forms += [np.full((1, model.grid_tokens, 1), 1.0 / model.grid_tokens) for bank in banks if bank.kind == "table"]
     why = Refused("norms move scores and values too much: weights are too large for a GPT-2")
     for unit, most in product(COARSE, LOSSES):
         try:
-            sizes = column_sizes(model, walk_through(_in(facts, unit, most)), _format(unit, most))
+            sizes = column_sizes(_in(facts, unit, most))
         except ThinMargin as problem:
             why = problem
             continue
         own, mean = _norms(model, sizes, config["n_embd"], root)
         lost = max(float(_noise(each, mean).max().value) for each in (layout.readout_of(model).T[None], *forms))
         moved = max(_moved(model, bank, sizes, mean) for bank in heads)
-        if lost <= most and moved <= 8.0 * (unit - UNIT) and mean * grid <= 4.0:
+        if lost <= most and moved <= 8.0 * (unit - UNIT) and mean * model.grid_tokens <= 4.0:
             shape = config["n_embd"], config["n_head"], config["n_embd"] // config["n_head"]
             constants = own * float(np.sqrt(shape[0] / 2.0)) * np.array([1.0, -1.0])
             laid = layout.laid_out(model, layers, words, config["vocab_size"], shape, constants, True)
@@ -85,12 +84,9 @@ def stock(
     raise why
 
 
-def _format(unit: float, lost: float) -> Precision:
-    return Precision("float32", unit, lost, FLOAT32.largest, exact=False)
-
-
 def _in(facts: Facts, unit: float, lost: float) -> Facts:
-    return replace(facts, model=replace(facts.model, precision=_format(unit, lost)))
+    coarse = Precision("float32", unit, lost, FLOAT32.largest, exact=False)
+    return replace(facts, model=replace(facts.model, precision=coarse))
 
 
 def _norms(model: Model, sizes: Upper, width: int, given: float | None) -> tuple[float, float]:
@@ -136,12 +132,13 @@ def config_of(model: Model, layers: Layers, words: int) -> dict[str, Any]:
 def weights_of(laid: Laid, root: float) -> dict[str, Any]:
     """model.safetensors: every tensor by its name; `root` is the weight of the norms."""
     width = laid.table.shape[1]
-    found = {"transformer.wte.weight": laid.table, "score.weight": laid.score.T}
-    norms = ["transformer.ln_f"]
+    found, norms = {"transformer.wte.weight": laid.table, "score.weight": laid.score.T}, ["transformer.ln_f"]
     for number, (reads, writes) in enumerate(laid.layers):
         norms += [f"transformer.h.{number}.ln_1", f"transformer.h.{number}.ln_2"]
-        matrices = {"attn.c_attn": reads.transpose(1, 0, 2, 3).reshape(width, -1)}
-        matrices |= {"attn.c_proj": writes.reshape(-1, width)}
+        matrices = {
+            "attn.c_attn": reads.transpose(1, 0, 2, 3).reshape(width, -1),
+            "attn.c_proj": writes.reshape(-1, width),
+        }
         matrices |= {"mlp.c_fc": np.zeros((width, 1)), "mlp.c_proj": np.zeros((1, width))}
         for name, matrix in matrices.items():
             found[f"transformer.h.{number}.{name}.weight"] = matrix

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import Interval, Upper
-from .errors import NoHead, Refused, spend
+from .errors import NoHead, Refused
 from .expressions import Computed
 from .flow import Edge, Slope, Steps
 from .functions import enclose
@@ -95,7 +95,6 @@ def _join_blocks(circuit: Graph, edges: dict[int, list[Edge]]) -> set[int]:
     for found in list(edges.values()):
         read = [(move, slope) for move, slope, _ in found if move in kept and not isinstance(slope, Interval)]
         for source in {nodes[move].arguments[0] for move, _ in read}:
-            spend(100.0 * len(read))
             group = [(move, slope) for move, slope in read if nodes[move].arguments[0] == source]
             sizes = Upper([np.abs(dense(slope)) for _, slope in group])
             once = np.sum([kept[move] for move, _ in group], axis=0).max() <= 1

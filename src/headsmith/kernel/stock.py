@@ -19,7 +19,7 @@ from .check import DAMAGE, Certificate, checked, contents, facts_of, masks_of
 from .errors import WORK, WORK_A_NUMBER, Refused, limited, refuse
 from .layout import ENTERS, MOST_NUMBERS, layers_of, numbers_of
 from .model import NEURONS
-from .reading import LARGEST_HEADER, Tensors, field, items, mapping, parsed, read, tensors_of, text
+from .reading import LARGEST_HEADER, Tensors, field, items, mapping, parsed, read, tensors_of, text, whole
 
 CONFIG, WEIGHTS, PROOF, WORDS = "config.json", "model.safetensors", "proof.safetensors", "tokenizer.json"
 OTHERS = CONFIG, WEIGHTS, PROOF, WORDS, "tokenizer_config.json", "export.json", "README.md", "picture.png"
@@ -43,11 +43,16 @@ def check_folder(folder: str | os.PathLike[str]) -> Certificate:
     header, tensors = read(os.path.join(folder, PROOF))
     checked(header, tensors)
     _, held = tensors_of(os.path.join(folder, WEIGHTS), ("F32",))
-    config, words = _json(os.path.join(folder, CONFIG)), _words(os.path.join(folder, WORDS))
+    config, path = _json(os.path.join(folder, CONFIG)), os.path.join(folder, WORDS)
     kind = config.get("model_type") if isinstance(config, dict) else None
     if kind not in [*ARCHITECTURES]:
         raise Refused(f"{CONFIG} names no model for which there is a rule: {', '.join(ARCHITECTURES)}")
     root = held.get(ARCHITECTURES[kind].NORM, np.zeros(0)).ravel()[:1].sum()
+    spoken = mapping(_json(path)) if os.path.isfile(path) else {"model": {"vocab": {}}}
+    words, added = mapping(field(field(spoken, "model"), "vocab")), items(spoken.get("added_tokens", []))
+    rows = {(text(field(each, "content")), whole(field(each, "id"))) for each in added}
+    other = spoken.get("normalizer") is not None or not rows <= words.items()
+    refuse(other, f"{WORDS} has words, or changes them, beside its vocabulary")
     language = config.get("architectures") == [ARCHITECTURES[kind].LANGUAGE]
     wanted = stock(header, tensors, kind, float(root), words, language)
     refuse_others(wanted, config, held)
@@ -111,18 +116,6 @@ def _as_language_model(found: Stock, name: str) -> Stock:
     refuse(len(score) >= rows, f"a language model of {rows} tokens has fewer than {rows} outputs, and not {len(score)}")
     weights["lm_head.weight"] = np.vstack([score, np.zeros((rows - len(score), score.shape[1]), np.float32)])
     return replace(found, config=found.config | {"architectures": [name]}, weights=weights)
-
-
-def _words(path: str) -> dict[str, Any]:
-    """The rows of words, which nothing else in the file changes; none, if there is no such file."""
-    if not os.path.isfile(path):
-        return {}
-    whole = mapping(_json(path))
-    words, added = mapping(field(field(whole, "model"), "vocab")), items(whole.get("added_tokens", []))
-    rows = [(words.get(text(field(each, "content"))), field(each, "id")) for each in added]
-    if whole.get("normalizer") is not None or any(one != other for one, other in rows):
-        raise Refused(f"{WORDS} has words, or changes them, beside its vocabulary")
-    return words
 
 
 def _json(path: str) -> Any:
