@@ -85,6 +85,7 @@ def stock(
 
 
 def _in(facts: Facts, unit: float, lost: float) -> Facts:
+    """The same in a format in which products are not exact."""
     coarse = Precision("float32", unit, lost, FLOAT32.largest, exact=False)
     return replace(facts, model=replace(facts.model, precision=coarse))
 
@@ -135,10 +136,8 @@ def weights_of(laid: Laid, root: float) -> dict[str, Any]:
     found, norms = {"transformer.wte.weight": laid.table, "score.weight": laid.score.T}, ["transformer.ln_f"]
     for number, (reads, writes) in enumerate(laid.layers):
         norms += [f"transformer.h.{number}.ln_1", f"transformer.h.{number}.ln_2"]
-        matrices = {
-            "attn.c_attn": reads.transpose(1, 0, 2, 3).reshape(width, -1),
-            "attn.c_proj": writes.reshape(-1, width),
-        }
+        matrices = {"attn.c_attn": reads.transpose(1, 0, 2, 3).reshape(width, -1)}
+        matrices |= {"attn.c_proj": writes.reshape(-1, width)}
         matrices |= {"mlp.c_fc": np.zeros((width, 1)), "mlp.c_proj": np.zeros((1, width))}
         for name, matrix in matrices.items():
             found[f"transformer.h.{number}.{name}.weight"] = matrix

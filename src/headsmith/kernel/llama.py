@@ -64,13 +64,13 @@ def stock(
 def _refuse_features(layers: Layers, neurons: list[Neurons], laid: Laid, sizes: Upper, head: int, root: float) -> None:
     """Raise Refused where sines may matter, or what a norm loses of small numbers."""
     read = [laid.score, *(each for gate, up, _ in neurons for each in (gate, up))]
-    heaviest = [float(np.abs(each).max(initial=0.0)) for each in read]
     for W_Q, W_K, W_V, _ in (bank for layer in layers for bank in layer):
         flat = [np.abs(each).transpose(0, 2, 1).reshape(-1, each.shape[1]) for each in (W_Q, W_K)]
         most = float(((flat[0] @ sizes) * (flat[1] @ sizes) * float(np.sqrt(head))).max().value)
-        heaviest += [float(np.abs(each).max(initial=0.0)) for each in (W_Q, W_K, W_V)]
+        read += [W_Q, W_K, W_V]
         refuse(not most < 2.0**24, f"features of {most:.3g} are too large for rotations not to matter")
-    refuse(not max(heaviest) * root <= 2.0**46, f"weights of {max(heaviest):.3g} are too large for norms of {root:g}")
+    heaviest = max(float(np.abs(each).max(initial=0.0)) for each in read)
+    refuse(not heaviest * root <= 2.0**46, f"weights of {heaviest:.3g} are too large for norms of {root:g}")
 
 
 def config_of(model: Model, layers: Layers, inner: int, words: int) -> dict[str, Any]:
