@@ -72,7 +72,7 @@ def stock(
         own, mean = _norms(model, sizes, config["n_embd"], root)
         lost = max(float(_noise(each, mean).max().value) for each in (layout.readout_of(model).T[None], *forms))
         moved = max(_moved(model, bank, sizes, mean) for bank in heads)
-        if lost <= most and moved <= 8.0 * (unit - UNIT) and mean * model.grid_tokens <= 4.0:
+        if lost <= most and moved <= 8.0 * (unit - UNIT) and mean * max(model.grid_tokens, 1) <= 4.0:
             shape = config["n_embd"], config["n_head"], config["n_embd"] // config["n_head"]
             constants = own * float(np.sqrt(shape[0] / 2.0)) * np.array([1.0, -1.0])
             laid = layout.laid_out(model, layers, words, config["vocab_size"], shape, constants, True)
