@@ -46,12 +46,12 @@ class Linear(nn.Module):
                 parts.append(part if whole else functional.pad(part, (first, size - first - rows)))
         return sum(parts[1:], parts[0]).to(self.weights[0].dtype)
 
-    def write(self, values: torch.Tensor, stream: Stream) -> None:
-        """Add what is made of `values` to the stream."""
+    def write(self, values: torch.Tensor, added: Stream) -> None:
+        """Add what is made of `values` to what the registers get."""
         for (register, first, _, columns), weights in zip(self.places, self.weights, strict=True):
             whole = first == 0 and columns == values.shape[-1]
-            part = _times(values if whole else values[..., first : first + columns], weights).to(values.dtype)
-            stream[register] = stream[register] + part if register in stream else part
+            part = _times(values if whole else values[..., first : first + columns], weights)
+            added[register] = added[register] + part if register in added else part
 
 
 class Heads(nn.Module):
@@ -117,11 +117,10 @@ class FusedLayer(nn.Module):
             self.add_module(name, Heads(transformer, bank, causal, dtype))
 
     def forward(self, stream: Stream) -> Stream:
-        found = [(each, each(each.read.read(stream, each.readers))) for each in self.children()]
-        stream = dict(stream)
-        for each, outputs in found:
-            each.write.write(outputs, stream)
-        return stream
+        added: Stream = {}
+        for each in self.children():
+            each.write.write(each(each.read.read(stream, each.readers)), added)
+        return _sum(stream, added, next(iter(stream.values())).dtype)
 
 
 class Fused(nn.Module):
@@ -144,13 +143,22 @@ class Fused(nn.Module):
         inputs = laid_out(self.config, x.to(self.bias.dtype))
         tokens = inputs.shape[1]
         stream: Stream = {name: rows[:tokens] for name, rows in zip(self.registers, self.rows, strict=True)}
-        self.embedding.write(inputs, stream)
+        added: Stream = {}
+        self.embedding.write(inputs, added)
+        stream = _sum(stream, added, inputs.dtype)
         for layer in self.layers:
             stream = layer(stream)
         outputs = self.readout.read(stream, len(self.bias)) + self.bias
         outputs = outputs.expand(len(inputs), tokens, -1)
         outputs = outputs if self.config["takes"] == "sequences" else outputs[:, 0]
         return outputs.reshape(*x.shape[:-1], len(self.bias))
+
+
+def _sum(stream: Stream, added: Stream, dtype: torch.dtype) -> Stream:
+    """The stream, and all that its registers get in a layer: in 16 bits that is rounded once, before it is added, because
+    the certificate counts no rounding between the banks of a layer."""
+    rounded = {register: values.to(dtype) for register, values in added.items()}
+    return {**stream, **{name: stream[name] + each if name in stream else each for name, each in rounded.items()}}
 
 
 def _softmax_mean(values: torch.Tensor, scores: torch.Tensor, causal: bool) -> torch.Tensor:
