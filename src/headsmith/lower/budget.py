@@ -19,12 +19,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from headsmith.analysis.gains import Far, Gain
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
-from headsmith.core.intervals import Interval
 from headsmith.heads.scaling import SMALLEST_SCALE, Scaling, heaviest_read
 from headsmith.heads.stream import position_bits
+from headsmith.kernel.arithmetic import Upper, smallest
+from headsmith.kernel.flow import Far, Gain
 from headsmith.lower.relief import NONE, Relief
 from headsmith.transformer.ir import Bank, Layer, Transformer
 
@@ -79,7 +79,7 @@ def _gains(transformer: Transformer, reach: float) -> tuple[float, float]:
     return position, 2.0 * math.ceil((reach + 8.0 + 4.0 * (len(transformer.layers) + heavy)) / 2.0)
 
 
-def _demand(transformer: Transformer, heads: list[list[Gain]]) -> float:
+def _demand(transformer: Transformer, heads: list[list[Far]]) -> float:
     """max over outputs of sum_h w_h |W_V|_h c_oh over gates and maxima, the larger of the two signs."""
     below: Array = np.zeros(1)
     above: Array = np.zeros(1)
@@ -89,31 +89,26 @@ def _demand(transformer: Transformer, heads: list[list[Gain]]) -> float:
             if constant == 0.0:
                 continue
             heavy = constant * heaviest_read(bank)
-            below = below + gain.rising.T @ heavy
-            above = above + gain.falling.T @ heavy
+            below = below + gain.rising.value.T @ heavy
+            above = above + gain.falling.value.T @ heavy
     return float(max(below.max(), above.max()))
 
 
-def _reach(transformer: Transformer, heads: list[list[Gain]]) -> float:
+def _reach(transformer: Transformer, heads: list[list[Far]]) -> float:
     """How much a unit of leaked weight in every head could move an output; values of gates count as one."""
     total = 0.0
     for layer, gains in zip(transformer.layers, heads, strict=True):
         for bank, gain in zip(layer.banks, gains, strict=True):
-            total += float((bank.value_sizes() * gain.magnitude).sum(axis=0).max())
+            total += float((bank.value_sizes() * gain.size.value).sum(axis=0).max())
     return total
 
 
-def gains_of_heads(bank: Bank, gains: Mapping[int, Gain], outputs: int) -> Gain:
-    """The gains of a bank's heads, (heads, outputs), from those of the circuit's nodes (analysis/sensitivity.py)."""
-    low, high, rising, falling, size = (np.zeros((bank.outputs, outputs)) for _ in range(5))
-    distant = False
+def gains_of_heads(bank: Bank, gains: Mapping[int, Gain], outputs: int) -> Far:
+    """The gains of a bank's heads, (heads, outputs), from those of the circuit's nodes."""
+    found = np.zeros((3, bank.outputs, outputs))
     for number in map(int, np.unique(bank.node)):
         if number in gains:
-            mine, gain = bank.node == number, gains[number]
-            components = bank.component[mine]
-            low[mine], high[mine] = gain.here.low[components], gain.here.high[components]
-            if gain.far is not None:
-                distant = True
-                rising[mine], falling[mine] = gain.far.rising[components], gain.far.falling[components]
-                size[mine] = gain.far.size[components]
-    return Gain(Interval(low, high), Far(rising, falling, size) if distant else None)
+            mine, every = bank.node == number, gains[number].anywhere
+            sides = [smallest(side, every.size) for side in (every.rising, every.falling)]
+            found[:, mine] = [each.value[bank.component[mine]] for each in (*sides, every.size)]
+    return Far(*map(Upper, found))

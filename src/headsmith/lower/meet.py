@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from headsmith.analysis.ranges import ranges
-from headsmith.analysis.sensitivity import slopes_on
 from headsmith.circuits.assemble import Choice
 from headsmith.circuits.pieces import Arrangement, Pieces, tokens_for
 from headsmith.core.arrays import Array
@@ -40,7 +39,7 @@ from headsmith.lower.design import Design, design_circuits
 from headsmith.lower.lower import lower
 from headsmith.lower.native import native_design
 from headsmith.lower.native_fits import Failed
-from headsmith.lower.piece_flow import PieceFlow, approximate_pieces
+from headsmith.lower.piece_flow import approximate_pieces
 from headsmith.lower.product_design import product_design
 from headsmith.lower.prove import Draft, certified, drafted
 from headsmith.lower.ramp_design import FEW_TOKENS, MOST_TOKENS, with_ramps
@@ -182,10 +181,8 @@ def meet_with_pieces(request: Request) -> Met:
     """One token for each affine piece of a network of maxima: attention takes the maximum, nothing is approximated."""
 
     def design(share: float, room: float, _caution: float) -> Design:
-        laid, circuit, approximation = approximate_pieces(request.graph, request.box)
-        slopes = slopes_on(circuit, approximation.ranges)
-        gains = PieceFlow(circuit, slopes, approximation.shortcuts, laid).gains()
-        return Design({}, circuit, approximation.ranges, gains, 0.0, 0)
+        circuit, approximation = approximate_pieces(request.graph, request.box)
+        return Design({}, circuit, approximation.ranges, approximation.flow.gains(), 0.0, 0)
 
     tokens = tokens_for(request.graph)
     if request.tokens not in (1, tokens):

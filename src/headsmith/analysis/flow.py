@@ -1,0 +1,136 @@
+"""How errors travel through a graph that is still being planned: the kernel's own rules (kernel/flow.py), called
+forwards.
+
+The kernel reads a circuit and what is known of it from a file; here the same is put together in memory. A **stretch**
+is a part of the graph that is known as a whole: the node that it stands for, and how far what it reads may be off.
+Behind the graph's own nodes, which keep their numbers, come the nodes that stretches stand for, and exchanges. Steps
+and powers are recognised by the kernel (search/steps.py).
+
+What is said here of a graph is what the kernel will say of it, as far as the ranges agree; nobody believes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from headsmith.analysis.exchange import exchanges
+from headsmith.core.arrays import Array
+from headsmith.core.intervals import Interval
+from headsmith.kernel import arithmetic
+from headsmith.kernel.expressions import Computed
+from headsmith.kernel.flow import Gain, arrive, gains
+from headsmith.kernel.graph import Graph as Circuit
+from headsmith.kernel.graph import Node as CircuitNode
+from headsmith.kernel.graph import read_graph
+from headsmith.kernel.proof import Proof, Region
+from headsmith.kernel.slopes import Edges, edges_of
+from headsmith.search.steps import find_powers, find_steps
+from headsmith.source.graph import Graph, Maximum, Minimum, Move, Node, Pool, Product
+from headsmith.source.remembered import once_for_graph
+from headsmith.source.stored_nodes import node_data
+
+Slopes = tuple[Interval, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """The node that some nodes of a graph stand for, which reads nodes of the graph; these nodes; and how far what they
+    read may be off."""
+
+    meaning: Node
+    inside: frozenset[int]
+    margin: float
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """A graph as the kernel sees it, and the edges along which errors travel."""
+
+    known: Proof
+    edges: Edges
+
+    def gains(self, output: int | None = None) -> dict[int, Gain]:
+        """For every node that matters, how its errors move the output, or another node."""
+        circuit = self.known.circuit
+        number = circuit.output if output is None else output
+        return gains(circuit, self.edges.of, number, self.edges.steps, self.edges.norms)
+
+    def arriving(self, number: int, off: Mapping[int, Array], own: Mapping[int, Array]) -> Array:
+        """How far a node is off because others are: by its arguments, which are off by `off`; of steps and powers, also
+        by the gains of what nodes before it commit, `own`."""
+        size = self.known.circuit.nodes[number].size
+        found = arrive(self.edges.of, number, size, {each: arithmetic.Upper(value) for each, value in off.items()})
+        if number in self.known.steps or number in self.known.powers:
+            before = {each: gain for each, gain in self.gains(number).items() if each in own}
+            parts = [gain.carried(arithmetic.Upper(own[each])).value for each, gain in before.items()]
+            return np.minimum(found.value, np.sum(parts, axis=0))
+        return np.asarray(found.value)
+
+
+def read_nodes(nodes: Sequence[Node], output: int) -> Circuit:
+    """Nodes as the kernel reads them."""
+    tensors: dict[str, Any] = {}
+
+    def keep(_: str, values: Any, kind: Any = np.float64) -> str:
+        tensors[str(len(tensors))] = np.ascontiguousarray(values, dtype=kind)
+        return str(len(tensors) - 1)
+
+    stored = [node_data(node, lambda number: number, keep) for node in nodes]
+    return read_graph({"nodes": stored, "output": output}, tensors)
+
+
+def known_of(graph: Graph, stretches: Mapping[int, Stretch]) -> Proof:
+    """What is known of a graph whose nodes, by their numbers, are the results of stretches."""
+    circuit = read_nodes((*graph.nodes, *(each.meaning for each in stretches.values())), graph.output)
+    nodes, regions = list(circuit.nodes), dict[int, Region]()
+    for place, (number, stretch) in enumerate(stretches.items(), start=len(graph.nodes)):
+        regions[number] = Region(number, place, nodes[place].arguments, stretch.inside, stretch.margin, None)
+    for number, (source, inside) in exchanges(graph).items():
+        regions[number] = Region(number, len(nodes), (source,), inside, 0.0, None)
+        nodes.append(CircuitNode("exchange", nodes[number].size, (source,)))
+    known = Proof(replace(circuit, nodes=tuple(nodes)), regions, {}, {}, {}, {}, {}, {}, {}, {}, 0, 0)
+    if not any(isinstance(node, Pool) for node in graph.nodes):
+        return known
+    return replace(known, steps=find_steps(known), powers=find_powers(known))
+
+
+@once_for_graph
+def known_of_target(target: Graph) -> Proof:
+    """The same of a target, before anything is chosen for its nodes: what stands for them will be what they are."""
+    kinds = Product | Maximum | Minimum
+    found = {number: node for number, node in enumerate(target.nodes) if isinstance(node, kinds)}
+    return known_of(target, {number: Stretch(node, frozenset({number}), 0.0) for number, node in found.items()})
+
+
+def known_steps(target: Graph) -> int:
+    """How many nodes of a target are known by more than what they read."""
+    if not any(isinstance(node, Pool | Move) for node in target.nodes):
+        return 0
+    known = known_of_target(target)
+    return len(known.steps) + len(known.powers) + len(exchanges(target))
+
+
+def flow_of(known: Proof, ranges: Sequence[Interval], slopes: Mapping[int, Slopes]) -> Flow:
+    """How errors travel if exactly the gates that may cross zero have a head; `slopes` are those of expressions."""
+    found, nodes = [kernel_interval(each) for each in ranges], known.circuit.nodes
+    places = {}
+    for number, node in enumerate(nodes):
+        if node.kind == "relu":
+            (argument,) = node.arguments
+            seen = found[argument].widened(known.margins_of_reads.get((number, argument), 0.0))
+            if (crossing := (seen.low < 0.0) & (seen.high > 0.0)).any():
+                places[number] = np.flatnonzero(crossing)
+    tables = {
+        number: Computed(arithmetic.interval(np.zeros(nodes[number].size)), tuple(map(kernel_interval, each)))
+        for number, each in slopes.items()
+    }
+    return Flow(known, edges_of(known, found, places, tables))
+
+
+def kernel_interval(each: Interval) -> arithmetic.Interval:
+    """An interval as the kernel has it."""
+    return arithmetic.Interval(each.low, each.high)
