@@ -29,7 +29,7 @@ from headsmith.kernel.graph import read_graph
 from headsmith.kernel.proof import Proof, Region
 from headsmith.kernel.slopes import Edges, edges_of
 from headsmith.search.steps import find_powers, find_steps
-from headsmith.source.graph import Graph, Maximum, Minimum, Move, Node, Pool, Product
+from headsmith.source.graph import Graph, Hypotenuse, Maximum, Minimum, Move, Node, Pool, Product, Quotient
 from headsmith.source.remembered import once_for_graph
 from headsmith.source.stored_nodes import node_data
 
@@ -71,6 +71,10 @@ class Flow:
         return np.asarray(found.value)
 
 
+NOTHING = Proof(Circuit((), 0), {}, {}, {}, {}, {}, {}, {}, {}, {}, 0, 0)
+"""Nothing is known."""
+
+
 def read_nodes(nodes: Sequence[Node], output: int) -> Circuit:
     """Nodes as the kernel reads them."""
     tensors: dict[str, Any] = {}
@@ -92,7 +96,7 @@ def known_of(graph: Graph, stretches: Mapping[int, Stretch]) -> Proof:
     for number, (source, inside) in exchanges(graph).items():
         regions[number] = Region(number, len(nodes), (source,), inside, 0.0, None)
         nodes.append(CircuitNode("exchange", nodes[number].size, (source,)))
-    known = Proof(replace(circuit, nodes=tuple(nodes)), regions, {}, {}, {}, {}, {}, {}, {}, {}, 0, 0)
+    known = replace(NOTHING, circuit=replace(circuit, nodes=tuple(nodes)), regions=regions)
     if not any(isinstance(node, Pool) for node in graph.nodes):
         return known
     return replace(known, steps=find_steps(known), powers=find_powers(known))
@@ -101,7 +105,7 @@ def known_of(graph: Graph, stretches: Mapping[int, Stretch]) -> Proof:
 @once_for_graph
 def known_of_target(target: Graph) -> Proof:
     """The same of a target, before anything is chosen for its nodes: what stands for them will be what they are."""
-    kinds = Product | Maximum | Minimum
+    kinds = Product | Quotient | Hypotenuse | Maximum | Minimum
     found = {number: node for number, node in enumerate(target.nodes) if isinstance(node, kinds)}
     return known_of(target, {number: Stretch(node, frozenset({number}), 0.0) for number, node in found.items()})
 

@@ -344,8 +344,9 @@ def _scaled(
                 return replace(met, transformer=lighter, certificate=proven) if proven.error <= error else met
         return met
 
-    # An accurate search may ask for less than its heads can do: no reason for gains without end.
-    budget = max(error - design.approximation, 0.01 * design.approximation)
+    # What is planned is proven, up to rounding: a millionth is left for that. An accurate search may ask for less
+    # than its heads can do: no reason for gains without end.
+    budget = max((1.0 - 1e-6) * (error - design.approximation), 0.01 * design.approximation)
     unit = softmax_part(skeleton, design.gains)
     for turn in range(6):
         try:
