@@ -21,7 +21,6 @@ from helpers.effort import CAMPAIGN, tried
 
 import headsmith as hs
 from headsmith.analysis.ranges import ranges
-from headsmith.analysis.sensitivity import Flow, slopes_on
 from headsmith.circuits.assemble import Choice, assemble
 from headsmith.core.functions import FUNCTIONS
 from headsmith.lower.approximation import approximate
@@ -114,8 +113,7 @@ def rebuilt(model: hs.Compiled, choices: dict[int, Choice], budget: float) -> hs
     found = tuple(ranges(model.graph, model.box))
     assembly = assemble(model.graph, choices)
     approximation = approximate(model.graph, found, assembly, choices)
-    slopes = slopes_on(assembly.circuit, approximation.ranges)
-    gains = Flow(assembly.circuit, slopes, approximation.shortcuts).gains()
+    gains = approximation.flow.gains()
     skeleton = lower(assembly.circuit, approximation.ranges, tokens=1, dtype=model.transformer.dtype)
     transformer = with_softmax_budget(skeleton, gains, budget, leak=1e-6 * budget)
     return replace(model, choices=choices, transformer=transformer)

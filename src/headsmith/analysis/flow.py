@@ -67,7 +67,7 @@ class Flow:
         if number in self.known.steps or number in self.known.powers:
             before = {each: gain for each, gain in self.gains(number).items() if each in own}
             parts = [gain.carried(arithmetic.Upper(own[each])).value for each, gain in before.items()]
-            return np.minimum(found.value, np.sum(parts, axis=0))
+            return np.asarray(np.minimum(found.value, np.sum(parts, axis=0)))
         return np.asarray(found.value)
 
 
