@@ -83,7 +83,7 @@ def read_nodes(nodes: Sequence[Node], output: int) -> Circuit:
         tensors[str(len(tensors))] = np.ascontiguousarray(values, dtype=kind)
         return str(len(tensors) - 1)
 
-    stored = [node_data(node, lambda number: number, keep) for node in nodes]
+    stored = [node_data(node, int, keep) for node in nodes]
     return read_graph({"nodes": stored, "output": output}, tensors)
 
 

@@ -161,7 +161,8 @@ class _Propagation:
                 if place in self.exchanges:
                     # It lies where its source does, at this token or another.
                     range_ = intersected(_anywhere(self.found[self.exchanges[place][0]]), range_)
-                self.whole.append(arithmetic.Interval(range_.low[:, 0], range_.high[:, 0]))
+                if self.known.steps or self.known.powers:
+                    self.whole.append(arithmetic.Interval(range_.low[:, 0], range_.high[:, 0]))
                 if place in self.known.steps or place in self.known.powers:
                     range_ = intersected(range_, self._by_norms(place))
             finite = np.isfinite(range_.low[:, 0]) & np.isfinite(range_.high[:, 0])
@@ -235,6 +236,8 @@ class _Propagation:
 
     def _affine_row(self, place: int, row: int) -> Interval:
         result = affine_range(self.forms, self.graph, place, row, self.found)
+        if self.known is NOTHING:
+            return result  # no pools
         ordered = order_range(self.forms, self.graph, self.forms.of(place, row), self.found)
         return result if ordered is None else intersected(ordered, result)
 

@@ -211,9 +211,8 @@ def entries(power: Power, found: Sequence[Interval]) -> Interval:
         most = np.full(size, solution(power, features, found[power.labels]).value)
         return Interval(-most, most)
     rows, columns, _ = triangle(size)
-    values = spectrum(power, features)
+    values, once = spectrum(power, features), rows == columns
     half = (values.width * 0.5).value
-    once = rows == columns
     return Interval(np.where(once, values.low, -half), np.where(once, values.high, half))
 
 
@@ -262,9 +261,8 @@ def shared_nodes(circuit: Graph, regions: Mapping[int, Region]) -> set[int]:
     """Nodes whose exact value is the same at all tokens: means of all of them, and what is made of these alone."""
     found = set[int]()
     for number, node in enumerate(circuit.nodes):
-        pooled = node.kind == "pool" and not node.causal
         plain = number not in regions and node.kind in ("affine", "relu")
-        if pooled or (plain and found.issuperset(node.arguments)):
+        if (node.kind == "pool" and not node.causal) or (plain and found.issuperset(node.arguments)):
             found.add(number)
     return found
 
@@ -368,12 +366,11 @@ def steps_of(proof: Proof, found: Sequence[Interval], edges: Mapping[int, Any], 
         counts[number] = often(power, proof.circuit.nodes[number].size)
         if power.level:
             insides[number] = power.inside
-            margin = proof.regions[power.inner].margin or 0.0
-            for source, factor in factors(power, found, proof.powers, margin).items():
+            for source, factor in factors(power, found, proof.powers, proof.regions[power.inner].margin or 0.0).items():
                 growth[source].append((number, factor, power.inside))
     for number, inside in insides.items():
-        if any(not readers.get(inner, set()) <= inside for inner in inside - {number}):
-            raise Refused(f"a node inside of the step at node {number} is read from outside")
+        read = any(not readers.get(inner, set()) <= inside for inner in inside - {number})
+        refuse(read, f"a node inside of the step at node {number} is read from outside")
     for number, step in proof.steps.items():
         if step.gates:
             first, second = (gates[gate] for gate in step.gates)
@@ -384,5 +381,4 @@ def steps_of(proof: Proof, found: Sequence[Interval], edges: Mapping[int, Any], 
             slope = edges[step.curve][0][1] if step.curve >= 0 else interval(np.ones(1))
             factor = _expansion(step, found[step.features].widened(margin).magnitude, slope)
             growth[step.source].append((number, factor, step.inside))
-    shared = shared_nodes(proof.circuit, proof.regions)
-    return Steps(proof.steps, slopes, shared, counts, growth)
+    return Steps(proof.steps, slopes, shared_nodes(proof.circuit, proof.regions), counts, growth)

@@ -34,7 +34,7 @@ from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.export.stored import Proof
 from headsmith.heads.attentions import WITHOUT_SINK, AttentionKind
 from headsmith.kernel.walk import Facts
-from headsmith.lower.budget import softmax_part, with_softmax_budget
+from headsmith.lower.budget import NONE, relief_of, softmax_part, with_softmax_budget
 from headsmith.lower.design import Design, design_circuits
 from headsmith.lower.lower import lower
 from headsmith.lower.native import native_design
@@ -43,7 +43,6 @@ from headsmith.lower.piece_flow import approximate_pieces
 from headsmith.lower.product_design import product_design
 from headsmith.lower.prove import Draft, certified, drafted
 from headsmith.lower.ramp_design import FEW_TOKENS, MOST_TOKENS, with_ramps
-from headsmith.lower.relief import NONE, relief_of
 from headsmith.lower.tables import GateHead, Progress
 from headsmith.lower.units import in_larger_units
 from headsmith.rewrite.fuse import Fusion, fuse
