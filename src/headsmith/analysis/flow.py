@@ -75,21 +75,21 @@ NOTHING = Proof(Circuit((), 0), {}, {}, {}, {}, {}, {}, {}, {}, {}, 0, 0)
 """Nothing is known."""
 
 
-def read_nodes(nodes: Sequence[Node], output: int) -> Circuit:
-    """Nodes as the kernel reads them."""
+def kernel_graph(graph: Graph, more: Sequence[Node] = ()) -> Circuit:
+    """A graph as the kernel reads it, with more nodes behind its own."""
     tensors: dict[str, Any] = {}
 
     def keep(_: str, values: Any, kind: Any = np.float64) -> str:
         tensors[str(len(tensors))] = np.ascontiguousarray(values, dtype=kind)
         return str(len(tensors) - 1)
 
-    stored = [node_data(node, int, keep) for node in nodes]
-    return read_graph({"nodes": stored, "output": output}, tensors)
+    stored = [node_data(node, int, keep) for node in (*graph.nodes, *more)]
+    return read_graph({"nodes": stored, "output": graph.output}, tensors)
 
 
 def known_of(graph: Graph, stretches: Mapping[int, Stretch]) -> Proof:
     """What is known of a graph whose nodes, by their numbers, are the results of stretches."""
-    circuit = read_nodes((*graph.nodes, *(each.meaning for each in stretches.values())), graph.output)
+    circuit = kernel_graph(graph, [each.meaning for each in stretches.values()])
     nodes, regions = list(circuit.nodes), dict[int, Region]()
     for place, (number, stretch) in enumerate(stretches.items(), start=len(graph.nodes)):
         regions[number] = Region(number, place, nodes[place].arguments, stretch.inside, stretch.margin, None)
