@@ -68,6 +68,11 @@ class Fit:
     def largest_value(self) -> float:
         return float(np.max(np.abs(self.values)))
 
+    @property
+    def sides(self) -> tuple[int, ...]:
+        """The tokens of the factors, or of the head if it has none."""
+        return tuple(factor.tokens for factor in self.factors) if self.factors is not None else (self.tokens,)
+
     def rounding(self, precision: Precision = FLOAT64) -> Array:
         """An estimate of what execution adds to the error of each function."""
         size = np.max(np.abs(self.values), axis=0)
@@ -127,11 +132,16 @@ class Curves:
 
 
 def fit_curves(
-    curves: Curves, max_tokens: int, value_limits: Array, precision: Precision, least_tokens: int = 1
+    curves: Curves,
+    max_tokens: int,
+    value_limits: Array,
+    precision: Precision,
+    least_tokens: int = 1,
+    fewest: int = 1,
 ) -> Fit | None:
     """The head with the fewest tokens that is found, and values of each function within its limit; or None.
 
-    The search starts with `least_tokens`, where fewer are not expected to do.
+    The search starts with `least_tokens`, where fewer are not expected to do; less than `fewest` are not tried.
     """
     # Outputs are means of values: some value is as large as the function.
     if not np.all(curves.sizes <= np.minimum(value_limits / curves.errors, value_room(precision)) + 1.0):
@@ -142,7 +152,7 @@ def fit_curves(
     for goal, density in GOALS:
         accept = acceptable(goal, stretch, value_limits / curves.errors, precision)
         problems = partial(curves.problem, density=density)
-        tasks = (Search(problems, ridges, accept, grids, max_tokens, least_tokens) for ridges in ladders)
+        tasks = (Search(problems, ridges, accept, grids, max_tokens, least_tokens, fewest) for ridges in ladders)
         searches = (search(task) for task in tasks)
         head = next((head for head in searches if head is not None), None)
         if head is None:

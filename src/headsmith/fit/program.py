@@ -27,7 +27,7 @@ from headsmith.fit.points import MOST_CELLS
 from headsmith.fit.solve import Meter
 from headsmith.fit.surface import Patch, Products, fit_pairs, fit_scattered, products_of
 
-EFFORT, PAIRS_EFFORT, SCATTERED_EFFORT = 1.7, 0.8, 0.7  # in seconds of a usual processor
+EFFORT, PAIRS_EFFORT, AGAIN_EFFORT, SCATTERED_EFFORT = 1.7, 0.8, 0.2, 0.7  # in seconds of a usual processor
 FEW_EXACT = 4  # tokens of an exact head that are not worth a search for fewer
 MOST_MOVED = 64  # tokens whose keys are moved
 OSCILLATING = 8  # cells of the functions
@@ -46,11 +46,13 @@ def fit_program(
     max_tokens: int = 64,
     value_limit: float = math.inf,
     precision: Precision = FLOAT64,
+    known: tuple[int, ...] = (),
 ) -> Fit | None:
     """One head for all `programs` on the box, each with its error, with the fewest tokens that were found.
 
     An estimate: error + rounding <= 0.97 of what was asked. None: a program may not be defined on the box, or no head
-    with so few tokens and so small values was found.
+    with so few tokens and so small values was found. `known` are the sides of a head with larger values: keys along one
+    axis that did with fewer tokens have been looked for already.
     """
     ranges = tuple((float(low), float(high)) for low, high in box)
     for low, high in ranges:
@@ -62,7 +64,7 @@ def fit_program(
         fault = fault_of(program)
         if fault is not None or program.variables != len(ranges):
             raise ValueError(fault or f"a program of {program.variables} variables has no values on {ranges}")
-    return _fit(tuple(programs), ranges, tuple(map(float, errors)), max_tokens, value_limit, precision)
+    return _fit(tuple(programs), ranges, tuple(map(float, errors)), max_tokens, value_limit, precision, known)
 
 
 @lru_cache(maxsize=1024)
@@ -73,18 +75,20 @@ def _fit(
     max_tokens: int,
     value_limit: float,
     precision: Precision,
+    known: tuple[int, ...],
 ) -> Fit | None:
     if not all(defined_on(program, box) for program in programs):
         return None
     if len(box) == 1:
-        return _of_one(programs, box[0], errors, max_tokens, value_limit, precision)
+        return _of_one(programs, box[0], errors, max_tokens, value_limit, precision, known)
     for axis, (low, high) in enumerate(box):
         if low == high:
             thin = tuple(_restricted(program, axis, low) for program in programs)
-            found = _of_one(thin, box[1 - axis], errors, max_tokens, value_limit, precision)
+            found = _of_one(thin, box[1 - axis], errors, max_tokens, value_limit, precision, known)
             return None if found is None else _with_axis(found, axis)
-    patch = Patch(_surfaces(programs), box[0], box[1], np.array(errors), value_limit, precision, Meter(PAIRS_EFFORT))
-    return _of_two(programs, patch, max_tokens)
+    effort = Meter(AGAIN_EFFORT if known else PAIRS_EFFORT)
+    patch = Patch(_surfaces(programs), box[0], box[1], np.array(errors), value_limit, precision, effort)
+    return _of_two(programs, patch, max_tokens, known)
 
 
 # One variable -------------------------------------------------------------------------------------------------------
@@ -97,6 +101,7 @@ def _of_one(
     max_tokens: int,
     value_limit: float,
     precision: Precision,
+    known: tuple[int, ...],
 ) -> Fit | None:
     def evaluate(points: Any) -> Any:
         return np.stack([program_values(program, points) for program in programs], axis=1)
@@ -117,7 +122,7 @@ def _of_one(
         least = 1 if grid is None else max(1, grid.tokens // GRID_GAIN)
         if least > MOST_MOVED:
             return best
-    return fit_curves(curves, min(fewer, MOST_MOVED), limits, precision, least) or best
+    return fit_curves(curves, min(fewer, MOST_MOVED), limits, precision, least, *known) or best
 
 
 def _oscillating(curves: Curves) -> bool:
@@ -145,15 +150,15 @@ def _surfaces(programs: tuple[Program, ...]) -> tuple[Any, ...]:
     return tuple(lambda x, y, program=program: program_values(program, x, y) for program in programs)
 
 
-def _of_two(programs: tuple[Program, ...], patch: Patch, max_tokens: int) -> Fit | None:
-    known = _known_products(programs, patch)
-    grid = fit_tensor(patch, GRID_GAIN * max_tokens) if known is None else None
-    products = known or products_of(patch)
+def _of_two(programs: tuple[Program, ...], patch: Patch, max_tokens: int, known: tuple[int, ...]) -> Fit | None:
+    given = _known_products(programs, patch)
+    grid = fit_tensor(patch, GRID_GAIN * max_tokens) if given is None else None
+    products = (given or products_of(patch)) if len(known) != 1 else None  # pairs had more tokens than what is known
     best = grid if grid is not None and grid.tokens <= max_tokens else None
     if products is not None and (grid is not None or len(products.owners) <= FEW_PRODUCTS):
         fewer = max_tokens if best is None else best.tokens - 1
         least = (1, 1) if grid is None else (_distinct(grid.alpha) // GRID_GAIN, _distinct(grid.beta) // GRID_GAIN)
-        best = fit_pairs(patch, products, fewer, least) or best
+        best = fit_pairs(patch, products, fewer, least, known if len(known) == 2 else (1, 1)) or best
     if best is not None and best.tokens < SCATTERED_FROM:
         return best
     fewer = max_tokens if best is None else best.tokens - 1

@@ -45,32 +45,33 @@ class Search:
     accept: Accept
     starts: Callable[[int], Iterator[Array]]
     max_tokens: int
-    least_tokens: int = 1
+    least_tokens: int = 1  # where to start
+    fewest: int = 1  # fewer have been looked for already, in vain
 
 
 def search(task: Search, head: Head | None = None) -> Head | None:
     """The acceptable head with the fewest tokens that is found, or None. `head` is an acceptable one, if known."""
     head = head or grown(task)
-    strides = _strides(head)
+    strides = _strides(task, head)
     while head is not None and strides and not head.problem.meter.empty:
         smaller = shrunk(task, head, head.tokens - strides.pop(0))
         if task.accept(smaller):
-            head, strides = smaller, _strides(smaller)
+            head, strides = smaller, _strides(task, smaller)
     return head
 
 
-def _strides(head: Head | None) -> list[int]:
+def _strides(task: Search, head: Head | None) -> list[int]:
     """How many tokens to try to remove at once: many at first, then one; or two, where an even denominator helps."""
     if head is None:
         return []
     strides = [head.tokens // 5, head.tokens // 10, 1] + ([2] if _symmetric(head.keys) else [])
-    return [stride for stride in dict.fromkeys(strides) if 1 <= stride < head.tokens]
+    return [stride for stride in dict.fromkeys(strides) if 1 <= stride <= head.tokens - task.fewest]
 
 
 def grown(task: Search) -> Head | None:
     """The first acceptable head, with more and more tokens."""
     pool: list[Head] = []
-    tokens = max(1, min(task.least_tokens, task.max_tokens))
+    tokens = max(1, min(max(task.least_tokens, task.fewest), task.max_tokens))
     while True:
         problem = task.problems(tokens, task.ridges[0])
         heads = best_of(problem, task.starts(tokens), 4)

@@ -192,17 +192,28 @@ def _products_of(patch: Patch, surface: Surface, error: float) -> Products | Non
     )
 
 
-def fit_pairs(patch: Patch, products: Products, max_tokens: int, least_tokens: tuple[int, int] = (1, 1)) -> Fit | None:
+def fit_pairs(
+    patch: Patch,
+    products: Products,
+    max_tokens: int,
+    least_tokens: tuple[int, int] = (1, 1),
+    fewest: tuple[int, int] = (1, 1),
+) -> Fit | None:
     """The separable head: the error shared evenly first, then with more for the axis that needs more tokens."""
-    best = _pairs(patch, products, 0.5, max_tokens, least_tokens)
+    best = _pairs(patch, products, 0.5, max_tokens, least_tokens, fewest)
     if best is None or best.factors is None or best.tokens <= 4:
         return best
     share = UNEVEN if best.factors[0].tokens <= best.factors[1].tokens else 1.0 - UNEVEN
-    return _pairs(patch, products, share, best.tokens - 1, least_tokens) or best
+    return _pairs(patch, products, share, best.tokens - 1, least_tokens, fewest) or best
 
 
 def _pairs(
-    patch: Patch, products: Products, share: float, max_tokens: int, least_tokens: tuple[int, int]
+    patch: Patch,
+    products: Products,
+    share: float,
+    max_tokens: int,
+    least_tokens: tuple[int, int],
+    fewest: tuple[int, int],
 ) -> Fit | None:
     """The head whose tokens are pairs, with that share of the error for x. Values are at most sum_i |A_i| |B_i|."""
     a, b, owners = products.left_sizes, products.right_sizes, products.owners
@@ -214,10 +225,10 @@ def _pairs(
     # |d| |e| is a small part of the error, as each is a small part of its factor.
     x_curves = Curves(products.left, *patch.x_range, share * error / (count * b), patch.meter)
     y_curves = Curves(products.right, *patch.y_range, (1.0 - share) * error / (count * a), patch.meter)
-    on_x = fit_curves(x_curves, max_tokens, a * gain, patch.precision, least_tokens[0])
+    on_x = fit_curves(x_curves, max_tokens, a * gain, patch.precision, least_tokens[0], fewest[0])
     if on_x is None:
         return None
-    on_y = fit_curves(y_curves, max_tokens // on_x.tokens, b * gain, patch.precision, least_tokens[1])
+    on_y = fit_curves(y_curves, max_tokens // on_x.tokens, b * gain, patch.precision, least_tokens[1], fewest[1])
     if on_y is None:
         return None
     every = on_x.values[:, None, :] * on_y.values[None, :, :]

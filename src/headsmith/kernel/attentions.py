@@ -49,19 +49,14 @@ from x + dx and y + dy it is off by |dx| |y + dy| + |x| |dy|, and the product of
 y + dy by x, and x by y.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from .arithmetic import Interval, Upper, interval, smallest
+from .arithmetic import Upper, interval, smallest
 from .errors import Refused, refuse
-from .functions import Program, named
-from .graph import PRODUCT
 from .model import Bank, Model
 from .softmax import Local, Reads, refuse_large, scales_of
 
 GATES = {"sigmoid": 0.27846454276107386, "relu": 0.0, "elu+1": 0.16}
-SQUARES = named("square"), Program(1, (("times", 0, 0),))
 
 
 def other_errors(model: Model, bank: Bank, reads: Reads) -> Local:
@@ -120,16 +115,6 @@ def _products(model: Model, _: Bank, reads: Reads) -> Local:
     x, y = reads[0::2], reads[1::2]
     size, nothing = x.size * y.size, Upper(np.zeros(len(x.size.value)))
     refuse_large(model, size, "a product")
-    rounding = x.wrong * y.size + x.size * y.wrong + model.precision.gamma(4) * size
-    rounding = rounding + 4.0 * model.precision.smallest_normal
-    reach = size + model.precision.gamma(4) * size + 4.0 * model.precision.smallest_normal
-    return Local(nothing, nothing, nothing, rounding, reach, nothing, float(x.size.max().value))
-
-
-def product_slopes(program: Program, seen: Sequence[Interval]) -> tuple[Interval, ...]:
-    """The slopes of a product, or of a square, of arguments in these ranges, as they are and as they arrive."""
-    if program == PRODUCT:
-        return seen[1], seen[0]
-    if program in SQUARES:
-        return (seen[0] + seen[0],)
-    raise Refused("a product head computes products and squares only")
+    lost = model.precision.gamma(4) * size + 4.0 * model.precision.smallest_normal
+    rounding = x.wrong * y.size + x.size * y.wrong + lost
+    return Local(nothing, nothing, nothing, rounding, size + lost, nothing, float(x.size.max().value))

@@ -8,12 +8,14 @@ import numpy as np
 
 from .arithmetic import Array, Interval, joined, rational
 from .errors import Refused, refuse
-from .functions import Program
-from .graph import Graph
+from .functions import Program, named
+from .graph import PRODUCT, Graph
 from .heads import RULES
 from .model import PAIRS, Bank, Model
 from .proof import Proof
 from .table import Table, check_table
+
+SQUARES = named("square"), Program(1, (("times", 0, 0),))
 
 
 def headed(circuit: Graph, model: Model) -> dict[int, Any]:
@@ -132,13 +134,14 @@ def _sampled(proof: Proof, bank: Bank, number: int, ranges: Sequence[Interval]) 
 
 
 def _product(proof: Proof, number: int, ranges: Sequence[Interval]) -> Computed:
-    """A product or a square that a product head, or a pair of neurons, computes: up to rounding it is that."""
-    from .attentions import product_slopes
-
+    """A product or a square that a product head, or a pair of neurons, computes: up to rounding it is that. Its slopes
+    are those for arguments as they are and as they arrive."""
     node = proof.circuit.nodes[number]
     refuse(number not in proof.tables, f"nothing says how far what node {number} reads may be off")
     seen = [ranges[argument].widened(proof.tables[number].margin) for argument in node.arguments]
-    return Computed(Interval(*np.zeros((2, node.size))), product_slopes(node.program, seen))
+    refuse(node.program not in (PRODUCT, *SQUARES), "a product head computes products and squares only")
+    slopes = (seen[1], seen[0]) if node.program == PRODUCT else (seen[0] + seen[0],)
+    return Computed(Interval(*np.zeros((2, node.size))), slopes)
 
 
 def computed(proof: Proof, model: Model, ranges: Sequence[Interval]) -> dict[int, Computed]:

@@ -12,7 +12,6 @@ says otherwise.
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from .model import Bank, Model
 from .softmax import APART, SPARE, Local, Reads, committed, exp_error, maximum, moved_mean, refuse_large, scales_of
 from .weighed import HELD, lowest_top, weighed_move
 
-RAMP_CELLS = 512  # cells for each token of a ramp head, on either side of zero,
+RAMP_CELLS = 512  # cells for each token of a ramp head, above zero,
 RAMP_POWERS = 1 << 29  # but no more powers of e than that for all heads of a bank
 
 
@@ -175,16 +174,16 @@ def ramp_sides(slope: Array, offset: Array, values: Array, low: float, high: flo
 
         g(a) - relu(b)  <=  g - relu  <=  g(b) - relu(a),
 
-    and g is only needed at the ends of cells; zero is such an end. There it is computed in double precision, and the
-    lemmas of softmax.py bound how far that is off: of a score two roundings, and of its difference with the largest
-    one, up to twice its size, one; we count six. The slack of the rule is at most the width of a cell.
+    and g is only needed at the ends of cells; all that is negative is one of them, where the ReLU is zero. There it is
+    computed in double precision, and the lemmas of softmax.py bound how far that is off: of a score two roundings, and
+    of its difference with the largest one, up to twice its size, one; we count six. The slack of the rule is at most
+    the width of a cell.
     """
     if not (np.isfinite(low) and np.isfinite(high) and low <= high):
         raise Refused(f"what a ramp head reads ranges over [{low}, {high}], which is no bounded interval")
     falls = np.diff(values[np.argsort(slope, kind="stable")]) < 0.0
     refuse(falls.any(), "the values of a ramp head must rise with its slopes")
-    ends = [low, 0.0, high] if low < 0.0 < high else [low, high]
-    edges = np.concatenate([np.linspace(first, last, cells + 1) for first, last in pairwise(ends)])
+    edges = np.append(low, np.linspace(min(max(low, 0.0), high), high, cells + 1))
     parts = np.array_split(edges, 1 + len(edges) * len(slope) // HELD)
     head = np.concatenate([_softmax_mean(slope, offset, values, part) for part in parts])
     size = Upper(np.abs(slope).max()) * max(abs(low), abs(high)) + np.abs(offset).max()

@@ -226,6 +226,7 @@ class Fitter:
                 max_tokens=self.max_tokens if best is None else best.tokens,
                 value_limit=limit,
                 precision=self.precision,
+                known=() if best is None else best.sides,
             )
             if found is None and best is None:
                 # Large values make the easier search: where it fails, a limit does not help.

@@ -62,10 +62,13 @@ def table_cells(
 
 
 class _Key:
-    """A table that is equal to others of the same numbers and programs."""
+    """A table that is equal to others of the same numbers and programs on about the same box. Cells are parts of a box,
+    and the kernel computes bounds on them anew: boxes that were rounded in different ways share them."""
 
     def __init__(self, table: Table) -> None:
-        arrays = (table.slopes, table.offsets, table.values, table.box)
+        low, width = table.box[:, 0], np.float32(table.box[:, 1] - table.box[:, 0])
+        places = np.where(width > 0.0, np.round(low / np.where(width > 0.0, width, 1.0) * 2.0**20), low)
+        arrays = (table.slopes, table.offsets, table.values, width, places)
         self.table, self.key = table, (tuple(table.programs), *((array.shape, array.tobytes()) for array in arrays))
 
     def __eq__(self, other: object) -> bool:
