@@ -77,7 +77,7 @@ def outcome(model: hs.Compiled, transformer: Transformer) -> Outcome:
 def equal_split(model: hs.Compiled, error: float) -> Transformer:
     """The same model with b_h = w c_h N / error."""
     transformer = model.transformer
-    gains = flow_of(known_of(model.graph, {}), ranges(model.graph, model.box), {}).gains()
+    gains = flow_of(known_of(model.graph, {}), ranges(model.graph, model.box), {}).gains
     layers = []
     for layer in transformer.layers:
         banks = []

@@ -101,7 +101,7 @@ def test_gains_here_and_elsewhere_are_kept_apart() -> None:
     gate = b.relu(0)
     graph = b.graph(b.affine([(gate, [[2.0]]), (b.pool("mean", gate), [[-1.0]])], [0.0]))
     found = ranges(graph, Box(("x",), np.array([-1.0]), np.array([1.0])))
-    gains = flow_of(known_of(graph, {}), found, {}).gains()
+    gains = flow_of(known_of(graph, {}), found, {}).gains
     far = gains[gate].far
     assert far is not None
     assert (gains[gate].here.low.item(), gains[gate].here.high.item()) == pytest.approx((2.0, 2.0))

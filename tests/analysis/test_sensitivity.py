@@ -106,7 +106,7 @@ def check(graph: Graph, seed: int, headed_fraction: float) -> None:
     box = box_of(graph)
     slopes = slopes_of(graph, box, headed_fraction, rng)
     flow = flow_with(graph, box, slopes)
-    gains = {number: gain.here for number, gain in flow.gains().items()}
+    gains = {number: gain.here for number, gain in flow.gains.items()}
     for _ in range(4):
         x = rng.uniform(-1, 1, graph.input.size)
         exact = run(graph, x, slopes, {})
@@ -180,7 +180,7 @@ def gains_of(graph: Graph) -> dict[int, Interval]:
     flow = flow_of(
         known_of(graph, {}), [CoreInterval(*np.tile([[-9.0], [9.0]], node.size)) for node in graph.nodes], {}
     )
-    return {number: gain.here for number, gain in flow.gains().items()}
+    return {number: gain.here for number, gain in flow.gains.items()}
 
 
 def test_gains_of_a_network_are_products_of_its_weights(rng) -> None:

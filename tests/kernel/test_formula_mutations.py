@@ -113,7 +113,7 @@ def rebuilt(model: hs.Compiled, choices: dict[int, Choice], budget: float) -> hs
     found = tuple(ranges(model.graph, model.box))
     assembly = assemble(model.graph, choices)
     approximation = approximate(model.graph, found, assembly, choices)
-    gains = approximation.flow.gains()
+    gains = approximation.flow.gains
     skeleton = lower(assembly.circuit, approximation.ranges, tokens=1, dtype=model.transformer.dtype)
     transformer = with_softmax_budget(skeleton, gains, budget, leak=1e-6 * budget)
     return replace(model, choices=choices, transformer=transformer)

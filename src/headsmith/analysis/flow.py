@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -53,11 +54,14 @@ class Flow:
     known: Proof
     edges: Edges
 
-    def gains(self, output: int | None = None) -> dict[int, Gain]:
-        """For every node that matters, how its errors move the output, or another node."""
-        circuit = self.known.circuit
-        number = circuit.output if output is None else output
-        return gains(circuit, self.edges.of, number, self.edges.steps, self.edges.norms)
+    @cached_property
+    def gains(self) -> dict[int, Gain]:
+        """For every node that matters, how its errors move the output."""
+        return self.gains_to(self.known.circuit.output)
+
+    def gains_to(self, number: int) -> dict[int, Gain]:
+        """How errors of the nodes before a node move it."""
+        return gains(self.known.circuit, self.edges.of, number, self.edges.steps, self.edges.norms)
 
     def arriving(self, number: int, off: Mapping[int, Array], own: Mapping[int, Array]) -> Array:
         """How far a node is off because others are: by its arguments, which are off by `off`; of steps and powers, also
@@ -65,7 +69,7 @@ class Flow:
         size = self.known.circuit.nodes[number].size
         found = arrive(self.edges.of, number, size, {each: arithmetic.Upper(value) for each, value in off.items()})
         if number in self.known.steps or number in self.known.powers:
-            before = {each: gain for each, gain in self.gains(number).items() if each in own}
+            before = {each: gain for each, gain in self.gains_to(number).items() if each in own}
             parts = [gain.carried(arithmetic.Upper(own[each])).value for each, gain in before.items()]
             return np.asarray(np.minimum(found.value, np.sum(parts, axis=0)))
         return np.asarray(found.value)

@@ -99,7 +99,8 @@ class Chooser:
             arrived = self.flow.arriving(number, off, own)
             own[number] = inputs if isinstance(node, Input) else committed(node, self.found[number])
             if isinstance(node, Relu | Maximum | Minimum | Pool):
-                own[number] = own[number] + softmax_share(self.budget, self.gains[number], self.found[number])
+                steepest = self.flow.gains[number].anywhere.size.value if number in self.flow.gains else np.zeros(1)
+                own[number] = own[number] + softmax_share(self.budget, steepest, self.found[number])
             if number in plan.options:
                 option = plan.options[number]
                 margin = room * max(float(np.max(off[argument])) for argument in arguments(node))
@@ -230,9 +231,11 @@ def target_flow(target: Graph, found: Sequence[Interval]) -> Flow:
 
 def target_gains(flow: Flow, order: Sequence[int]) -> dict[int, Array]:
     """For these nodes, how far an error of 1 in every component moves each output."""
-    gains, outputs = flow.gains(), flow.known.circuit.nodes[flow.known.circuit.output].size
-    ones = {number: Upper(np.ones(flow.known.circuit.nodes[number].size)) for number in order}
-    return {n: gains[n].carried(ones[n]).value if n in gains else np.zeros(outputs) for n in order}
+    nodes = flow.known.circuit.nodes
+    found = dict.fromkeys(order, np.zeros(nodes[flow.known.circuit.output].size))
+    for number in flow.gains.keys() & found.keys():
+        found[number] = flow.gains[number].carried(Upper(np.ones(nodes[number].size))).value
+    return found
 
 
 def cheapest(found: Sequence[Option], nothing: str, allowed: float, limit: str = "") -> Option:

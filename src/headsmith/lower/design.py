@@ -148,7 +148,7 @@ def gained(
     tables: Tables | None = None,
 ) -> Design:
     """The design with its gains and its proven approximation part."""
-    gains = approximation.flow.gains()
+    gains = approximation.flow.gains
     sides = [Upper(np.zeros(target.nodes[target.output].size))] * 2
     for number in approximation.errors.keys() & gains.keys():
         pushes = gains[number].pushes(kernel_interval(approximation.errors[number]))

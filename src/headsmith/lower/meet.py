@@ -181,7 +181,7 @@ def meet_with_pieces(request: Request) -> Met:
 
     def design(share: float, room: float, _caution: float) -> Design:
         circuit, approximation = approximate_pieces(request.graph, request.box)
-        return Design({}, circuit, approximation.ranges, approximation.flow.gains(), 0.0, 0)
+        return Design({}, circuit, approximation.ranges, approximation.flow.gains, 0.0, 0)
 
     tokens = tokens_for(request.graph)
     if request.tokens not in (1, tokens):
