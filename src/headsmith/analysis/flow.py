@@ -20,7 +20,7 @@ import numpy as np
 
 from headsmith.analysis.exchange import exchanges
 from headsmith.core.arrays import Array
-from headsmith.core.intervals import Interval
+from headsmith.core.intervals import Box, Interval
 from headsmith.kernel import arithmetic
 from headsmith.kernel.expressions import Computed
 from headsmith.kernel.flow import Gain, arrive, gains
@@ -28,6 +28,7 @@ from headsmith.kernel.graph import Graph as Circuit
 from headsmith.kernel.graph import Node as CircuitNode
 from headsmith.kernel.graph import read_graph
 from headsmith.kernel.proof import Proof, Region
+from headsmith.kernel.ranges import ranges
 from headsmith.kernel.slopes import Edges, edges_of
 from headsmith.search.steps import find_powers, find_steps
 from headsmith.source.graph import Graph, Hypotenuse, Maximum, Minimum, Move, Node, Pool, Product, Quotient
@@ -122,9 +123,10 @@ def known_steps(target: Graph) -> int:
     return len(known.steps) + len(known.powers) + len(exchanges(target))
 
 
-def flow_of(known: Proof, ranges: Sequence[Interval], slopes: Mapping[int, Slopes]) -> Flow:
-    """How errors travel if exactly the gates that may cross zero have a head; `slopes` are those of expressions."""
-    found, nodes = [kernel_interval(each) for each in ranges], known.circuit.nodes
+def flow_of(known: Proof, around: Sequence[Interval], slopes: Mapping[int, Slopes]) -> Flow:
+    """How errors travel if values lie in the ranges `around`, and exactly the gates that may cross zero have a head;
+    `slopes` are those of expressions."""
+    found, nodes = [kernel_interval(each) for each in around], known.circuit.nodes
     places = {}
     for number, node in enumerate(nodes):
         if node.kind == "relu":
@@ -137,6 +139,12 @@ def flow_of(known: Proof, ranges: Sequence[Interval], slopes: Mapping[int, Slope
         for number, each in slopes.items()
     }
     return Flow(known, edges_of(known, found, places, tables))
+
+
+def ranges_in_blocks(known: Proof, box: Box) -> tuple[Interval, ...]:
+    """The ranges of all nodes of a graph with one token for each affine piece, whose inputs come in blocks."""
+    found, _ = ranges(known, arithmetic.Interval(box.low, box.high), lambda *_: (arithmetic.interval(0.0), {}))
+    return tuple(Interval(each.low, each.high) for each in found)
 
 
 def kernel_interval(each: Interval) -> arithmetic.Interval:

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from headsmith.analysis.flow import flow_of, known_of, ranges_in_blocks
 from headsmith.analysis.ranges import ranges
-from headsmith.circuits.assemble import Choice
-from headsmith.circuits.pieces import Arrangement, Pieces, tokens_for
+from headsmith.circuits.assemble import Choice, with_own_output
+from headsmith.circuits.pieces import Arrangement, Pieces, lay_out, tokens_for
 from headsmith.core.arrays import Array
 from headsmith.core.certificate import Certificate
 from headsmith.core.errors import (
@@ -39,7 +40,6 @@ from headsmith.lower.design import Design, design_circuits
 from headsmith.lower.lower import lower
 from headsmith.lower.native import native_design
 from headsmith.lower.native_fits import Failed
-from headsmith.lower.piece_flow import approximate_pieces
 from headsmith.lower.product_design import product_design
 from headsmith.lower.prove import Draft, certified, drafted
 from headsmith.lower.ramp_design import FEW_TOKENS, MOST_TOKENS, with_ramps
@@ -180,8 +180,10 @@ def meet_with_pieces(request: Request) -> Met:
     """One token for each affine piece of a network of maxima: attention takes the maximum, nothing is approximated."""
 
     def design(share: float, room: float, _caution: float) -> Design:
-        circuit, approximation = approximate_pieces(request.graph, request.box)
-        return Design({}, circuit, approximation.ranges, approximation.flow.gains, 0.0, 0)
+        circuit = with_own_output(lay_out(request.graph).graph)
+        known = replace(known_of(circuit, {}), blocks=tokens)
+        found = ranges_in_blocks(known, request.box)
+        return Design({}, circuit, found, flow_of(known, found, {}).gains, 0.0, 0)
 
     tokens = tokens_for(request.graph)
     if request.tokens not in (1, tokens):
