@@ -67,8 +67,8 @@ class Flow:
     def arriving(self, number: int, off: Mapping[int, Array], own: Mapping[int, Array]) -> Array:
         """How far a node is off because others are: by its arguments, which are off by `off`; of steps and powers, also
         by the gains of what nodes before it commit, `own`."""
-        size = self.known.circuit.nodes[number].size
-        found = arrive(self.edges.of, number, size, {each: arithmetic.Upper(value) for each, value in off.items()})
+        read = {argument: arithmetic.Upper(off[argument]) for argument, _, _ in self.edges.of[number]}
+        found = arrive(self.edges.of, number, self.known.circuit.nodes[number].size, read)
         if number in self.known.steps or number in self.known.powers:
             before = {each: gain for each, gain in self.gains_to(number).items() if each in own}
             parts = [gain.carried(arithmetic.Upper(own[each])).value for each, gain in before.items()]

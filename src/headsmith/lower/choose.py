@@ -3,8 +3,8 @@
 An error e_n at node n moves output o by at most g_on e_n. Find the choices with the fewest gates such that sum_n g_on
 e_n <= budget for every output (and the depth stays within `max_layers`). Gates grow with log(1/e_n) or with a power of
 1/e_n, in steps. So: give every node the same share, take the cheapest circuit for it, then hand what the steps left
-over to the node where it saves most gates, until nothing is saved any more. The gains are interval estimates; `compile`
-lets the proof kernel's own analysis correct the budget.
+over to the node where it saves most gates, until nothing is saved any more. The gains are the kernel's, for estimates
+of slopes; the proven approximation part then corrects the budget (design.py).
 """
 
 from __future__ import annotations
