@@ -125,7 +125,7 @@ def check(graph: Graph, seed: int, headed_fraction: float) -> None:
             own = {number: np.abs(error) for number, error in errors.items()}
             deviations: dict[int, np.ndarray] = {}
             for number in sorted(gains):
-                deviations[number] = flow.arriving(number, deviations, own) + own.get(number, 0.0)
+                deviations[number] = flow.arriving(number, deviations, own, {}) + own.get(number, 0.0)
                 off = np.abs(moved[number] - exact[number]).astype(float)
                 assert np.all(off <= deviations[number] * (1 + SLACK) + SLACK)
 

@@ -18,7 +18,7 @@ from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Interval, as_box
 from headsmith.lower.approximation import approximate
 from headsmith.lower.candidates import Option, candidates
-from headsmith.lower.choose import Chooser, Plan, target_flow, target_gains
+from headsmith.lower.choose import Chooser, Plan, target_gains
 from headsmith.lower.design import Design, design_circuits, gained
 from headsmith.source.evaluation import node_values
 from headsmith.source.formula import formula_graph
@@ -193,7 +193,7 @@ def test_the_unreachable_has_a_reason(
 def test_gains_say_how_much_a_node_moves_the_output(rng: np.random.Generator) -> None:
     """target_gains bounds the slopes d output / d node: moved values move the output by no more."""
     graph, found = question("sin(x*y) * 3 / (2 + exp(y))", {"x": (-1, 2), "y": (-1, 1)})
-    gains = target_gains(target_flow(graph, found), range(len(graph.nodes)))
+    gains = target_gains(graph, found, range(len(graph.nodes)))
     step = 1e-6
     points = np.array([-1.0, -1.0]) + np.array([3.0, 2.0]) * rng.random((200, 2))
     values = node_values(graph, points, np.longdouble)

@@ -58,22 +58,45 @@ class Flow:
     @cached_property
     def gains(self) -> dict[int, Gain]:
         """For every node that matters, how its errors move the output."""
-        return self.gains_to(self.known.circuit.output)
+        circuit = self.known.circuit
+        return gains(circuit, self.edges.of, circuit.output, self.edges.steps, self.edges.norms)
 
-    def gains_to(self, number: int) -> dict[int, Gain]:
-        """How errors of the nodes before a node move it."""
-        return gains(self.known.circuit, self.edges.of, number, self.edges.steps, self.edges.norms)
+    @cached_property
+    def grown(self) -> dict[int, list[tuple[int, float, frozenset[int]]]]:
+        """For steps and powers: the nodes that they are made of, by how much the norm of an error there grows, and what
+        lies between."""
+        steps = self.edges.steps.of
+        found = {number: [(step.source, 1.0, step.inside)] for number, step in steps.items() if step.gates}
+        for source, grown in self.edges.steps.growth.items():
+            for number, factor, inside in grown:
+                found.setdefault(number, []).append((source, float(factor.value), frozenset(inside)))
+        return found
 
-    def arriving(self, number: int, off: Mapping[int, Array], own: Mapping[int, Array]) -> Array:
-        """How far a node is off because others are: by its arguments, which are off by `off`; of steps and powers, also
-        by the gains of what nodes before it commit, `own`."""
+    def arriving(
+        self, number: int, off: Mapping[int, Array], own: Mapping[int, Array], norms: dict[int, float]
+    ) -> Array:
+        """How far a node is off because others are off by `off`, up to what it commits itself: by its arguments; of
+        steps and powers also by the norms of what they are made of, and by what nodes between commit, `own`. `norms`
+        holds, and receives, the norms of errors that are known."""
+        found = self._arrived(number, off)
+        grown, often = self.grown.get(number), self.edges.steps.often
+        if grown is None:
+            return found
+
+        def norm(each: int, size: Array) -> float:
+            return float(np.sqrt(np.sum(size * size * often.get(each, 1.0))))
+
+        apart = {**off, **{source: 0.0 * off[source] for source, _, _ in grown}}
+        for each in sorted({each for _, _, inside in grown for each in inside}):
+            apart[each] = self._arrived(each, apart) + own.get(each, 0.0)
+        norms[number] = norm(number, apart[number])
+        for source, factor, _ in grown:
+            norms[number] += factor * norms.get(source, norm(source, off[source]))
+        return np.minimum(found, norms[number])
+
+    def _arrived(self, number: int, off: Mapping[int, Array]) -> Array:
         read = {argument: arithmetic.Upper(off[argument]) for argument, _, _ in self.edges.of[number]}
-        found = arrive(self.edges.of, number, self.known.circuit.nodes[number].size, read)
-        if number in self.known.steps or number in self.known.powers:
-            before = {each: gain for each, gain in self.gains_to(number).items() if each in own}
-            parts = [gain.carried(arithmetic.Upper(own[each])).value for each, gain in before.items()]
-            return np.asarray(np.minimum(found.value, np.sum(parts, axis=0)))
-        return np.asarray(found.value)
+        return np.asarray(arrive(self.edges.of, number, self.known.circuit.nodes[number].size, read).value)
 
 
 NOTHING = Proof(Circuit((), 0), {}, {}, {}, {}, {}, {}, {}, {}, {}, 0, 0)

@@ -44,6 +44,7 @@ from headsmith.source.graph import (
     arguments,
     needed,
 )
+from headsmith.source.remembered import once_for_graph
 
 ROUNDS = 200
 LARGEST_ERROR = 1e6
@@ -70,9 +71,8 @@ class Chooser:
     def __init__(self, target: Graph, found: Sequence[Interval], max_layers: int | None = None) -> None:
         self.target, self.found, self.max_layers = target, found, max_layers
         self.order = needed(target, target.output)
-        self.flow = target_flow(target, found)
         self.nodes = [n for n in self.order if isinstance(target.nodes[n], Approximated)]
-        self.gains = target_gains(self.flow, self.order)
+        self.gains = target_gains(target, found, self.nodes)
         self.excluded: dict[int, set[str]] = {number: set() for number in self.nodes}
         self.budget = 0.0
         self.last: Plan | None = None
@@ -93,13 +93,17 @@ class Chooser:
         where that is possible: the softmax and rounding parts come on top of the estimate."""
         off: dict[int, Array] = {}
         own: dict[int, Array] = {}
-        choices = {}
+        norms: dict[int, float] = {}
+        choices: dict[int, Choice] = {}
+        if not self.nodes:
+            return choices
+        flow = target_flow(self.target, tuple(self.found))
         for number in self.order:
             node = self.target.nodes[number]
-            arrived = self.flow.arriving(number, off, own)
+            arrived = flow.arriving(number, off, own, norms)
             own[number] = inputs if isinstance(node, Input) else committed(node, self.found[number])
             if isinstance(node, Relu | Maximum | Minimum | Pool):
-                steepest = self.flow.gains[number].anywhere.size.value if number in self.flow.gains else np.zeros(1)
+                steepest = flow.gains[number].anywhere.size.value if number in flow.gains else np.zeros(1)
                 own[number] = own[number] + softmax_share(self.budget, steepest, self.found[number])
             if number in plan.options:
                 option = plan.options[number]
@@ -219,7 +223,8 @@ def possible_margin(target: Graph, found: Sequence[Interval], number: int, margi
     return margin
 
 
-def target_flow(target: Graph, found: Sequence[Interval]) -> Flow:
+@once_for_graph
+def target_flow(target: Graph, found: tuple[Interval, ...]) -> Flow:
     """How errors will travel through a target, whatever stands for its nodes: by estimates of their slopes."""
     slopes = {
         number: _slopes(node, found)
@@ -229,13 +234,13 @@ def target_flow(target: Graph, found: Sequence[Interval]) -> Flow:
     return flow_of(known_of_target(target), found, slopes)
 
 
-def target_gains(flow: Flow, order: Sequence[int]) -> dict[int, Array]:
+def target_gains(target: Graph, found: Sequence[Interval], numbers: Sequence[int]) -> dict[int, Array]:
     """For these nodes, how far an error of 1 in every component moves each output."""
-    nodes = flow.known.circuit.nodes
-    found = dict.fromkeys(order, np.zeros(nodes[flow.known.circuit.output].size))
-    for number in flow.gains.keys() & found.keys():
-        found[number] = flow.gains[number].carried(Upper(np.ones(nodes[number].size))).value
-    return found
+    moved = dict.fromkeys(numbers, np.zeros(target.nodes[target.output].size))
+    every = target_flow(target, tuple(found)).gains if moved else {}
+    for number in every.keys() & moved.keys():
+        moved[number] = every[number].carried(Upper(np.ones(target.nodes[number].size))).value
+    return moved
 
 
 def cheapest(found: Sequence[Option], nothing: str, allowed: float, limit: str = "") -> Option:

@@ -107,8 +107,8 @@ class _Search:
     ) -> None:
         self.target, self.found, self.inputs, self.accurate, self.neurons = target, found, inputs, accurate, neurons
         self.order = needed(target, target.output)
-        self.flow = target_flow(target, found)
-        self.gains = target_gains(self.flow, self.order)
+        self.flow = target_flow(target, tuple(found))
+        self.gains = target_gains(target, found, self.order)
         # Products of products: see circuits/assemble.py.
         self.mirrored = frozenset(number for each in self.flow.known.powers.values() for number in each.inside)
         self.groups = self._grouped()
@@ -193,10 +193,11 @@ class _Search:
     def _fit_all(self, allowed: Mapping[int, float], budget: float) -> dict[int, Fitted]:
         off: dict[int, Array] = {}
         own: dict[int, Array] = {}
+        norms: dict[int, float] = {}
         chosen: dict[int, Fitted] = {}
         for number in self.order:
             node = self.target.nodes[number]
-            arrived = self.flow.arriving(number, off, own)
+            arrived = self.flow.arriving(number, off, own, norms)
             own[number] = self.inputs if isinstance(node, Input) else committed(node, self.found[number])
             if isinstance(node, Relu | Maximum | Minimum | Pool):
                 own[number] = own[number] + softmax_share(budget, self.gains[number], self.found[number])

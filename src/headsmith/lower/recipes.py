@@ -20,7 +20,7 @@ from headsmith.core.intervals import Interval
 from headsmith.kernel.same import MOST_WORK
 from headsmith.kernel.sparse import entries_of
 from headsmith.lower.candidates import analytic, candidates
-from headsmith.lower.choose import target_flow, target_gains
+from headsmith.lower.choose import target_gains
 from headsmith.lower.meet import (
     Met,
     Request,
@@ -307,7 +307,7 @@ def _gates_may_win(request: Request, best: Met) -> bool:
     """Whether circuits with the whole error to each node take fewer heads than the model: they cannot take fewer."""
     graph, found = request.graph, request.found
     order = needed(graph, graph.output)
-    gains = target_gains(target_flow(graph, found), order)
+    gains = target_gains(graph, found, order)
     total = sum(node.size for node in graph.nodes if isinstance(node, Relu))
     for number in order:
         node = graph.nodes[number]
