@@ -200,7 +200,7 @@ def test_functions_of_one_form_share_a_head() -> None:
 
 def test_weights_of_the_cost_change_the_model() -> None:
     domain = unit("x", 0.1, 1)
-    few, small = (hs.compile("1/x", domain, 1e-6, cost={name: 1.0}).bill for name in ("reference_tokens", "max_weight"))
+    few, small = (hs.compile("1/x", domain, 1e-3, cost={name: 1.0}).bill for name in ("reference_tokens", "max_weight"))
     assert few.reference_tokens <= small.reference_tokens
     assert small.max_weight <= few.max_weight
 
@@ -209,11 +209,11 @@ damped = hs.function("test_native_damped", "sin(3*x)*exp(-x**2)")
 
 
 def test_a_function_of_the_users_own_is_in_the_file_as_its_formula(tmp_path: Path) -> None:
-    model = hs.compile("test_native_damped(x)*y", {"x": (-2, 2), "y": (-1, 1)}, 1e-3)
+    model = hs.compile("test_native_damped(x)*y", {"x": (-1, 1), "y": (-1, 1)}, 1e-2)
     assert falsify(model, effort=400).ratio <= 1.0
     model.save(tmp_path / "model.safetensors")
     found = hs.verify(tmp_path / "model.safetensors")
-    assert found.error <= 1e-3
+    assert found.error <= 1e-2
     assert found.assumes == ()
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.attacks.forged import Forged
 from helpers.models.stock import MODELS, points, sequence
 from safetensors.numpy import load_file, save_file
 
@@ -166,6 +167,46 @@ def test_what_is_no_architecture_is_refused(copied: Path, kind: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": kind}))
     with pytest.raises(Refused, match="for which there is a rule"):
         check_folder(copied)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "adapter_config.json",  # transformers then loads the model that this file names, and not this one
+        "pytorch_model.bin",
+        "model.safetensors.index.json",
+        "model-00001-of-00002.safetensors",
+        "generation_config.json",
+        "modeling_llama.py",
+        "added_tokens.json",
+        "special_tokens_map.json",
+        "Config.json",
+    ],
+)
+def test_what_else_a_runtime_might_load_is_refused(copied: Path, name: str) -> None:
+    """The kernel alone says so, without the list of files of an export."""
+    check_folder(copied)
+    (copied / ".gitattributes").write_text("")
+    check_folder(copied)
+    (copied / name).write_text('{"base_model_name_or_path": "elsewhere", "peft_type": "LORA"}')
+    with pytest.raises(Refused, match="is no file of the proven model"):
+        check_folder(copied)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_a_small_file_of_many_heads_is_not_written_out(name: str) -> None:
+    """8,000 heads of 8,000 registers take 4 GB in matrices, and less than 1 MB in a file."""
+    file, count = Forged(1, -1.0, 1.0, dtype="float32"), 8000
+    for graph in (file.source, file.circuit):
+        gates = file.relu(graph, file.affine(graph, [(0, np.ones((count, 1)))], np.zeros(count)), count)
+        file.outputs(*[file.affine(graph, [(gates, np.ones((1, count)))], [0.0])] * 2)
+    file.embed()
+    file.register("o", size=count)
+    places = np.full(count, gates), np.arange(count)
+    file.gates([file.link("x", np.ones((count, 1)))], [file.link("o", np.ones(count))], *places, 64.0)
+    file.model["readout"] = [file.link("o", np.ones((1, count)))]
+    with pytest.raises(Refused, match="more weights than a stock model may have"):
+        stock(*file.contents(), name)
 
 
 def test_every_changed_weight_is_refused(exported: Path) -> None:

@@ -12,6 +12,7 @@ from helpers.models.stock import GPT2, MODELS, points, sequence
 from safetensors.numpy import load_file, save_file
 
 import headsmith as hs
+from headsmith.kernel import gpt2 as kernel
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.reading import read
 from headsmith.kernel.stock import refuse_others, stock
@@ -59,6 +60,19 @@ def test_the_worst_norms_stay_within_the_certificate(
     exact = other(x.astype(np.float64))
     worst_error = max(float(np.abs(found(x) - exact).max()) for _ in range(20))
     assert 1e-7 < worst_error <= found.certificate.parts["rounding"]
+
+
+def test_sums_on_the_way_hold_a_part_of_the_mean(rng: np.random.Generator) -> None:
+    """A form of n registers that are zero, and of the probe, adds up n products with the mean before they cancel. One
+    after the other they leave n/4 roundings of it: more than what products and weights alone would explain."""
+    count, unit = 1000, 2.0**-24
+    means = rng.uniform(1.0, 2.0, 200).astype(np.float32)
+    terms = np.column_stack([np.repeat(-means[:, None], count, axis=1), np.float32(count) * means])
+    left = np.abs(np.add.accumulate(terms, axis=1, dtype=np.float32)[:, -1].astype(np.float64))
+    weights = np.ones((1, count, 1))
+    bounds = np.array([float(kernel._noise(weights, float(mean)).value[0, 0]) for mean in means])
+    assert np.all(left <= bounds)
+    assert np.max(left / (unit * means * count)) > 200.0
 
 
 def test_every_part_of_a_gpt2_is_compared(tmp_path: Path, rng: np.random.Generator) -> None:

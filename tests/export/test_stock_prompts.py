@@ -87,6 +87,26 @@ def test_words_that_lie_are_refused(asked: Path, tmp_path: Path) -> None:
         check_folder(folder)
 
 
+def test_words_that_get_another_row_elsewhere_are_refused(asked: Path, tmp_path: Path) -> None:
+    """Added tokens come before the vocabulary, and a normalizer before both: "x=0.5" would be read as "x=0.25"."""
+    folder = Path(shutil.copytree(asked, tmp_path / "product"))
+    path = folder / "tokenizer.json"
+    whole = json.loads(path.read_text())
+    check_folder(folder)
+    taken = {"content": "x=0.5", "id": whole["model"]["vocab"]["x=0.25"]}
+    changes: list[dict[str, Any]] = [
+        {"normalizer": {"type": "Replace", "pattern": {"String": "x=0.5"}, "content": "x=0.25"}},
+        {"added_tokens": [*whole["added_tokens"], taken]},
+        {"added_tokens": [{"content": "a half", "id": whole["model"]["vocab"]["x=0.5"]}]},
+        {"added_tokens": [{"id": 0}]},
+        {"added_tokens": 1},
+    ]
+    for change in changes:
+        path.write_text(json.dumps(whole | change))
+        with pytest.raises(Refused, match=r"beside its vocabulary|expected|field|list"):
+            check_folder(folder)
+
+
 def test_what_has_no_prompts(tmp_path: Path) -> None:
     product = MODELS["product"]()
     with pytest.raises(hs.TargetError, match="a vocabulary of numbers is for stock models"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,10 @@ from helpers.attacks.forged import Forged, answered, plain, refused
 from helpers.effort import CAMPAIGN, tried
 
 from headsmith.kernel import check
+from headsmith.kernel.arithmetic import Interval
 from headsmith.kernel.chord import MOST_ENDS
+from headsmith.kernel.errors import Refused, limited
+from headsmith.kernel.functions import Program, enclose
 
 # Sizes that only the header knows, and work without end --------------------------------------------------------------
 
@@ -60,7 +64,7 @@ def wide_diagonal() -> Forged:
 def one_tensor_many_times() -> Forged:
     file = plain()
     bias = file.keep(np.ones(10**6), np.float32)
-    for _ in range(3000):
+    for _ in range(tried(3000, 3)):
         file.add(file.circuit, "affine", terms=[], bias=bias)
     return file
 
@@ -140,6 +144,27 @@ def cells_of_a_wide_target() -> Forged:
     return file
 
 
+def many_sums_of_many_gates() -> Forged:
+    """One number, 60,000 gates of it, and 30 sparse sums of 1,000 components: 13 GiB, if their weights are written out
+    side by side."""
+    file, gates, rows = Forged(1, -1.0, 1.0), 60_000, 1000
+    weights = {"shape": [rows, gates], "gaps": file.keep([1.0]), "values": file.keep([1.0])}
+    bias, ones, zero = file.keep(np.zeros(rows)), file.keep(np.ones((1, rows))), file.keep([0.0])
+    outputs = []
+    for graph in (file.source, file.circuit):
+        relu = file.relu(graph, file.affine(graph, [(0, np.ones((gates, 1)))], np.zeros(gates)), gates)
+        terms = [{"node": relu, "weights": weights}]
+        sums = [file.add(graph, "affine", terms=terms, bias=bias) for _ in range(30)]
+        outputs.append(file.add(graph, "affine", terms=[{"node": n, "weights": ones} for n in sums], bias=zero))
+    file.outputs(*outputs)
+    file.embed()
+    file.register("o", size=gates)
+    links = [file.link("x", np.ones((gates, 1)))], [file.link("o", np.ones(gates))]
+    file.gates(*links, np.full(gates, relu), np.arange(gates), 64.0)
+    file.model["readout"] = [file.link("o", 30.0 * np.eye(1, gates))]
+    return file
+
+
 ENDLESS: list[Callable[[], Forged]] = [
     large_register,
     large_grid,
@@ -170,6 +195,10 @@ def test_comparisons_of_many_inputs_or_gates_are_refused(inputs: int, size: int)
 
 def test_a_comparison_of_many_gates_takes_no_matrix_of_them() -> None:
     assert answered(approximates(2, 30_000)).startswith("certified")
+
+
+def test_sums_of_many_gates_are_not_written_out() -> None:
+    assert answered(many_sums_of_many_gates()).startswith("certified")
 
 
 def test_a_target_on_many_cells_is_refused_where_the_circuit_is_small() -> None:
@@ -246,11 +275,22 @@ def many_ramps() -> Forged:
     return with_tables(tried(300, 10), 1000, "", "relu", argument=0)
 
 
+def attention_of_many_components() -> Forged:
+    """Every one of its values is named by all queries and all keys: 20,000 times 40,000 of them."""
+    file = Forged(20_000, -1.0, 1.0)
+    fields = {"queries": 0, "keys": 0, "values": 0, "size": 20_000, "causal": False}
+    nodes = [file.add(graph, "attend", **fields) for graph in (file.source, file.circuit)]
+    file.outputs(nodes[0], file.affine(file.circuit, [(nodes[1], np.ones(20_000))], np.zeros(20_000)))
+    file.model["outputs"], file.model["readout_bias"] = 20_000, file.keep(np.zeros(20_000))
+    return file
+
+
 @pytest.mark.again
 @pytest.mark.parametrize(
     "make",
     [
         long_polynomials,
+        attention_of_many_components,
         functions_on_many_cells,
         tables_of_long_programs,
         many_ramps,
@@ -266,3 +306,17 @@ def test_work_is_counted(make: Callable[[], Forged], monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(check, "WORK", SHARE * check.WORK)
     monkeypatch.setattr(check, "WORK_A_NUMBER", 0.0)
     assert "more work" in refused(file)
+
+
+def test_terms_of_programs_and_small_products_count() -> None:
+    """A step of 255 terms takes 255 times as long as one of one term. A product of intervals is eight products, each of
+    which takes 30 microseconds, however few numbers there are."""
+    steps = [("linear", tuple((Fraction(1, 3), place) for place in range(k + 1)), Fraction(0)) for k in range(255)]
+    short, long = (Program(1, tuple(each)) for each in ([("linear", ((Fraction(1, 3), 0),), Fraction(0))] * 255, steps))
+    x = Interval(np.array([0.0]), np.array([1.0]))
+    with limited(3e7):
+        enclose(short, x)
+    with limited(3e7), pytest.raises(Refused, match="more work"):
+        enclose(long, x)
+    with limited(2e5), pytest.raises(Refused, match="more work"):
+        x * Interval(np.array([2.0]), np.array([3.0]))

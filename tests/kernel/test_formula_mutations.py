@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from helpers.attacks import mutation, saved
 from helpers.attacks.proving import certify
-from helpers.effort import CAMPAIGN, tried
+from helpers.effort import CAMPAIGN, cases, tried
 
 import headsmith as hs
 from headsmith.analysis.ranges import ranges
@@ -41,8 +41,7 @@ FORMULAS: dict[str, tuple[Any, dict[str, tuple[float, float]], float, str]] = {
 
 def of(*names: str) -> pytest.MarkDecorator:
     """All formulas, of which `make test` tries these and `make campaign` the others."""
-    marks = {name: () if name in names else (pytest.mark.campaign,) for name in FORMULAS}
-    return pytest.mark.parametrize("name", [pytest.param(name, marks=mark) for name, mark in marks.items()])
+    return pytest.mark.parametrize("name", cases(FORMULAS, FORMULAS.keys() - {*names}))
 
 
 # Sizes stay small enough to be built: a circuit of a billion gates is another matter.

@@ -280,11 +280,11 @@ def test_trained_networks_predict_the_same_wherever_the_certificate_says_so(kind
 def test_smooth_networks_are_saved_with_a_proof(tmp_path: Any) -> None:
     torch.manual_seed(0)
     for activation in (nn.GELU(), nn.SiLU(), nn.Softmax(-1)):
-        module = nn.Sequential(nn.Linear(16, 4), activation)
-        model = hs.compile(hs.from_torch(module), (-1, 1), 1e-3)
+        module = nn.Sequential(nn.Linear(16, 3), activation)
+        model = hs.compile(hs.from_torch(module), (-1, 1), 1e-2)
         path = tmp_path / "model.safetensors"
         model.save(path)
-        assert check_file(path).error <= 1e-3
+        assert check_file(path).error <= 1e-2
 
 
 def test_hard_swish_convolutions_take_a_head_a_unit() -> None:

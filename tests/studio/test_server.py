@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.effort import tried
 from helpers.pages.studio import Studio, memory, running
 
 import headsmith as hs
@@ -211,8 +212,10 @@ ILL = [
 """Malformed or hostile; none of them may do more than be refused."""
 
 
+@pytest.mark.again
 def test_200_formulas_50_at_once_half_of_them_hostile(studio: Studio) -> None:
-    formulas = [text for i in range(100) for text in (WELL[i % len(WELL)], ILL[i % len(ILL)])]
+    """100 in `make test`."""
+    formulas = [text for i in range(tried(100, 2)) for text in (WELL[i % len(WELL)], ILL[i % len(ILL)])]
 
     def ask(place: int) -> dict[str, Any]:
         asked = {"formula": formulas[place], "domain": "-1:1", "error": (place % 2 + 1) * 1e-2}

@@ -32,7 +32,7 @@ EXP_ULPS = 4  # exp is assumed correct to this many units in the last place, her
 TINY = 2.0**-1022
 SPLIT = 134217729.0  # 2^27 + 1: splits a double into two halves
 SAFE = 2.0**-960  # the error of a smaller product may underflow
-OVERHEAD = 4000.0  # what an operation on arrays costs, however small they are (errors.spend)
+OVERHEAD = 8000.0  # what an operation on arrays costs, however small they are (errors.spend)
 FEW = 32  # sums of at most so many terms that are not zero are added one by one, exactly where that is possible
 
 
@@ -65,7 +65,7 @@ class Precision:
         than a weight that is stored as a product, the query and the key; of a head, its mean besides."""
         # k is a whole number below 2^52, so k u and 1 - k u are doubles; and so they are with 2^-8 or 2^-11 more.
         share = np.asarray(operations, dtype=np.float64) * self.unit_roundoff + held * self.held
-        return Upper(np.where(share < 0.5, share, np.inf)) / np.where(share < 0.5, 1.0 - share, 1.0)
+        return Upper(np.where(share < 0.5, _up(share / (1.0 - np.minimum(share, 0.5)), share == 0.0), np.inf))
 
 
 FLOAT64 = Precision("float64", 2.0**-53, 2.0**-1022, float(np.finfo(np.float64).max))
@@ -344,6 +344,7 @@ def rounded_sum(a: Array, b: Array, direction: float) -> Array:
     """a + b, one step in the direction where the exact sum lies beyond the computed one."""
     with np.errstate(all="ignore"):
         total = a + b
+        spend(10000.0 + 10.0 * np.size(total))
         part = total - a
         return stepped(total, (a - (total - part)) + (b - part), direction)
 
@@ -359,6 +360,7 @@ def _product(a: Array, b: Array, direction: float) -> Array:
 
 def product_rest(a: Array, b: Array, result: Array) -> Array:
     """a b - result, exactly (Dekker); not a number where the splitting overflows."""
+    spend(30000.0 + 40.0 * np.size(result))
     head_a, head_b = a * SPLIT, b * SPLIT
     head_a, head_b = head_a - (head_a - a), head_b - (head_b - b)
     tail_a, tail_b = a - head_a, b - head_b

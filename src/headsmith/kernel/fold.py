@@ -44,6 +44,8 @@ def collect(
     paths, later = [(gate, dense(weights), reader) for gate, weights, reader in paths], sorted(reached | behind)
     gains = joined([found[reader] for reader in later])
     ends = np.cumsum([circuit.nodes[reader].size for reader in later]).tolist()
+    if ends[-1] * max(len(weights) for _, weights, _ in paths) > 16 * MOST_NUMBERS:
+        return None, readers[number]
     places = {reader: slice(end - circuit.nodes[reader].size, end) for reader, end in zip(later, ends, strict=True)}
 
     def onto(edges: Sequence[tuple[int, Slope]], rows: int) -> Interval:

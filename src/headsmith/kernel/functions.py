@@ -182,7 +182,8 @@ def program_series(program: Program, lines: Sequence[tuple[Any, Any]], length: i
     may be undefined, all are nan. To be used inside `working(bits, length)`.
     """
     powers = sum(abs(step[3] or 0.0) for step in program.steps if step[0] == "call")
-    spend(2e4 + 2000.0 * length * (len(program.steps) + powers))
+    terms = sum(len(step[1]) for step in program.steps if step[0] == "linear") + len(program.steps)
+    spend(2e4 + 2000.0 * length * (terms + powers))
     try:
         result = run(program, [arb_series([*line], length) for line in lines], _linear, _call, _times)
     except (ArithmeticError, ValueError):  # from `_defined`, or flint's words for a pole

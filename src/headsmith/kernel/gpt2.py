@@ -9,15 +9,16 @@ Norm.   Beside the registers z a token holds a balance, -sum z up to rounding; a
         In floating point, by assumption, the computed mean M is within 5 u sum |z| of m, and the inverse root within
         8 u + 3 Q / (4 c^2) <= 9.5 u; both are the same for all columns. (z - M) times it rounds four times at most. So
         a product that is read, w z, is off by a factor within 1 +- 15.2 u, its own rounding included, and by 4.1 u |w|
-        |M|; with the probe, whose weight is rounded, a form is off by 10.4 u |M| sum |w| at most.
+        |M|; with the probe, whose weight is rounded, that is 10.4 u |M| sum |w|. Of n weights, n - 1 sums on the way
+        hold a part of the mean, at most |M| sum |w|: a form is off by (9.4 + n) u |M| sum |w| at most.
 
 Coarse. So the stock model is a run of the proven one in a coarser format of u' >= 16 u, in which no product is exact,
         not even with a power of two, and in which a product may lose `tiny`: what forms that values and outputs read
         are off by. What queries and keys are off by besides moves scores by at most D, which must be below 8 (u' - u):
         as a change of its argument, exp is within 8.08 u' in that format, and within 8.08 u here. Values of tables are
-        stored: they are off by 15.2 u and by what the mean leaves, at most 42 u of the largest if |M| (tokens of the
-        grid) <= 4, and sums, which need 4 u, count 64 u at least. Tokens that should hold zero hold
-        10.4 u |M| sum |w|, and rules count 4 |w| `tiny` for each token. Every token has a norm of its own: scores that
+        stored: they are off by 15.2 u and by what the mean leaves, at most (38 + 4 G) u of the largest if |M| G <= 4
+        for G tokens of the grid, and sums, which need 2 G + 2, count 16 (2 G + 2) u. Tokens that should hold zero hold
+        (9.4 + n) u |M| sum |w|, and rules count 4 `tiny` for each token. Every token has a norm of its own: scores that
         are equal elsewhere differ here. All rules count scores, values and sums so. The bound is proved again in that
         format.
 
@@ -37,7 +38,7 @@ from .errors import Refused, ThinMargin, refuse
 from .graph import Graph
 from .layout import Heads, Laid, Layers, Neurons, Words, column_sizes, root_of, totals
 from .model import DATA, GRID, REFERENCE, Model
-from .walk import Facts, walk_through
+from .walk import Facts
 
 LANGUAGE, NORM, EPSILON = "GPT2LMHeadModel", "transformer.ln_f.weight", 1e-5
 ONE_HOT = (DATA, REFERENCE, GRID)
@@ -58,13 +59,13 @@ def stock(
     model, banks = facts.model, [bank for layer in facts.model.layers for bank in layer]
     refuse(any(len(gate) for gate, _, _ in neurons), "a GPT-2 has no SwiGLU blocks: take a Llama")
     config, heads = config_of(model, layers, len(words)), [head for layer in layers for head in layer]
-    # The values of tables are stored; but where they should be zero, rules count what a weight of one is off by.
+    # The values of tables are stored; but where they should be zero, rules count what their mean is off by.
     forms = [W_V for bank, (_, _, W_V, _) in zip(banks, heads, strict=True) if bank.kind != "table"]
-    forms += [np.ones((1, 1, 1)) for bank in banks if bank.kind == "table"]
+    forms += [np.full((1, model.grid_tokens, 1), 1.0 / model.grid_tokens) for bank in banks if bank.kind == "table"]
     why = Refused("norms move scores and values too much: weights are too large for a GPT-2")
     for unit, most in product(COARSE, LOSSES):
         try:
-            sizes = column_sizes(model, walk_through(_in(facts, unit, most)), _format(unit, most))
+            sizes = column_sizes(_in(facts, unit, most))
         except ThinMargin as problem:
             why = problem
             continue
@@ -83,12 +84,10 @@ def stock(
     raise why
 
 
-def _format(unit: float, lost: float) -> Precision:
-    return Precision("float32", unit, lost, FLOAT32.largest, exact=False)
-
-
 def _in(facts: Facts, unit: float, lost: float) -> Facts:
-    return replace(facts, model=replace(facts.model, precision=_format(unit, lost)))
+    """The same in a format in which products are not exact."""
+    coarse = Precision("float32", unit, lost, FLOAT32.largest, exact=False)
+    return replace(facts, model=replace(facts.model, precision=coarse))
 
 
 def _norms(model: Model, sizes: Upper, width: int, given: float | None) -> tuple[float, float]:
@@ -103,7 +102,7 @@ def _norms(model: Model, sizes: Upper, width: int, given: float | None) -> tuple
 
 def _noise(weights: Array, mean: float) -> Upper:
     """What a form may be off by because of the mean, for weights (heads, d_model, forms)."""
-    return Upper(np.abs(weights)).sum(axis=1) * (10.4 * UNIT * mean)
+    return Upper(np.abs(weights)).sum(axis=1) * Upper(9.4 + (weights != 0.0).sum(axis=1)) * (UNIT * mean)
 
 
 def _moved(model: Model, bank: Heads, sizes: Upper, mean: float) -> float:
@@ -134,8 +133,7 @@ def config_of(model: Model, layers: Layers, words: int) -> dict[str, Any]:
 def weights_of(laid: Laid, root: float) -> dict[str, Any]:
     """model.safetensors: every tensor by its name; `root` is the weight of the norms."""
     width = laid.table.shape[1]
-    found = {"transformer.wte.weight": laid.table, "score.weight": laid.score.T}
-    norms = ["transformer.ln_f"]
+    found, norms = {"transformer.wte.weight": laid.table, "score.weight": laid.score.T}, ["transformer.ln_f"]
     for number, (reads, writes) in enumerate(laid.layers):
         norms += [f"transformer.h.{number}.ln_1", f"transformer.h.{number}.ln_2"]
         matrices = {"attn.c_attn": reads.transpose(1, 0, 2, 3).reshape(width, -1)}

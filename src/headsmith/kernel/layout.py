@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import FLOAT32, Array, Interval, Precision, Upper, largest
+from .arithmetic import FLOAT32, Array, Interval, Upper, largest
 from .errors import Refused, refuse
 from .graph import dense
 from .heads import addresses
 from .model import DATA, GRID, KEY, NEURONS, POSITION, REFERENCE, RESERVED, Bank, Link, Model
 from .reading import whole
-from .walk import Walk
+from .walk import Facts, walk_through
 
 NUMBER = re.compile(r"(.*)=(-?[0-9]{1,40}(\.[0-9]{1,200})?)", re.DOTALL)
 MOST_NUMBERS, LARGEST_SQUARE = 1 << 28, 2.0**120
@@ -66,9 +66,8 @@ def placed(model: Model, links: Sequence[Link], rows: int, way: str) -> Array:
     """Links as one matrix (rows, d_model), in which no two may meet so that their sum is rounded."""
     columns, found = columns_of(model), np.zeros((rows, sum(model.sizes.values())))
     for link in links:
-        weights, place = dense(link.weights), link.rows if way == "read" else link.columns
+        weights, place = (dense(link.weights), link.rows) if way == "read" else (dense(link.weights).T, link.columns)
         held = found[place, columns[link.register]]
-        weights = weights if way == "read" else weights.T
         total = held + weights
         if not np.array_equal(total.astype(np.float32), total) or not np.array_equal(total - held, weights):
             raise Refused("two links meet in one weight, whose sum would be rounded")
@@ -80,14 +79,11 @@ def tokens_of(model: Model) -> tuple[Array, Array]:
     """The rows of all tokens, the reference tokens first, data tokens without their inputs; and for each input what it
     adds to the row of a data token, times its value."""
     place, found = columns_of(model), np.zeros((model.references + model.tokens, sum(model.sizes.values())))
-    if model.sink_tokens:
-        found[0, place[REFERENCE]] = 1.0
-    if model.grid_tokens:
-        found[model.sink_tokens : model.references, place[GRID]] = np.eye(model.grid_tokens)
+    found[: model.sink_tokens, place[REFERENCE]] = 1.0
+    found[model.sink_tokens : model.references, place.get(GRID, slice(0))] = np.eye(model.grid_tokens)
     data = found[model.references :]
     data[:, place[DATA]] = 1.0
-    if model.tokens > 1:
-        data[:, place[POSITION]] = addresses(tuple(range(model.tokens)), model.bits)[:, :-1]
+    data[:, place.get(POSITION, slice(0))] = addresses(tuple(range(model.tokens)), model.bits)[:, :-1]
     for name, values in (*model.initial.items(), *model.positional.items()):
         data[:, place[name]] = values
     return found, placed(model, model.embedding, model.inputs, "write")
@@ -130,11 +126,9 @@ def heads_of(model: Model, bank: Bank) -> Heads:
         features += [(position_gain / 2.0 * bit, KEY * bit) for bit in place]
         features += [(gains["keep_gain"] / KEY * (kept - data), KEY * reference)]
         values = read[1::2, :, None]
-    elif bank.kind == "boltzmann":
-        features = [(arrays["query_scale"][:, None] * data, arrays["key_scale"][:, None] * read)]
+    elif bank.kind in ("boltzmann", "mean"):
+        features = [(arrays["query_scale"][:, None] * data, arrays["key_scale"][:, None] * read)] if arrays else []
         features += [(gains["gain"] / KEY * data, KEY * data), *keep]
-    elif bank.kind == "mean":
-        features = [(gains["gain"] / KEY * data, KEY * data), *keep]
     elif bank.kind == "move" and isinstance(bank.address, int):
         code = addresses((bank.address,), bits)[:, :-1] @ place
         features = [(gains["gain"] / KEY * data, KEY * code), *keep]
@@ -236,9 +230,9 @@ def settings(name: str, model: Model, words: int, size: int, width: int) -> dict
 # How large registers are --------------------------------------------------------------------------------------------
 
 
-def column_sizes(model: Model, walk: Walk, precision: Precision) -> Upper:
+def column_sizes(facts: Facts) -> Upper:
     """How large each column of the stream may be, on any token, before any layer and after the last."""
-    found = np.zeros(sum(model.sizes.values()))
+    walk, precision, found = walk_through(facts), facts.model.precision, np.zeros(sum(facts.model.sizes.values()))
     for stream in (*walk.past, walk.stream):
         sizes = []
         for name, register in stream.items():

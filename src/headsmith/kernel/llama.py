@@ -26,11 +26,11 @@ import numpy as np
 
 from .arithmetic import FLOAT32, Interval, Precision, Upper
 from .check import Certificate, certificate
-from .errors import Refused, refuse
+from .errors import refuse
 from .graph import Graph
 from .layout import Laid, Layers, Neurons, Words, column_sizes, grown, laid_out, root_of, settings, totals, widest
 from .model import Model
-from .walk import Facts, walk_through
+from .walk import Facts
 
 LANGUAGE, NORM = "LlamaForCausalLM", "model.norm.weight"
 EPSILON, MOST_POSITIONS = 1e-6, 1 << 12
@@ -49,7 +49,7 @@ def stock(
     """What is proved of the stock model, its configuration and its weights by name."""
     model, facts = facts.model, replace(facts, model=replace(facts.model, precision=COARSE))
     inner = max(1, *(len(gate) for gate, _, _ in neurons))
-    config, sizes = config_of(model, layers, inner, len(words)), column_sizes(model, walk_through(facts), COARSE)
+    config, sizes = config_of(model, layers, inner, len(words)), column_sizes(facts)
     width, heads, head = (config[name] for name in ("hidden_size", "num_attention_heads", "head_dim"))
     root = root_of(totals(model, sizes)[1], width, EPSILON, root)
     constant = np.array([root * np.sqrt(width)])
@@ -64,14 +64,13 @@ def stock(
 def _refuse_features(layers: Layers, neurons: list[Neurons], laid: Laid, sizes: Upper, head: int, root: float) -> None:
     """Raise Refused where sines may matter, or what a norm loses of small numbers."""
     read = [laid.score, *(each for gate, up, _ in neurons for each in (gate, up))]
-    heaviest = [float(np.abs(each).max(initial=0.0)) for each in read]
     for W_Q, W_K, W_V, _ in (bank for layer in layers for bank in layer):
         flat = [np.abs(each).transpose(0, 2, 1).reshape(-1, each.shape[1]) for each in (W_Q, W_K)]
-        products = (flat[0] @ sizes) * (flat[1] @ sizes) * float(np.sqrt(head))
-        heaviest += [float(np.abs(each).max(initial=0.0)) for each in (W_Q, W_K, W_V)]
-        if not float(products.max().value) < 2.0**24:
-            raise Refused(f"features of {float(products.max().value):.3g} are too large for rotations not to matter")
-    refuse(not max(heaviest) * root <= 2.0**46, f"weights of {max(heaviest):.3g} are too large for norms of {root:g}")
+        most = float(((flat[0] @ sizes) * (flat[1] @ sizes) * float(np.sqrt(head))).max().value)
+        read += [W_Q, W_K, W_V]
+        refuse(not most < 2.0**24, f"features of {most:.3g} are too large for rotations not to matter")
+    heaviest = max(float(np.abs(each).max(initial=0.0)) for each in read)
+    refuse(not heaviest * root <= 2.0**46, f"weights of {heaviest:.3g} are too large for norms of {root:g}")
 
 
 def config_of(model: Model, layers: Layers, inner: int, words: int) -> dict[str, Any]:
@@ -87,14 +86,12 @@ def config_of(model: Model, layers: Layers, inner: int, words: int) -> dict[str,
     found |= {"num_attention_heads": heads, "num_key_value_heads": heads, "num_hidden_layers": len(layers)}
     found |= {"hidden_size": width, "head_dim": head, "intermediate_size": inner}
     found |= dict.fromkeys(("rope_parameters", "rope_scaling"), rope)
-    found |= dict.fromkeys(("attention_dropout", "classifier_dropout"), 0.0)
-    return found | dict.fromkeys(("attention_bias", "mlp_bias"), False)
+    return found | {"attention_dropout": 0.0, "classifier_dropout": 0.0, "attention_bias": False, "mlp_bias": False}
 
 
 def weights_of(laid: Laid, neurons: list[Neurons], inner: int, root: float) -> dict[str, Any]:
     """model.safetensors: every tensor by its name; `root` is the weight of the norms."""
-    width = laid.table.shape[1]
-    norm = np.full(width, root)
+    width, norm = laid.table.shape[1], np.full(laid.table.shape[1], root)
     found = {"model.embed_tokens.weight": laid.table, NORM: norm, "score.weight": laid.score.T}
     for number, (reads, writes) in enumerate(laid.layers):
         stem = f"model.layers.{number}"

@@ -106,7 +106,7 @@ class Forms:
 
     def atom(self, *key: Any) -> Polynomial:
         """The atom with this key, as a polynomial."""
-        spend(5000.0)
+        spend(5000.0 + sum(100.0 * len(each) for each in key if isinstance(each, tuple)))  # keys are hashed, compared
         return Polynomial({(self._atoms.setdefault(key, len(self._atoms)),): fmpq(1)})
 
     def mean(self, x: Polynomial) -> Polynomial:
@@ -155,7 +155,7 @@ class Forms:
         except TooLarge:
             arrays = tuple((array.shape, sha256(array.tobytes()).digest()) for array in arrays_of(node))
             spend(sum(10.0 * array.size for array in arrays_of(node)))
-            whole = self.atom(node.operation, arrays, tuple(map(tuple, arguments)))
+            whole = self.atom(node.operation, arrays, *map(tuple, arguments))
             return [self.atom("component", whole, component) for component in range(node.size)]
 
     def _affine(self, node: Node, arguments: list[Row]) -> Row:
@@ -188,8 +188,8 @@ class Forms:
             case "affine":
                 return self._affine(node, arguments)
             case "attend":
-                queries, keys, values = map(tuple, arguments)
-                return [self.atom("attend", node.causal, queries, keys, value) for value in values]
+                scores = self.atom("scores", *map(tuple, arguments[:2]))
+                return [self.atom("attend", node.causal, scores, value) for value in arguments[2]]
             case "sampled":
                 raise TooLarge
         return [self._scalar(node, each) for each in zip(*arguments, strict=True)]

@@ -16,11 +16,13 @@ import numpy as np
 from . import gpt2, llama
 from .arithmetic import FLOAT32
 from .check import DAMAGE, Certificate, checked, contents, facts_of, masks_of
-from .errors import Refused, refuse
-from .layout import ENTERS, layers_of, numbers_of
-from .reading import LARGEST_HEADER, Tensors, field, mapping, parsed, read, tensors_of
+from .errors import WORK, WORK_A_NUMBER, Refused, limited, refuse
+from .layout import ENTERS, MOST_NUMBERS, layers_of, numbers_of
+from .model import NEURONS
+from .reading import LARGEST_HEADER, Tensors, field, items, mapping, parsed, read, tensors_of, text, whole
 
 CONFIG, WEIGHTS, PROOF, WORDS = "config.json", "model.safetensors", "proof.safetensors", "tokenizer.json"
+OTHERS = CONFIG, WEIGHTS, PROOF, WORDS, "tokenizer_config.json", "export.json", "README.md", "picture.png"
 ARCHITECTURES: dict[str, Any] = {"llama": llama, "gpt2": gpt2}
 
 
@@ -35,6 +37,9 @@ class Stock:
 
 def check_folder(folder: str | os.PathLike[str]) -> Certificate:
     """The certificate of the stock model in a folder, by the proof beside it. Raises Refused with the reason."""
+    for name in sorted({*os.listdir(folder)} - {*OTHERS}):
+        # An adapter, shards or code: a runtime may load them in place of the weights.
+        refuse(not name.startswith(".git"), f"{name!r} is no file of the proven model, and other tools might read it")
     header, tensors = read(os.path.join(folder, PROOF))
     checked(header, tensors)
     _, held = tensors_of(os.path.join(folder, WEIGHTS), ("F32",))
@@ -43,7 +48,11 @@ def check_folder(folder: str | os.PathLike[str]) -> Certificate:
     if kind not in [*ARCHITECTURES]:
         raise Refused(f"{CONFIG} names no model for which there is a rule: {', '.join(ARCHITECTURES)}")
     root = held.get(ARCHITECTURES[kind].NORM, np.zeros(0)).ravel()[:1].sum()
-    words = mapping(field(field(_json(path), "model"), "vocab")) if os.path.isfile(path) else {}
+    spoken = mapping(_json(path)) if os.path.isfile(path) else {"model": {"vocab": {}}}
+    words, added = mapping(field(field(spoken, "model"), "vocab")), items(spoken.get("added_tokens", []))
+    rows = {(text(field(each, "content")), whole(field(each, "id"))) for each in added}
+    other = spoken.get("normalizer") is not None or not rows <= words.items()
+    refuse(other, f"{WORDS} has words, or changes them, beside its vocabulary")
     language = config.get("architectures") == [ARCHITECTURES[kind].LANGUAGE]
     wanted = stock(header, tensors, kind, float(root), words, language)
     refuse_others(wanted, config, held)
@@ -52,8 +61,8 @@ def check_folder(folder: str | os.PathLike[str]) -> Certificate:
 
 def refuse_others(wanted: Stock, config: Any, held: dict[str, Any]) -> None:
     """Raise Refused unless this is the configuration, and these are the weights, of the proven model."""
-    text = [json.dumps(each, sort_keys=True) for each in (config, wanted.config)]  # so that 1, 1.0 and true differ
-    if text[0] != text[1]:
+    dumped = [json.dumps(each, sort_keys=True) for each in (config, wanted.config)]  # so that 1, 1.0 and true differ
+    if dumped[0] != dumped[1]:
         names = {*config, *wanted.config} if isinstance(config, dict) else ()
         wrong = [name for name in sorted(names) if config.get(name, wanted) != wanted.config.get(name, wanted)]
         raise Refused(f"{CONFIG} is not the one of the proven model ({', '.join(wrong)})")
@@ -72,7 +81,7 @@ def stock(
     unless given; `words` are the numbers of a vocabulary, with their rows. Raises Refused where a stock model cannot
     hold it."""
     try:
-        with np.errstate(all="ignore"):
+        with limited(WORK + WORK_A_NUMBER * sum(each.size for each in tensors.values())), np.errstate(all="ignore"):
             found = _stock(header, tensors, name, root, words or {})
             return _as_language_model(found, ARCHITECTURES[name].LANGUAGE) if language else found
     except DAMAGE as problem:
@@ -88,6 +97,9 @@ def _stock(header: Any, tensors: Tensors, name: str, root: float | None, words: 
     refuse("causal" not in masks, "a stock model has a causal mask, and the model looks at later tokens")
     refuse(model.attention != "softmax", f"a stock model has softmax attention, and this one {model.attention}")
     refuse(not model.layers, "the model has no layer of attention")
+    # Before anything is written out: a head has 4 matrices of 16 columns at least, a pair of neurons 6 rows.
+    rows = max(sum(bank.heads * (6 if bank.kind in NEURONS else 64) for bank in layer) for layer in model.layers)
+    refuse(rows * sum(model.sizes.values()) > MOST_NUMBERS, "a layer has more weights than a stock model may have")
     facts, numbers = facts_of(target, model, proof, box), numbers_of(model, target.nodes[0].names, box, words)
     (layers, neurons), rules = layers_of(model), ARCHITECTURES[name]
     found, config, weights = rules.stock(target, facts, box, layers, neurons, numbers, root)
