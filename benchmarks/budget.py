@@ -15,8 +15,8 @@ from itertools import pairwise
 import numpy as np
 
 import headsmith as hs
+from headsmith.analysis.flow import flow_of, known_of
 from headsmith.analysis.ranges import ranges
-from headsmith.analysis.sensitivity import Flow, slopes_on
 from headsmith.core.balls import gate_constant
 from headsmith.heads.scaling import split_scale
 from headsmith.lower.budget import gains_of_heads
@@ -77,12 +77,12 @@ def outcome(model: hs.Compiled, transformer: Transformer) -> Outcome:
 def equal_split(model: hs.Compiled, error: float) -> Transformer:
     """The same model with b_h = w c_h N / error."""
     transformer = model.transformer
-    gains = Flow(model.graph, slopes_on(model.graph, ranges(model.graph, model.box))).gains()
+    gains = flow_of(known_of(model.graph, {}), ranges(model.graph, model.box), {}).gains
     layers = []
     for layer in transformer.layers:
         banks = []
         for bank in layer.banks:
-            reach = gains_of_heads(bank, gains, transformer.outputs).magnitude.max(axis=1)
+            reach = gains_of_heads(bank, gains, transformer.outputs).size.value.max(axis=1)
             scale = gate_constant() * np.maximum(reach, 1e-12) * model.bill.heads / error
             query, key = split_scale(scale, transformer.precision)
             banks.append(replace(bank, query_scale=query, key_scale=key))

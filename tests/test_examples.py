@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.effort import CAMPAIGN
+from helpers.effort import CAMPAIGN, cases
 
 import headsmith as hs
 
@@ -68,9 +68,7 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.again
 @pytest.mark.usefixtures("coarse")
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.campaign if name in LONG else ()) for name in GALLERY]
-)
+@pytest.mark.parametrize("name", cases(GALLERY, LONG))
 def test_the_gallery(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,16 +18,16 @@ from helpers.attacks.sequences import worst_ratio
 from helpers.oracles.precise import error_at, precise
 
 import headsmith as hs
-from headsmith.analysis.gains import Far, Gain
-from headsmith.analysis.mixing import mixing_shortcuts
+from headsmith.analysis.flow import flow_of, known_of
 from headsmith.analysis.ranges import ranges
-from headsmith.analysis.sensitivity import Flow, slopes_on
-from headsmith.core.intervals import Box, Interval
+from headsmith.core.intervals import Box
 from headsmith.heads.attend import AttendBank
 from headsmith.heads.mean import MeanBank
 from headsmith.heads.move import MoveBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import Link
+from headsmith.kernel.arithmetic import Interval, Upper
+from headsmith.kernel.flow import Far, Gain
 from headsmith.source.builder import Builder
 from headsmith.source.graph import Graph
 from headsmith.transformer.ir import Layer
@@ -101,14 +101,15 @@ def test_gains_here_and_elsewhere_are_kept_apart() -> None:
     gate = b.relu(0)
     graph = b.graph(b.affine([(gate, [[2.0]]), (b.pool("mean", gate), [[-1.0]])], [0.0]))
     found = ranges(graph, Box(("x",), np.array([-1.0]), np.array([1.0])))
-    gains = Flow(graph, slopes_on(graph, found), mixing_shortcuts(graph, found)).gains()
+    gains = flow_of(known_of(graph, {}), found, {}).gains
     far = gains[gate].far
     assert far is not None
     assert (gains[gate].here.low.item(), gains[gate].here.high.item()) == pytest.approx((2.0, 2.0))
-    assert (far.rising.item(), far.falling.item(), far.size.item()) == pytest.approx((0.0, 1.0, 1.0), abs=1e-12)
-    assert gains[0].magnitude.item() == pytest.approx(3.0)
+    sums = [each.value.item() for each in (far.rising, far.falling, far.size)]
+    assert sums == pytest.approx([0.0, 1.0, 1.0], abs=1e-12)
+    assert gains[0].anywhere.size.value.item() == pytest.approx(3.0)
     down, up = gains[gate].pushes(Interval(np.array([-1.0]), np.array([0.0])))
-    assert (down.item(), up.item()) == pytest.approx((2.0, 1.0))
+    assert (down.value.item(), up.value.item()) == pytest.approx((2.0, 1.0))
 
 
 def test_pushes_bound_every_choice_of_errors(rng: np.random.Generator) -> None:
@@ -117,10 +118,10 @@ def test_pushes_bound_every_choice_of_errors(rng: np.random.Generator) -> None:
     for _ in range(200):
         here, others = rng.normal(0, 1), rng.normal(0, 1, 5)
         rising, falling = np.maximum(others, 0).sum(), np.maximum(-others, 0).sum()
-        far = Far(*(np.array([[each]]) for each in (rising, falling, rising + falling)))
+        far = Far(*(Upper([[each]]) for each in (rising, falling, rising + falling)))
         gain = Gain(Interval(np.array([[here]]), np.array([[here]])), far)
         low, high = -rng.random(), rng.random() * rng.integers(0, 2)
-        down, up = (float(each.item()) for each in gain.pushes(Interval(np.array([low]), np.array([high]))))
+        down, up = (float(each.value.item()) for each in gain.pushes(Interval(np.array([low]), np.array([high]))))
         ends = [
             sum(max(g * low, g * high) for g in (here, *others)),
             sum(min(g * low, g * high) for g in (here, *others)),

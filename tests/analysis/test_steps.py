@@ -1,7 +1,7 @@
 """Gradient steps of convex losses do not expand distances: errors grow linearly with the number of steps.
 
 Theorem. For rate (c max|x|^2 + decay) <= 2 the step w' = (1 - rate decay) w - rate mean(loss'(w.x, y) x) moves two
-weights no further apart in the 2-norm; the kernel recognises such steps, and nothing else.
+weights no further apart in the 2-norm; in a target, the kernel's rule recognises such steps, and nothing else.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import headsmith as hs
-from headsmith.analysis.contraction import contractions, expands
+from headsmith.analysis.flow import known_of_target
 from headsmith.analysis.ranges import ranges
 from headsmith.core.intervals import Box
+from headsmith.lower.choose import target_flow
 from headsmith.source.builder import Builder
 from headsmith.source.evaluation import evaluate
 from headsmith.source.graph import Graph
@@ -98,8 +99,12 @@ class TestRecognition:
 
     def steps(self, graph: Graph, intervals: list[tuple[float, float]]) -> list[str]:
         low, high = np.array(intervals).T
-        found = ranges(graph, Box(graph.input.names, low, high))
-        return [step.kind for step in contractions(graph).values() if not expands(step, found)]
+        flow = target_flow(graph, ranges(graph, Box(graph.input.names, low, high)))
+        grown = {
+            result for each in flow.edges.steps.growth.values() for result, factor, _ in each if factor.value > 1.0
+        }
+        steps = [step for number, step in flow.known.steps.items() if number not in grown]
+        return ["threshold" if step.gates else "squared" if step.curve < 0 else "logistic" for step in steps]
 
     def test_all_kinds(self) -> None:
         assert self.steps(descent(2, 4, 0.5), box(2)) == ["squared"] * 3
@@ -120,7 +125,7 @@ class TestRecognition:
         r = b.affine([(b.product(w, x), [[1.0]]), (y, [[-1.0]])], [0.0])
         mean = b.pool("mean", b.product(r, x))
         graph = b.graph(b.affine([(w, [1.0]), (mean, [-1.0])], [0.0]))
-        assert contractions(graph) == {}
+        assert known_of_target(graph).steps == {}
 
     def test_features_that_are_the_weights(self) -> None:
         b = Builder(["u", "y"])
@@ -128,7 +133,7 @@ class TestRecognition:
         w = b.pool("mean", b.affine([(0, [[1.0, 0.0]])], [0.0]))
         r = b.affine([(b.product(w, w), [[1.0]]), (y, [[-1.0]])], [0.0])
         graph = b.graph(b.affine([(w, [1.0]), (b.pool("mean", b.product(r, w)), [-0.5])], [0.0]))
-        assert contractions(graph) == {}
+        assert known_of_target(graph).steps == {}
 
     def test_a_causal_mean(self) -> None:
         """After one step tokens no longer share the weights."""
@@ -137,7 +142,7 @@ class TestRecognition:
         w = b.affine([(b.pool("mean", b.product(y, x), causal=True), [0.5])], [0.0])
         r = b.affine([(b.product(w, x), [[1.0]]), (y, [[-1.0]])], [0.0])
         graph = b.graph(b.affine([(w, [1.0]), (b.pool("mean", b.product(r, x), causal=True), [-0.5])], [0.0]))
-        assert contractions(graph) == {}
+        assert known_of_target(graph).steps == {}
 
     def test_what_is_read_from_outside(self) -> None:
         """A residual that the output reads too is no longer inside."""
@@ -146,8 +151,8 @@ class TestRecognition:
         w = b.affine([(b.pool("mean", b.product(y, x)), [0.5])], [0.0])
         r = b.affine([(b.product(w, x), [[1.0]]), (y, [[-1.0]])], [0.0])
         new = b.affine([(w, [1.0]), (b.pool("mean", b.product(r, x)), [-0.5])], [0.0])
-        assert len(contractions(b.graph(new))) == 1
-        assert contractions(b.graph(b.affine([(new, [1.0]), (r, [1.0])], [0.0]))) == {}
+        assert len(known_of_target(b.graph(new)).steps) == 1
+        assert known_of_target(b.graph(b.affine([(new, [1.0]), (r, [1.0])], [0.0]))).steps == {}
 
 
 def test_ranges_of_weights_grow_linearly() -> None:
@@ -155,7 +160,7 @@ def test_ranges_of_weights_grow_linearly() -> None:
     graph = descent(2, 10, 0.5)
     low, high = np.array(box(2)).T
     found = ranges(graph, Box(graph.input.names, low, high))
-    results = sorted(contractions(graph))
+    results = sorted(known_of_target(graph).steps)
     for step, number in enumerate(results, start=2):
         assert found[number].magnitude.max() <= step * 0.5 * np.sqrt(2.0) * (1.0 + 1e-9)
 

@@ -13,13 +13,13 @@ import pytest
 from helpers.theorems import banks as models
 
 from headsmith import head_models
-from headsmith.analysis.mixing import attend_slopes
 from headsmith.core.errors import CertificateError
-from headsmith.core.intervals import Interval
 from headsmith.heads.attend import (
     AttendBank,
 )
 from headsmith.heads.stream import DATA, Link
+from headsmith.kernel.arithmetic import Interval
+from headsmith.kernel.slopes import _attend_slopes
 from headsmith.run.numpy_runner import run
 
 each_mask = pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
@@ -54,9 +54,9 @@ def test_slopes_bound_every_move(rng) -> None:
             q = np.clip(q, low[0], high[0])
         off = [10.0 ** rng.uniform(-7, -1) * steep for _ in range(3)]
         moved = [each + size * rng.choice([-1.0, 1.0], each.shape) for each, size in zip((q, k, v), off, strict=True)]
-        slopes = attend_slopes(*ranges, off=off[0])
-        room = sum(slope.magnitude @ np.full(width, size) for slope, size in zip(slopes[:2], off[:2], strict=True))
-        room = room + slopes[2].magnitude * off[2]
+        slopes = [slope.magnitude.value for slope in _attend_slopes(off[0], *ranges)]
+        room = sum(slope @ np.full(width, size) for slope, size in zip(slopes[:2], off[:2], strict=True))
+        room = room + slopes[2] * off[2]
         change = np.abs(_plain(*moved) - _plain(q, k, v))
         assert np.all(change <= room + 1e-15 * steep)
         closest = max(closest, float(np.max(change / room)))

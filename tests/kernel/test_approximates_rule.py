@@ -9,12 +9,12 @@ from helpers.attacks.forged import plain
 from helpers.models.networks import square_network
 
 import headsmith as hs
+from headsmith.analysis.flow import kernel_graph
 from headsmith.kernel import approximates
 from headsmith.kernel.approximates import check_approximation, ends_of, on_cells
 from headsmith.kernel.arithmetic import Interval
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.table import read_cells
-from headsmith.lower.prove import kernel_graph
 from headsmith.reading import as_graph
 from headsmith.source.builder import Builder
 from headsmith.source.evaluation import evaluate

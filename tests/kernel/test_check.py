@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.effort import cases
 from helpers.models.carried import MODELS, carried, contents_of, model_of, network
 
 import headsmith as hs
@@ -25,7 +26,7 @@ FOLDER = Path(headsmith.kernel.__file__).parent
 
 COMPILED = ("network", "product", "product of circuits", "maximum", "ramps", "mean", "spread", "sort", "attention")
 """Models that other tests here need, too: `make test` proves these kinds, and `make campaign` the others."""
-KINDS = [pytest.param(name, marks=() if name in COMPILED else pytest.mark.campaign) for name in MODELS]
+KINDS = cases(MODELS, MODELS.keys() - {*COMPILED})
 
 
 @pytest.mark.parametrize("name", KINDS)

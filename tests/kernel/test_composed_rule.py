@@ -16,13 +16,13 @@ from helpers.effort import CAMPAIGN, tried
 from helpers.models.networks import product_chain, square_network
 
 import headsmith as hs
+from headsmith.analysis.flow import kernel_graph
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Box
 from headsmith.kernel.arithmetic import Interval
 from headsmith.kernel.composed import check_composition, cut, slopes_of
 from headsmith.kernel.errors import Refused
 from headsmith.lower.compositions import compare
-from headsmith.lower.prove import kernel_graph
 from headsmith.reading import as_graph
 from headsmith.source.builder import Builder
 from headsmith.source.evaluation import evaluate

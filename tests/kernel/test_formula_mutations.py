@@ -17,11 +17,10 @@ import numpy as np
 import pytest
 from helpers.attacks import mutation, saved
 from helpers.attacks.proving import certify
-from helpers.effort import CAMPAIGN, tried
+from helpers.effort import CAMPAIGN, cases, tried
 
 import headsmith as hs
 from headsmith.analysis.ranges import ranges
-from headsmith.analysis.sensitivity import Flow, slopes_on
 from headsmith.circuits.assemble import Choice, assemble
 from headsmith.core.functions import FUNCTIONS
 from headsmith.lower.approximation import approximate
@@ -42,8 +41,7 @@ FORMULAS: dict[str, tuple[Any, dict[str, tuple[float, float]], float, str]] = {
 
 def of(*names: str) -> pytest.MarkDecorator:
     """All formulas, of which `make test` tries these and `make campaign` the others."""
-    marks = {name: () if name in names else (pytest.mark.campaign,) for name in FORMULAS}
-    return pytest.mark.parametrize("name", [pytest.param(name, marks=mark) for name, mark in marks.items()])
+    return pytest.mark.parametrize("name", cases(FORMULAS, FORMULAS.keys() - {*names}))
 
 
 # Sizes stay small enough to be built: a circuit of a billion gates is another matter.
@@ -114,8 +112,7 @@ def rebuilt(model: hs.Compiled, choices: dict[int, Choice], budget: float) -> hs
     found = tuple(ranges(model.graph, model.box))
     assembly = assemble(model.graph, choices)
     approximation = approximate(model.graph, found, assembly, choices)
-    slopes = slopes_on(assembly.circuit, approximation.ranges)
-    gains = Flow(assembly.circuit, slopes, approximation.shortcuts).gains()
+    gains = approximation.flow.gains
     skeleton = lower(assembly.circuit, approximation.ranges, tokens=1, dtype=model.transformer.dtype)
     transformer = with_softmax_budget(skeleton, gains, budget, leak=1e-6 * budget)
     return replace(model, choices=choices, transformer=transformer)

@@ -18,7 +18,7 @@ import pytest
 from helpers.attacks import mutation, saved
 from helpers.attacks.gates import worst_error
 from helpers.attacks.proving import proven
-from helpers.effort import tried
+from helpers.effort import cases, tried
 from helpers.models.networks import folding_circuit, random_network, shifted_network
 
 import headsmith as hs
@@ -68,7 +68,7 @@ NAMES = [
     "sparsemax",
     "elu+1",
 ]
-SLOW, MORE = ("folds", "gates of gates"), (pytest.mark.campaign,)
+SLOW = ("folds", "gates of gates")
 
 
 def judge(model: hs.Compiled, rng: np.random.Generator) -> float | None:
@@ -87,7 +87,7 @@ def judge(model: hs.Compiled, rng: np.random.Generator) -> float | None:
     return found / bound if bound > 0.0 else 1.0
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=MORE if name in SLOW else ()) for name in NAMES])
+@pytest.mark.parametrize("name", cases(NAMES, SLOW))
 def test_the_original_is_accepted(name, rng) -> None:
     assert 0.05 < judge(build(name), rng) <= 1.0
 

@@ -14,9 +14,9 @@ from headsmith.kernel.arithmetic import Interval, Upper
 from headsmith.kernel.check import box_of, facts_of, proved
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.flow import gains
-from headsmith.kernel.graph import QUOTIENT, Graph, Node, read_graph
+from headsmith.kernel.graph import PRODUCT, QUOTIENT, Graph, Node, read_graph
 from headsmith.kernel.model import read_model
-from headsmith.kernel.proof import read_proof
+from headsmith.kernel.proof import Region, read_proof
 from headsmith.kernel.steps import Step, _expansion, length, step_of, steps_of
 from headsmith.kernel.walk import Facts
 
@@ -89,6 +89,43 @@ def test_the_length_of_a_descent_holds(name: str) -> None:
             w *= scale / np.linalg.norm(w)
             after = step.kept * w - step.rate * ((x @ w - y) @ x) / len(x)
             assert np.linalg.norm(after) <= bound
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_weights_of_a_descent_are_the_same_at_all_tokens(shared: bool) -> None:
+    """w' = w - mean(x (x w - y)) at x = 1, y = 0 is 0 if all tokens have the same w. With w = 1 at one of eight tokens
+    and -1 at the others it is 1.75 there, beyond the length 1 of a descent: such a node is no step."""
+    nodes = [Node("input", 3, names=("w", "x", "y"))]
+
+    def added(kind: str, *arguments: int, **fields: Any) -> int:
+        nodes.append(Node(kind, 1, arguments, **fields))
+        return len(nodes) - 1
+
+    def total(*terms: tuple[int, Any]) -> int:
+        weights = tuple(np.asarray(each, dtype=np.float64) for _, each in terms)
+        return added("affine", *(number for number, _ in terms), weights=weights, constants=np.zeros(1))
+
+    def product(left: int, right: int) -> Region:
+        reference, computed = (added("expression", left, right, program=PRODUCT) for _ in range(2))
+        output = total((computed, [1.0]))
+        return Region(output, reference, (left, right), frozenset({computed, output}), 1e-3, None)
+
+    w, x, y = (total((0, row[None])) for row in np.eye(3))
+    w = added("pool", w, name="mean") if shared else w
+    inner = product(w, x)
+    gradient = product(total((inner.output, [1.0]), (y, [-1.0])), x)
+    output = total((w, [1.0]), (added("pool", gradient.output, name="mean"), [-1.0]))
+    circuit, regions = Graph(tuple(nodes), output), {each.output: each for each in (inner, gradient)}
+    if not shared:
+        with pytest.raises(Refused, match="same at all tokens"):
+            step_of(circuit, regions, output)
+        return
+    step, ranges_ = (
+        step_of(circuit, regions, output),
+        [Interval(-np.ones(node.size), np.ones(node.size)) for node in nodes],
+    )
+    ranges_[y] = Interval(np.zeros(1), np.zeros(1))
+    assert float(length(step, circuit, ranges_, Upper(1.0)).value) == pytest.approx(1.0)
 
 
 def test_what_is_no_step_is_refused() -> None:

@@ -10,10 +10,10 @@ from helpers.attacks.saved import read, write
 from helpers.models.networks import product_network
 
 import headsmith as hs
+from headsmith.analysis.flow import kernel_graph
 from headsmith.kernel.arithmetic import Interval
 from headsmith.kernel.composed import check_composition, turned
 from headsmith.kernel.errors import Refused
-from headsmith.lower.prove import kernel_graph
 from headsmith.reading import as_graph
 from headsmith.search.approximates import search_cells, turn_of
 from headsmith.source.evaluation import evaluate

@@ -21,6 +21,7 @@ from headsmith.analysis.ranges import ranges
 from headsmith.circuits.assemble import Assembly, Choice, assemble
 from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Box, Interval, as_box
+from headsmith.kernel.arithmetic import Interval as KernelInterval
 from headsmith.lower.approximation import Approximation, approximate
 from headsmith.lower.design import design_circuits
 from headsmith.source.builder import Builder
@@ -148,11 +149,8 @@ def test_errors_and_ranges_hold(
         return
     used = check_theorem(case, rng, margin or 0.0)
     assert margin or min(used.values()) > 0.5
-    if margin is None:
-        assert not proven.shortcuts
-        assert not proven.margins
-    else:
-        assert set(proven.shortcuts) == {case.assembly.places[number] for number in case.choices}
+    anew = {case.assembly.places[number]: margin for number in case.choices if margin is not None}
+    assert {number: region.margin for number, region in proven.flow.known.regions.items()} == anew
 
 
 def test_hypotenuses(rng: np.random.Generator) -> None:
@@ -260,24 +258,25 @@ def test_a_margin_needs_slopes_of_its_own() -> None:
         _ = logarithm.with_margin(0.1).approximation
 
 
-def test_slopes_of_shortcuts_enclose_the_function(rng: np.random.Generator) -> None:
-    """f(a + d) - f(a) = slopes . d, for some slopes within the shortcut's, for every |d| up to the margin."""
+def test_slopes_of_regions_enclose_the_function(rng: np.random.Generator) -> None:
+    """f(a + d) - f(a) = slopes . d, for some slopes within the region's, for every |d| up to the margin."""
     margin = 0.01
     for formula, domain, error in FORMULAS:
         case = case_of(formula_graph(formula, list(domain)), domain, error).with_margin(margin)
         try:
-            shortcuts = case.approximation.shortcuts
+            edges = case.approximation.flow.edges.of
         except hs.CertificateError:
             continue
         exact = node_values(case.target, points_in(case.box, rng, 500), np.longdouble)
         for number in case.choices:
-            node, shortcut = case.target.nodes[number], shortcuts[case.assembly.places[number]]
+            node, mine = case.target.nodes[number], edges[case.assembly.places[number]]
+            slopes = [slope for _, slope, _ in mine if isinstance(slope, KernelInterval)]
             start = [exact[argument] for argument in arguments(node)]
             moves = [margin * rng.uniform(-1, 1, each.shape) for each in start]
             end = [one + move for one, move in zip(start, moves, strict=True)]
             rise = function_of(node, end) - function_of(node, start)
             low = high = np.zeros(rise.shape, dtype=np.longdouble)
-            for slope, move in zip(shortcut.slopes, moves, strict=True):
+            for slope, move in zip(slopes, moves, strict=True):
                 low = low + np.minimum(slope.low * move, slope.high * move)
                 high = high + np.maximum(slope.low * move, slope.high * move)
             slack = 1e-17 * float(np.abs(function_of(node, start)).max())

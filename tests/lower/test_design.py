@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 
 import headsmith as hs
-from headsmith.analysis.gains import pushed
 from headsmith.analysis.ranges import ranges
-from headsmith.analysis.sensitivity import Flow, slopes_on
 from headsmith.circuits.assemble import Choice, assemble
 from headsmith.circuits.fragment import depth
 from headsmith.core.functions import FUNCTIONS
@@ -21,7 +19,7 @@ from headsmith.core.intervals import Interval, as_box
 from headsmith.lower.approximation import approximate
 from headsmith.lower.candidates import Option, candidates
 from headsmith.lower.choose import Chooser, Plan, target_gains
-from headsmith.lower.design import Design, design_circuits
+from headsmith.lower.design import Design, design_circuits, gained
 from headsmith.source.evaluation import node_values
 from headsmith.source.formula import formula_graph
 from headsmith.source.graph import Function, Graph, Product, Quotient
@@ -55,14 +53,7 @@ def design(formula: str, domain: Domain, error: float, max_layers: int | None = 
 def proven(graph: Graph, found: tuple[Interval, ...], choices: Any) -> float:
     """The approximation part of these choices, by the kernel's analysis."""
     assembly = assemble(graph, choices)
-    approximation = approximate(graph, found, assembly, choices)
-    slopes = slopes_on(assembly.circuit, approximation.ranges)
-    gains = Flow(assembly.circuit, slopes, approximation.shortcuts).gains()
-    sides = np.zeros((2, graph.nodes[graph.output].size))
-    for number, error in approximation.errors.items():
-        if number in gains:
-            sides = pushed(sides, gains[number], error)
-    return float(sides.max())
+    return gained(graph, choices, assembly.circuit, approximate(graph, found, assembly, choices)).approximation
 
 
 @pytest.mark.one_in(2)
@@ -202,7 +193,7 @@ def test_the_unreachable_has_a_reason(
 def test_gains_say_how_much_a_node_moves_the_output(rng: np.random.Generator) -> None:
     """target_gains bounds the slopes d output / d node: moved values move the output by no more."""
     graph, found = question("sin(x*y) * 3 / (2 + exp(y))", {"x": (-1, 2), "y": (-1, 1)})
-    gains = target_gains(graph, found)
+    gains = target_gains(graph, found, range(len(graph.nodes)))
     step = 1e-6
     points = np.array([-1.0, -1.0]) + np.array([3.0, 2.0]) * rng.random((200, 2))
     values = node_values(graph, points, np.longdouble)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import headsmith as hs
-from headsmith.analysis.contraction import contractions
+from headsmith.analysis.flow import known_of_target
 from headsmith.core.arrays import frozen
 from headsmith.core.errors import CertificateError, DomainError, HeadsmithError, TargetError
 from headsmith.report.context_claims import same_heads
@@ -247,7 +247,7 @@ def test_the_proof_knows_the_steps() -> None:
     """Every step after the first is one that the kernel knows not to expand; fused, none would be."""
     for name in ("squared", "ridge", "logistic"):
         model = learner(name)
-        assert len(contractions(model.fused)) == model.rule.steps - 1
+        assert len(known_of_target(model.fused).steps) == model.rule.steps - 1
 
 
 def test_with_the_same_heads_errors_do_not_multiply_from_step_to_step() -> None:

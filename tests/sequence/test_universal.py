@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.effort import CAMPAIGN
 
 from headsmith.analysis.smoothness import Lipschitz, as_smoothness
 from headsmith.core.arrays import Array
@@ -79,10 +80,12 @@ def test_the_bound_is_attained(architecture: Architecture) -> None:
     assert 0.9999 * made.error <= largest_error(made, target)[0] <= made.error
 
 
+@pytest.mark.again
 def test_a_dense_search() -> None:
-    made = universal(wave, 2, domain=(-1.0, 1.0), error=0.6, lipschitz=[[1.5], [1.5]])
+    error = 0.3 if CAMPAIGN else 0.6
+    made = universal(wave, 2, domain=(-1.0, 1.0), error=error, lipschitz=[[1.5], [1.5]])
     points = points_of([np.linspace(-1.0, 1.0, 61)] * 2)
-    assert np.abs(made(points.reshape(-1, 2, 1)) - sample(wave, points, 2, 1)).max() <= made.error <= 0.6
+    assert np.abs(made(points.reshape(-1, 2, 1)) - sample(wave, points, 2, 1)).max() <= made.error <= error
 
 
 DOMAINS: list[Any] = [

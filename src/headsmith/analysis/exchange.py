@@ -23,7 +23,25 @@ from __future__ import annotations
 import itertools
 from fractions import Fraction
 
-from headsmith.source.graph import Affine, Graph, Move, Positional, Relu, Term
+from headsmith.source.graph import Affine, Graph, Move, Positional, Relu, Term, arguments
+from headsmith.source.remembered import once_for_graph
+
+
+@once_for_graph
+def exchanges(graph: Graph) -> dict[int, tuple[int, frozenset[int]]]:
+    """All exchanges whose inside nobody else reads, by their results: (x, the nodes from the move to r)."""
+    if not any(isinstance(node, Move) for node in graph.nodes):
+        return {}
+    readers: dict[int, set[int]] = {graph.output: {len(graph.nodes)}}
+    for number, node in enumerate(graph.nodes):
+        for argument in arguments(node):
+            readers.setdefault(argument, set()).add(number)
+    found = {}
+    for number in range(len(graph.nodes)):
+        each = exchange(graph, number)
+        if each is not None and all(readers.get(inner, set()) <= each[1] for inner in each[1] - {number}):
+            found[number] = each
+    return found
 
 
 def exchange(graph: Graph, number: int) -> tuple[int, frozenset[int]] | None:

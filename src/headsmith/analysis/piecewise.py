@@ -61,7 +61,7 @@ class Forms:
         self._directions: dict[Atom, Direction] = {}
 
     def small(self, node: Affine) -> bool:
-        return sum(node.size * self._graph.nodes[term.node].size for term in node.terms) <= LARGEST_WEIGHTS
+        return bool(node.size * sum(term.weights.shape[-1] for term in node.terms) <= LARGEST_WEIGHTS)
 
     def expanded(self, number: int) -> bool:
         """Whether a node's forms are about other nodes: it is no atom itself."""

@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from headsmith.analysis.contraction import Contraction, contractions, expands, norm, reach
-from headsmith.analysis.doubling import Iterate, entries, iterates
+from headsmith.analysis.exchange import exchanges
+from headsmith.analysis.flow import NOTHING, known_of_target
 from headsmith.analysis.order import order_range
 from headsmith.analysis.piecewise import Forms, affine_range, quotient_range, stacked
 from headsmith.core.directed import divided, intersected, multiplied, squared
@@ -25,6 +25,10 @@ from headsmith.core.errors import DomainError, TargetError
 from headsmith.core.functions import FUNCTIONS, missing
 from headsmith.core.intervals import Box, Interval, add, linear_image, point
 from headsmith.core.program_range import program_range
+from headsmith.kernel import arithmetic
+from headsmith.kernel.flow import norm
+from headsmith.kernel.proof import Proof
+from headsmith.kernel.steps import entries, length
 from headsmith.source.describe import describe, number
 from headsmith.source.graph import (
     Affine,
@@ -74,13 +78,18 @@ _KNOWN: WeakKeyDictionary[Graph, dict[bytes, tuple[Interval, ...]]] = WeakKeyDic
 def _ranges(graph: Graph, box: Box) -> tuple[Interval, ...]:
     if all(isinstance(node, Input | Relu) or _one_term(node) for node in graph.nodes) or _is_maxout(graph):
         return _chain_ranges(graph, box)
-    if not any(isinstance(node, Approximated) for node in graph.nodes) or iterates(graph):
+    if not any(isinstance(node, Approximated) for node in graph.nodes) or _known(graph).powers:
         return _Propagation(graph, box, 0).result()
     few = int(np.log2(max(MOST_ENTRIES / sum(node.size for node in graph.nodes), 1.0)))
     try:
         return _Propagation(graph, box, min(COARSE_HALVINGS, few)).result()
     except DomainError:
         return _Propagation(graph, box, FINE_HALVINGS).result()
+
+
+def _known(graph: Graph) -> Proof:
+    """The steps and powers of a graph in which tokens meet."""
+    return known_of_target(graph) if any(isinstance(node, Pool) for node in graph.nodes) else NOTHING
 
 
 def _one_term(node: Node) -> bool:
@@ -139,47 +148,41 @@ class _Propagation:
         self.graph = graph
         self.inputs = _columns(box, halvings)
         self.found: list[Interval] = []
-        self.steps = contractions(graph) if any(isinstance(node, Pool | Move) for node in graph.nodes) else {}
-        self.iterates = iterates(graph)
-        # What is known of an exchange or of a doubling as a whole is not known of the sum that it is.
-        whole = {place for place, step in self.steps.items() if step.kind == "exchange"}
-        self.forms = Forms(graph, whole | set(self.iterates))
-        self.reach: dict[int, float] = {}
+        self.known, self.exchanges = _known(graph), exchanges(graph)
+        # What is known of an exchange or of a power as a whole is not known of the sum that it is.
+        self.forms = Forms(graph, {*self.exchanges, *self.known.powers})
+        self.whole: list[arithmetic.Interval] = []
+        self.lengths: dict[int, arithmetic.Upper] = {}
 
     def result(self) -> tuple[Interval, ...]:
         for place, node in enumerate(self.graph.nodes):
             with np.errstate(over="ignore", invalid="ignore"):
                 range_ = _trimmed(self._range(place, node))
-                if place in self.steps:
-                    range_ = self._stepped(self.steps[place], range_)
-                if place in self.iterates:
-                    range_ = self._iterated(self.iterates[place], range_)
+                if place in self.exchanges:
+                    # It lies where its source does, at this token or another.
+                    range_ = intersected(_anywhere(self.found[self.exchanges[place][0]]), range_)
+                if self.known.steps or self.known.powers:
+                    self.whole.append(arithmetic.Interval(range_.low[:, 0], range_.high[:, 0]))
+                if place in self.known.steps or place in self.known.powers:
+                    range_ = intersected(range_, self._by_norms(place))
             finite = np.isfinite(range_.low[:, 0]) & np.isfinite(range_.high[:, 0])
             if not finite.all():
                 self._refuse_overflow(place, int(np.argmin(finite)))
             self.found.append(range_)
         return tuple(range_[:, 0] for range_ in self.found)
 
-    def _stepped(self, step: Contraction, range_: Interval) -> Interval:
-        """The result of a step that does not expand is no longer than its source, and the step from zero; that of an
-        exchange lies where its source does, at this token or another."""
-        if step.kind == "exchange":
-            return intersected(_anywhere(self.found[step.source]), range_)
-        known = {
-            number: self.found[number][:, 0] for number in (step.source, step.features, step.labels) if number >= 0
-        }
-        if expands(step, known):
-            return range_
-        before = self.reach.get(step.source, norm(known[step.source].magnitude))
-        self.reach[step.result] = reach(step, before, known)
-        ends = np.full(range_.low.shape, self.reach[step.result])
-        return intersected(range_, Interval(-ends, ends))
-
-    def _iterated(self, iterate: Iterate, range_: Interval) -> Interval:
-        """Powers of one matrix and the weights they lead to are known by their eigenvalues."""
-        known = {number: self.found[number][:, 0] for number in (iterate.features, iterate.labels) if number >= 0}
-        bound = entries(iterate, len(range_.low), known)
-        return intersected(range_, Interval(bound.low[:, None], bound.high[:, None]))
+    def _by_norms(self, place: int) -> Interval:
+        """What the kernel knows of the result of a step, or of a power (kernel/steps.py)."""
+        if place in self.known.powers:
+            found = entries(self.known.powers[place], self.whole)
+        else:
+            step, known = self.known.steps[place], self.whole
+            before = self.lengths.get(step.source, norm(known[step.source].magnitude))
+            most = arithmetic.smallest(length(step, self.known.circuit, known, before), norm(known[place].magnitude))
+            self.lengths[place], ends = most, np.full(len(known[place].low), most.value)
+            found = arithmetic.Interval(-ends, ends)
+        self.whole[place] = self.whole[place].meet(found)
+        return Interval(found.low[:, None], found.high[:, None])
 
     def _range(self, place: int, node: Node) -> Interval:
         found = self.found
@@ -233,6 +236,8 @@ class _Propagation:
 
     def _affine_row(self, place: int, row: int) -> Interval:
         result = affine_range(self.forms, self.graph, place, row, self.found)
+        if self.known is NOTHING:
+            return result  # no pools
         ordered = order_range(self.forms, self.graph, self.forms.of(place, row), self.found)
         return result if ordered is None else intersected(ordered, result)
 

@@ -22,7 +22,6 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
-from headsmith.core.intervals import Box
 from headsmith.rewrite.fuse import Fusion
 from headsmith.source.builder import Builder
 from headsmith.source.graph import Affine, Graph, Input, Maximum, Minimum, Relu, needed
@@ -38,27 +37,18 @@ Arrangement = Fusion | Pieces | None
 """How a target was rewritten before heads were chosen for it."""
 
 
-@dataclass(frozen=True, eq=False)
-class Choosing:
-    """A node z of the laid-out graph that is, at token j, `pieces[j]`: sign * (target node), or zero for None.
-
-    z is the node `sum`, and the constants of tokens where there are any; `sources` has for each token the blocks and
-    weights that are not zero there.
-    """
-
-    node: int
-    sum: int
-    pieces: tuple[tuple[int, float] | None, ...]
-    sources: tuple[tuple[tuple[int, Array], ...], ...]
+Piece = tuple[int, float] | None
+"""sign * (target node), or zero for None."""
 
 
 @dataclass(frozen=True, eq=False)
 class LaidOut:
-    """The graph about `tokens` tokens; how each maximum is taken; where the target's nodes are that every token has."""
+    """The graph about `tokens` tokens; the nodes of it over which maxima are taken, with the piece that each is at
+    every token; and where the target's nodes are that every token has."""
 
     graph: Graph
     tokens: int
-    choosing: dict[int, Choosing]
+    choosing: dict[int, tuple[Piece, ...]]
     places: dict[int, int]
 
 
@@ -98,13 +88,6 @@ def in_blocks(inputs: Array, tokens: int) -> Array:
     return laid
 
 
-def box_in_blocks(box: Box, tokens: int) -> Box:
-    """Where the entries of blocked inputs can lie: the box, or zero."""
-    names = tuple(f"{name}@{token}" for token in range(tokens) for name in box.names)
-    low, high = np.minimum(box.low, 0.0), np.maximum(box.high, 0.0)
-    return Box(names, np.tile(low, tokens), np.tile(high, tokens))
-
-
 class _Layout:
     def __init__(self, target: Graph) -> None:
         self.target, self.tokens = target, tokens_for(target)
@@ -117,7 +100,7 @@ class _Layout:
             self.inputs.append(self.builder.affine([(self.builder.input, weights)], np.zeros(size)))
         self.everywhere: dict[int, int] = {}
         self.blocks: dict[tuple[int, int], int] = {}
-        self.choosing: dict[int, Choosing] = {}
+        self.choosing: dict[int, tuple[Piece, ...]] = {}
 
     def result(self) -> LaidOut:
         for number in needed(self.target, self.target.output):
@@ -137,29 +120,24 @@ class _Layout:
                 largest = self._maximum([(a, -1.0) for a in node.arguments], node.size)
                 self.everywhere[number] = self.builder.affine([(largest, -np.ones(node.size))], np.zeros(node.size))
 
-    def _maximum(self, pieces: Sequence[tuple[int, float] | None], size: int) -> int:
-        """The largest of sign * (target node) over the pieces; None stands for zero."""
+    def _maximum(self, pieces: Sequence[Piece], size: int) -> int:
+        """The largest of the pieces."""
         terms: list[tuple[int, Array]] = []
         shifts = np.zeros((self.tokens, size))
-        sources = []
         pieces = [pieces[token] if token < len(pieces) else pieces[0] for token in range(self.tokens)]
         for token, piece in enumerate(pieces):
-            mine: list[tuple[int, Array]] = []
             if piece is not None:
                 for source, weights, shift in self._reads(*piece):
                     if source is None:
                         shifts[token] = shift
                         continue
-                    block = self._block(source, token)
-                    terms.append((block, weights))
-                    mine.append((block, weights))
-            sources.append(tuple(mine))
+                    terms.append((self._block(source, token), weights))
         fixed = self.builder.positional(shifts) if shifts.any() else None
         merged = _merged(terms, size)
-        node = total = self.builder.affine(merged, np.zeros(size))
+        node = self.builder.affine(merged, np.zeros(size))
         if fixed is not None:
-            node = self.builder.affine([(total, np.ones(size)), (fixed, np.ones(size))], np.zeros(size))
-        self.choosing[node] = Choosing(node, total, tuple(pieces), tuple(sources))
+            node = self.builder.affine([(node, np.ones(size)), (fixed, np.ones(size))], np.zeros(size))
+        self.choosing[node] = tuple(pieces)
         return self.builder.pool("max", node)
 
     def _reads(self, number: int, sign: float) -> list[tuple[int | None, Array, Array]]:

@@ -12,9 +12,9 @@ import numpy as np
 
 from headsmith.core.errors import FileFormatError
 from headsmith.core.rounding import PRECISIONS
-from headsmith.export.nodes import read_weights, stored_weights
 from headsmith.heads.kinds import KINDS
 from headsmith.heads.stream import Link, Register
+from headsmith.source.stored_nodes import read_weights, stored_weights
 from headsmith.transformer.ir import Bank, Layer, Transformer
 
 

@@ -32,7 +32,6 @@ from headsmith.core.errors import FileFormatError, HeadsmithError
 from headsmith.core.folders import replaced
 from headsmith.core.intervals import Box
 from headsmith.export.banks import read_transformer
-from headsmith.export.nodes import read_weights
 from headsmith.export.stored import (
     APPROXIMATES,
     Header,
@@ -65,6 +64,7 @@ from headsmith.source.graph import (
     Term,
 )
 from headsmith.source.node_programs import domain_names
+from headsmith.source.stored_nodes import read_weights
 from headsmith.transformer.ir import Transformer
 
 FORMAT = "headsmith"

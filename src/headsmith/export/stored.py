@@ -9,8 +9,8 @@ import numpy as np
 
 from headsmith.core.errors import FileFormatError
 from headsmith.export.banks import stored_bank, stored_links
-from headsmith.export.nodes import node_data
 from headsmith.source.graph import Expression, Graph, Node
+from headsmith.source.stored_nodes import node_data
 from headsmith.transformer.ir import Transformer
 
 Header = dict[str, Any]

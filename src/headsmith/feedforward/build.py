@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headsmith.analysis.flow import kernel_graph
 from headsmith.analysis.ranges import ranges
 from headsmith.circuits.assemble import assemble
 from headsmith.core.arrays import Array
@@ -24,7 +25,7 @@ from headsmith.core.intervals import Box
 from headsmith.feedforward.network import Block, FeedForward, Kind
 from headsmith.kernel.same import Forms
 from headsmith.lower.lower import lower
-from headsmith.lower.prove import kernel_graph, refusals
+from headsmith.lower.prove import refusals
 from headsmith.model import Compiled
 from headsmith.search.approximates import search_cells
 from headsmith.source.builder import Builder

@@ -98,7 +98,7 @@ class Meanings:
             for component in range(node.size):
                 found[place, component] = [
                     "0" if piece is None else _signed(piece[1], describe(reading, piece[0], component))
-                    for piece in laid.choosing[node.argument].pieces
+                    for piece in laid.choosing[node.argument]
                 ]
         return found
 

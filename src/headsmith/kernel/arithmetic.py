@@ -65,7 +65,7 @@ class Precision:
         than a weight that is stored as a product, the query and the key; of a head, its mean besides."""
         # k is a whole number below 2^52, so k u and 1 - k u are doubles; and so they are with 2^-8 or 2^-11 more.
         share = np.asarray(operations, dtype=np.float64) * self.unit_roundoff + held * self.held
-        return Upper(np.where(share < 0.5, share, np.inf)) / np.where(share < 0.5, 1.0 - share, 1.0)
+        return Upper(np.where(share < 0.5, _up(share / (1.0 - np.minimum(share, 0.5)), share == 0.0), np.inf))
 
 
 FLOAT64 = Precision("float64", 2.0**-53, 2.0**-1022, float(np.finfo(np.float64).max))

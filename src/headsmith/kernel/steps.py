@@ -7,7 +7,8 @@ Descent. Products are bilinear: x~ w~ - x w = x~ (w~ - w) + w (x~ - x), and x~ i
 if all tokens have the same w~ - w = C, what C does to w' is (kept - rate mean c x~ x~^T) C, c the slopes of f: a
 symmetric matrix whose eigenvalues lie in kept - rate c [0, S^2], |x~| <= S. Its factor is the largest size of these.
 
-Length. |w'| <= (factor) |w| + |w' for w = 0|, in the 2-norm. If f is the identity and rest = -y at all components, let
+Length. All tokens have the same exact w: else w' at one of them may lead away from it, towards the mean of the others.
+Then |w'| <= (factor) |w| + |w' for w = 0|, in the 2-norm. If f is the identity and rest = -y at all components, let
 r = x . w - y, 0 <= kept <= 1 and s = rate S^2 + 1 - kept < 2. Then |w'|^2 = |w|^2 - 2 rate <w, g> + rate^2 |g|^2 for
 the gradient g of mean r^2 / 2 + decay |w|^2 / 2; <w, g> = R + mean r y with R = mean r^2 + decay |w|^2, and |g|^2 <=
 (S^2 + decay) R. So |w'|^2 <= |w|^2 + rate (2 |r| |y| - (2 - s) |r|^2) <= |w|^2 + rate y^2 / (2 - s).
@@ -210,9 +211,8 @@ def entries(power: Power, found: Sequence[Interval]) -> Interval:
         most = np.full(size, solution(power, features, found[power.labels]).value)
         return Interval(-most, most)
     rows, columns, _ = triangle(size)
-    values = spectrum(power, features)
+    values, once = spectrum(power, features), rows == columns
     half = (values.width * 0.5).value
-    once = rows == columns
     return Interval(np.where(once, values.low, -half), np.where(once, values.high, half))
 
 
@@ -257,6 +257,16 @@ class Step:
     """All nodes between the source and the output, and the output."""
 
 
+def shared_nodes(circuit: Graph, regions: Mapping[int, Region]) -> set[int]:
+    """Nodes whose exact value is the same at all tokens: means of all of them, and what is made of these alone."""
+    found = set[int]()
+    for number, node in enumerate(circuit.nodes):
+        plain = number not in regions and node.kind in ("affine", "relu")
+        if (node.kind == "pool" and not node.causal) or (plain and found.issuperset(node.arguments)):
+            found.add(number)
+    return found
+
+
 def step_of(circuit: Graph, regions: Mapping[int, Region], output: int) -> Step:
     """The step whose result is a node; Refused if it is none."""
     nodes, node = circuit.nodes, circuit.nodes[output]
@@ -265,6 +275,7 @@ def step_of(circuit: Graph, regions: Mapping[int, Region], output: int) -> Step:
     if {nodes[source].kind, nodes[pool].kind} == {"relu"}:
         return _threshold(circuit, regions, output)
     require(nodes[pool].kind == "pool", pool, "a mean")
+    require(source in shared_nodes(circuit, regions), source, "the same at all tokens, as weights of a descent are")
     gradient = nodes[pool].arguments[0]
     residual, features = factors_of(circuit, regions, gradient)
     kept, rate = (float(dense(weights).flat[0]) for weights in node.weights)
@@ -355,12 +366,11 @@ def steps_of(proof: Proof, found: Sequence[Interval], edges: Mapping[int, Any], 
         counts[number] = often(power, proof.circuit.nodes[number].size)
         if power.level:
             insides[number] = power.inside
-            margin = proof.regions[power.inner].margin or 0.0
-            for source, factor in factors(power, found, proof.powers, margin).items():
+            for source, factor in factors(power, found, proof.powers, proof.regions[power.inner].margin or 0.0).items():
                 growth[source].append((number, factor, power.inside))
     for number, inside in insides.items():
-        if any(not readers.get(inner, set()) <= inside for inner in inside - {number}):
-            raise Refused(f"a node inside of the step at node {number} is read from outside")
+        read = any(not readers.get(inner, set()) <= inside for inner in inside - {number})
+        refuse(read, f"a node inside of the step at node {number} is read from outside")
     for number, step in proof.steps.items():
         if step.gates:
             first, second = (gates[gate] for gate in step.gates)
@@ -371,10 +381,4 @@ def steps_of(proof: Proof, found: Sequence[Interval], edges: Mapping[int, Any], 
             slope = edges[step.curve][0][1] if step.curve >= 0 else interval(np.ones(1))
             factor = _expansion(step, found[step.features].widened(margin).magnitude, slope)
             growth[step.source].append((number, factor, step.inside))
-    shared: set[int] = set()
-    for number, node in enumerate(proof.circuit.nodes):
-        pooled = node.kind == "pool" and not node.causal
-        plain = number not in proof.regions and node.kind in ("affine", "relu")
-        if pooled or (plain and shared.issuperset(node.arguments)):
-            shared.add(number)
-    return Steps(proof.steps, slopes, shared, counts, growth)
+    return Steps(proof.steps, slopes, shared_nodes(proof.circuit, proof.regions), counts, growth)

@@ -12,23 +12,19 @@ arguments are off by passes with the slopes of the head itself.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from headsmith.analysis.contraction import contractions, expands
-from headsmith.analysis.contraction_gains import Step
-from headsmith.analysis.doubling_gains import Doubling, doublings_on
-from headsmith.analysis.mixing import mixing_shortcuts
-from headsmith.analysis.sensitivity import Shortcut
+from headsmith.analysis.flow import Flow, Stretch, flow_of, known_of
 from headsmith.circuits.assemble import Assembly, Choice, Splice, expressions_of
 from headsmith.core.arrays import Array
-from headsmith.core.directed import divided, multiplied
 from headsmith.core.errors import CertificateError, TooManyPiecesError
-from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Interval, add, linear_image, point
 from headsmith.core.program_range import program_range
 from headsmith.core.rounding import upper
+from headsmith.kernel.arithmetic import Interval as KernelInterval
+from headsmith.kernel.proof import Proof
 from headsmith.lower.chords import Checked, check_circuit
 from headsmith.lower.tables import Item, Progress, TableBounds, Tables, table_bounds
 from headsmith.source.graph import (
@@ -40,26 +36,21 @@ from headsmith.source.graph import (
     Input,
     Mixing,
     Node,
-    Product,
     Quotient,
     Relu,
     arguments,
 )
+from headsmith.source.node_programs import moved
 
 
 @dataclass(frozen=True, eq=False)
 class Approximation:
     """Ranges of all circuit nodes at the reference, and for circuit nodes that stand for approximated targets the
-    interval of circuit value - target value, component by component."""
+    interval of circuit value - target value, component by component; and how errors travel from there."""
 
     ranges: tuple[Interval, ...]
     errors: Mapping[int, Interval]
-    shortcuts: Mapping[int, Shortcut]
-    margins: Mapping[int, float]
-    table_margins: Mapping[int, float]
-    head_slopes: Mapping[int, tuple[Interval, ...]]
-    steps: Mapping[int, Step] = field(default_factory=dict)
-    doublings: Mapping[int, Doubling] = field(default_factory=dict)
+    flow: Flow
 
 
 def approximate(
@@ -139,59 +130,26 @@ class _Approximator:
         self._check_tables()
         ranges = tuple(self.known[number] for number in range(len(self.assembly.circuit.nodes)))
         errors = {self.assembly.places[number]: self._error(number) for number in self.assembly.regions}
-        shortcuts = {self.assembly.places[number]: self._shortcut(number) for number in self.margins}
-        shortcuts.update(mixing_shortcuts(self.assembly.circuit, ranges))
-        margins: dict[int, float] = {}
+        flow = flow_of(self._known(), ranges, self._table_slopes())
+        for number, edges in flow.edges.of.items():
+            if not all(slope.finite() for _, slope, _ in edges if isinstance(slope, KernelInterval)):
+                raise CertificateError(f"circuit node {number} has no slopes of its own: it cannot have a margin")
+        return Approximation(ranges, errors, flow)
+
+    def _known(self) -> Proof:
+        """The circuit as the kernel will see it: what has a margin, and is no table, is known by what it stands for."""
+        places, circuit, stretches = self.assembly.places, self.assembly.circuit, {}
         for number, margin in self.margins.items():
-            for argument in arguments(self.target.nodes[number]):
-                if number in self.heads:
-                    # Checked against all that a table head reads, rounding included.
-                    continue
-                place = self.assembly.places[argument]
-                margins[place] = min(margin, margins.get(place, margin))
-        tables = {place: self.margins[number] for number in self.heads for place in self.computed[number]}
-        slopes = {
-            place: each.slopes
-            for number, bounds in self.heads.items()
-            for place, each in zip(self.computed[number], bounds, strict=True)
-        }
-        return Approximation(ranges, errors, shortcuts, margins, tables, slopes, self._steps(), self._doublings())
+            if not isinstance(circuit.nodes[places[number]], Expression):
+                node = self.target.nodes[number]
+                meaning = moved(node, {each: places[each] for each in arguments(node)})
+                stretches[places[number]] = Stretch(meaning, frozenset(self.assembly.regions[number]), margin)
+        return known_of(circuit, stretches)
 
-    def _steps(self) -> dict[int, Step]:
-        """The target's steps that do not expand distances on these ranges, as steps of the circuit."""
-        found = {}
-        for step in contractions(self.target).values():
-            if step.result in self.assembly.places and not expands(step, self.found) and self._wide(step.region):
-                region = {self.assembly.places[number] for number in step.region}
-                region.update(*(self.assembly.regions.get(number, ()) for number in step.region))
-                place = self.assembly.places[step.result]
-                features, size = -1, np.zeros(1)
-                if step.features >= 0:
-                    features, size = self.assembly.places[step.features], self.found[step.features].magnitude
-                source = self.assembly.places[step.source]
-                found[place] = Step(source, place, frozenset(region), step, features, size)
-        return found
-
-    def _wide(self, region: frozenset[int]) -> bool:
-        """Whether what stands for the nodes of a region is good for what is computed: with a margin, and not for exact
-        arguments alone."""
-        return all(number in self.margins for number in region if number in self.assembly.regions)
-
-    def _doublings(self) -> dict[int, Doubling]:
-        """The target's doublings as doublings of the circuit."""
-        places, found = self.assembly.places, {}
-        for each in doublings_on(self.target, self.found).values():
-            if each.result in places and self._wide(each.region):
-                region = {places[number] for number in each.region}
-                region.update(*(self.assembly.regions.get(number, ()) for number in each.region))
-                found[places[each.result]] = replace(
-                    each,
-                    matrix=places[each.matrix],
-                    vector=places[each.vector] if each.vector >= 0 else -1,
-                    result=places[each.result],
-                    region=frozenset(region),
-                )
-        return found
+    def _table_slopes(self) -> dict[int, tuple[Interval, ...]]:
+        """The slopes of table heads."""
+        pairs = [zip(self.computed[number], bounds, strict=True) for number, bounds in self.heads.items()]
+        return {place: each.slopes for mine in pairs for place, each in mine}
 
     def _read(self, reader: int, source: int) -> Interval:
         """The range of a node as another reads it: with the margin, where an argument enters its region."""
@@ -216,39 +174,10 @@ class _Approximator:
         bounds = table_bounds(items, self.tables, self.progress)
         self.heads = {number: [bounds[place] for place in places] for number, places in self.computed.items()}
 
-    def _shortcut(self, number: int) -> Shortcut:
-        """The function's own slopes over the widened ranges of its arguments; for a table head, the head's."""
-        node, margin = self.target.nodes[number], self.margins[number]
-        if number in self.heads:
-            computed = arguments(self.assembly.circuit.nodes[self.computed[number][0]])
-            return Shortcut(computed, self._head_slopes(number), frozenset(self.assembly.regions[number]))
-        places = tuple(self.assembly.places[argument] for argument in arguments(node))
-        wide = [self.found[argument].inflated(np.full(node.size, margin)) for argument in arguments(node)]
-        slopes = _slopes(node, wide)
-        if len(set(places)) < len(places) or not all(np.isfinite(slope.magnitude).all() for slope in slopes):
-            raise CertificateError(f"target node {number} has no slopes of its own: it cannot have a margin")
-        return Shortcut(places, slopes, frozenset(self.assembly.regions[number]))
-
     def _divisor(self, number: int) -> float | None:
         """What a gate head's output is divided by, a power of two; None for tables, which are their expressions."""
         last = self.assembly.circuit.nodes[self.assembly.places[number]]
         return None if isinstance(last, Expression) else 1.0 / _first_weight(last)
-
-    def _head_slopes(self, number: int) -> tuple[Interval, ...]:
-        """The slopes of what stands for the node. Of a gate, (y g(x) - a y) / b: by x they are y g' / b, by y they are
-        (g - a) / b, which is x up to the gate's own error / b. Of mirrored gates, y (g - h) / (2 b), the same with the
-        errors of both."""
-        bounds, divisor = self.heads[number], self._divisor(number)
-        if divisor is None:
-            return bounds[0].slopes
-        node = self.assembly.circuit.nodes[self.computed[number][0]]
-        follows = self.known[arguments(node)[0]].inflated(np.full(node.size, self.margins[number]))
-        off = upper(sum(each.weight_error for each in bounds) / divisor, 2)
-        by_x = Interval(bounds[0].slopes[0].low / divisor, bounds[0].slopes[0].high / divisor)
-        if len(bounds) > 1:
-            size = upper(sum(each.slopes[0].magnitude for each in bounds) / divisor, 2)
-            by_x = Interval(-size, size)
-        return by_x, follows.inflated(off)
 
     def _check(self, splice: Splice) -> None:
         """Bound the fragment on the hull of its argument's components; all inner nodes get their ranges."""
@@ -333,24 +262,6 @@ def _margin(margin: float | None) -> float:
     if margin is None or not 0.0 <= margin < np.inf:
         raise CertificateError(f"a margin is {margin!r}; it must be a finite number, not negative")
     return margin
-
-
-def _slopes(node: Node, wide: list[Interval]) -> tuple[Interval, ...]:
-    """The ranges of the partial derivatives of a target node over the ranges of its arguments."""
-    match node:
-        case Function():
-            return (Interval(*FUNCTIONS[node.name].enclose(wide[0].low, wide[0].high, 1, node.parameter)),)
-        case Product():
-            return wide[1], wide[0]
-        case Quotient():
-            one = Interval(np.ones(node.size), np.ones(node.size))
-            inverse = divided(one, wide[1])
-            slope = multiplied(wide[0], multiplied(inverse, inverse))
-            return inverse, Interval(-slope.high, -slope.low)
-        case Hypotenuse():
-            unit = Interval(-np.ones(node.size), np.ones(node.size))
-            return unit, unit
-    raise CertificateError("only approximated nodes have slopes")
 
 
 def _ratios(numerator: Interval, denominator: Interval) -> Interval:

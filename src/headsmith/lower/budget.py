@@ -9,26 +9,54 @@ moves output o by c_oh times that. The softmax part of output o is
 Among all scales that meet the budget, the largest weight b_h |W_V| is smallest when b_h |W_V|_max is the same for all
 heads: a gate's share of the budget is then proportional to its sensitivity. (The equal split gives every gate the same
 share, and so the most sensitive gate a scale that is larger by up to the number of gates.)
+
+Scales are planned with gains entry by entry, b for all gates up to the weights of their reads. The kernel knows better
+gains for layers of gates, by norms (kernel/norms.py). So, with c_k what the gates of layer k would add to the softmax
+part at b = 1, there is a relief:
+
+    ratio     (sum of c_k by the kernel's gains) / (the same entry by entry): b may be smaller by that
+    factors   a score is b z, and later layers read larger z. Layers whose c_k are small may have smaller b, if the
+              others have larger ones: b_k = b f_k with sum of c_k / f_k = sum of c_k, such that the largest f_k z_k is
+              smallest. No f_k is more than 2, or than what the ratio has saved: weights are never larger than before
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from headsmith.analysis.gains import Far, Gain
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
-from headsmith.core.intervals import Interval
 from headsmith.heads.scaling import SMALLEST_SCALE, Scaling, heaviest_read
+from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import position_bits
-from headsmith.lower.relief import NONE, Relief
+from headsmith.heads.swiglu import SiluBank
+from headsmith.kernel.arithmetic import Interval, Upper, smallest
+from headsmith.kernel.flow import Far, Gain
+from headsmith.kernel.walk import Facts
 from headsmith.transformer.ir import Bank, Layer, Transformer
 
 TINY = 1e-280
+ENOUGH = 0.999
+"""A ratio above that is none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Relief:
+    """By how much all scales may be smaller; and for each layer, a factor of its own."""
+
+    ratio: float = 1.0
+    factors: tuple[float, ...] = ()
+
+    def of(self, layer: int) -> float:
+        """By how much the scales of a layer differ from those without norms."""
+        return self.ratio * (self.factors[layer] if self.factors else 1.0)
+
+
+NONE = Relief()
 
 
 def with_softmax_budget(
@@ -79,7 +107,7 @@ def _gains(transformer: Transformer, reach: float) -> tuple[float, float]:
     return position, 2.0 * math.ceil((reach + 8.0 + 4.0 * (len(transformer.layers) + heavy)) / 2.0)
 
 
-def _demand(transformer: Transformer, heads: list[list[Gain]]) -> float:
+def _demand(transformer: Transformer, heads: list[list[Far]]) -> float:
     """max over outputs of sum_h w_h |W_V|_h c_oh over gates and maxima, the larger of the two signs."""
     below: Array = np.zeros(1)
     above: Array = np.zeros(1)
@@ -89,31 +117,78 @@ def _demand(transformer: Transformer, heads: list[list[Gain]]) -> float:
             if constant == 0.0:
                 continue
             heavy = constant * heaviest_read(bank)
-            below = below + gain.rising.T @ heavy
-            above = above + gain.falling.T @ heavy
+            below = below + gain.rising.value.T @ heavy
+            above = above + gain.falling.value.T @ heavy
     return float(max(below.max(), above.max()))
 
 
-def _reach(transformer: Transformer, heads: list[list[Gain]]) -> float:
+def _reach(transformer: Transformer, heads: list[list[Far]]) -> float:
     """How much a unit of leaked weight in every head could move an output; values of gates count as one."""
     total = 0.0
     for layer, gains in zip(transformer.layers, heads, strict=True):
         for bank, gain in zip(layer.banks, gains, strict=True):
-            total += float((bank.value_sizes() * gain.magnitude).sum(axis=0).max())
+            total += float((bank.value_sizes() * gain.size.value).sum(axis=0).max())
     return total
 
 
-def gains_of_heads(bank: Bank, gains: Mapping[int, Gain], outputs: int) -> Gain:
-    """The gains of a bank's heads, (heads, outputs), from those of the circuit's nodes (analysis/sensitivity.py)."""
-    low, high, rising, falling, size = (np.zeros((bank.outputs, outputs)) for _ in range(5))
-    distant = False
+def gains_of_heads(bank: Bank, gains: Mapping[int, Gain], outputs: int) -> Far:
+    """The gains of a bank's heads, (heads, outputs), from those of the circuit's nodes."""
+    found = np.zeros((3, bank.outputs, outputs))
     for number in map(int, np.unique(bank.node)):
         if number in gains:
-            mine, gain = bank.node == number, gains[number]
-            components = bank.component[mine]
-            low[mine], high[mine] = gain.here.low[components], gain.here.high[components]
-            if gain.far is not None:
-                distant = True
-                rising[mine], falling[mine] = gain.far.rising[components], gain.far.falling[components]
-                size[mine] = gain.far.size[components]
-    return Gain(Interval(low, high), Far(rising, falling, size) if distant else None)
+            mine, every = bank.node == number, gains[number].anywhere
+            sides = [smallest(side, every.size) for side in (every.rising, every.falling)]
+            found[:, mine] = [each.value[bank.component[mine]] for each in (*sides, every.size)]
+    return Far(*map(Upper, found))
+
+
+def relief_of(facts: Facts, transformer: Transformer) -> Relief:
+    """What the kernel's gains allow for a network of gates; nothing for all other models."""
+    banks = [[bank for bank in layer.banks if isinstance(bank, SinkBank | SiluBank)] for layer in transformer.layers]
+    roles = [[bank.node for bank in layer if not bank.copies] for layer in facts.model.layers]
+    if not facts.proof.norms or any(len(mine) != len(each) for mine, each in zip(banks, roles, strict=True)):
+        return NONE
+    every = facts.gains
+    known, plain, sizes = [], [], []
+    for mine, nodes in zip(banks, roles, strict=True):
+        pushes = [_pushes(bank, node, facts, every) for bank, node in zip(mine, nodes, strict=True)]
+        known.append(np.sum([each[0] for each in pushes], axis=0))
+        plain.append(np.sum([each[1] for each in pushes], axis=0))
+        sizes.append(max(each[2] for each in pushes))
+    ratio = float(np.sum(known, axis=0).max() / max(np.sum(plain, axis=0).max(), 1e-300))
+    if not 0.0 < ratio < ENOUGH:
+        return NONE
+    worst = int(np.argmax(np.sum(known, axis=0)))
+    shares = np.array([each.ravel()[worst] for each in known])
+    return Relief(ratio, tuple(_factors(shares, np.array(sizes), min(2.0, 1.0 / ratio))))
+
+
+def _pushes(bank: Bank, nodes: Array, facts: Facts, every: Mapping[int, Gain]) -> tuple[Array, Array, float]:
+    """What errors of size 1, times the heaviest weight that a head reads by, do to each output, down and up: by all
+    that the kernel knows, and entry by entry; and the largest score at a scale of 1."""
+    heaviest, size = heaviest_read(bank), 0.0
+    known, plain = np.zeros((2, 2, facts.circuit.nodes[facts.circuit.output].size))
+    for number in np.unique(nodes).tolist():
+        mine = nodes == number
+        error = np.zeros(facts.circuit.nodes[number].size)
+        error[bank.component[mine]] = heaviest[mine]
+        argument = facts.ranges[facts.circuit.nodes[number].arguments[0]].magnitude.value[bank.component[mine]]
+        size = max(size, float(np.max(argument / heaviest[mine])))
+        if number in every:
+            sides = Interval(-error, 0.0 * error)
+            known = known + np.stack([each.value for each in every[number].pushes(sides)])
+            plain = plain + np.stack([each.value for each in replace(every[number], via=None).pushes(sides)])
+    return known, plain, size
+
+
+def _factors(shares: Array, sizes: Array, most: float) -> Array:
+    """Factors of at most `most` that make the largest score smallest and keep the sum of shares / factors."""
+    low, high = 0.0, most * float(sizes.max())
+    for _ in range(100):
+        score = 0.5 * (low + high)
+        found = np.minimum(score / np.maximum(sizes, 1e-300), most)
+        if np.sum(shares / np.maximum(found, 1e-300)) > np.sum(shares):
+            low = score
+        else:
+            high = score
+    return np.minimum(high / np.maximum(sizes, 1e-300), most)

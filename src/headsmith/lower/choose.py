@@ -3,8 +3,8 @@
 An error e_n at node n moves output o by at most g_on e_n. Find the choices with the fewest gates such that sum_n g_on
 e_n <= budget for every output (and the depth stays within `max_layers`). Gates grow with log(1/e_n) or with a power of
 1/e_n, in steps. So: give every node the same share, take the cheapest circuit for it, then hand what the steps left
-over to the node where it saves most gates, until nothing is saved any more. The gains are interval estimates; `compile`
-lets the proof kernel's own analysis correct the budget.
+over to the node where it saves most gates, until nothing is saved any more. The gains are the kernel's, for estimates
+of slopes; the proven approximation part then corrects the budget (design.py).
 """
 
 from __future__ import annotations
@@ -15,21 +15,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from headsmith.analysis.contraction import Contraction, contractions, expands
-from headsmith.analysis.doubling_gains import doublings_on
-from headsmith.analysis.mixing import attend_slopes
+from headsmith.analysis.flow import Flow, flow_of, known_of_target
 from headsmith.circuits.assemble import Choice
 from headsmith.core.arrays import Array
 from headsmith.core.errors import UnreachableError
 from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Interval
 from headsmith.core.program_slopes import program_slopes
+from headsmith.kernel.arithmetic import Upper
 from headsmith.lower.candidates import Option, candidates
 from headsmith.source.describe import describe
 from headsmith.source.graph import (
     Affine,
     Approximated,
-    Attend,
     Expression,
     Function,
     Graph,
@@ -46,6 +44,7 @@ from headsmith.source.graph import (
     arguments,
     needed,
 )
+from headsmith.source.remembered import once_for_graph
 
 ROUNDS = 200
 LARGEST_ERROR = 1e6
@@ -72,10 +71,8 @@ class Chooser:
     def __init__(self, target: Graph, found: Sequence[Interval], max_layers: int | None = None) -> None:
         self.target, self.found, self.max_layers = target, found, max_layers
         self.order = needed(target, target.output)
-        gains = target_gains(target, found)
         self.nodes = [n for n in self.order if isinstance(target.nodes[n], Approximated)]
-        self.all_gains = gains
-        self.gains = {number: gains[number].sum(axis=0) for number in self.nodes}
+        self.gains = target_gains(target, found, self.nodes)
         self.excluded: dict[int, set[str]] = {number: set() for number in self.nodes}
         self.budget = 0.0
         self.last: Plan | None = None
@@ -95,18 +92,19 @@ class Chooser:
         """The choices, each with a margin of `room` times the errors that its arguments are expected to have,
         where that is possible: the softmax and rounding parts come on top of the estimate."""
         off: dict[int, Array] = {}
-        choices = {}
+        own: dict[int, Array] = {}
+        norms: dict[int, float] = {}
+        choices: dict[int, Choice] = {}
+        if not self.nodes:
+            return choices
+        flow = target_flow(self.target, tuple(self.found))
         for number in self.order:
             node = self.target.nodes[number]
-            slopes = argument_slopes(node, self.found)
-            off[number] = inputs if isinstance(node, Input) else np.zeros(node.size)
-            for argument, slope in zip(arguments(node), slopes, strict=True):
-                passed = slope @ off[argument] if slope.ndim == 2 else slope * off[argument]
-                off[number] = off[number] + passed
+            arrived = flow.arriving(number, off, own, norms)
+            own[number] = inputs if isinstance(node, Input) else committed(node, self.found[number])
             if isinstance(node, Relu | Maximum | Minimum | Pool):
-                off[number] = off[number] + softmax_share(self.budget, self.all_gains[number], self.found[number])
-            if isinstance(node, Mixing):
-                off[number] = off[number] + 1e-11 * (1.0 + self.found[number].magnitude)
+                steepest = flow.gains[number].anywhere.size.value if number in flow.gains else np.zeros(1)
+                own[number] = own[number] + softmax_share(self.budget, steepest, self.found[number])
             if number in plan.options:
                 option = plan.options[number]
                 margin = room * max(float(np.max(off[argument])) for argument in arguments(node))
@@ -117,7 +115,8 @@ class Chooser:
                 choices[number] = replace(
                     option.choice, margin=possible_margin(self.target, self.found, number, margin)
                 )
-                off[number] = off[number] + option.error
+                own[number] = own[number] + option.error
+            off[number] = arrived + own[number]
         return choices
 
     def exclude(self, number: int) -> None:
@@ -224,37 +223,24 @@ def possible_margin(target: Graph, found: Sequence[Interval], number: int, margi
     return margin
 
 
-def target_gains(target: Graph, found: Sequence[Interval], norms: dict[int, Array] | None = None) -> dict[int, Array]:
-    """Estimates of |d output / d node|, (size, outputs), by interval derivatives from the output backwards.
+@once_for_graph
+def target_flow(target: Graph, found: tuple[Interval, ...]) -> Flow:
+    """How errors will travel through a target, whatever stands for its nodes: by estimates of their slopes."""
+    slopes = {
+        number: _slopes(node, found)
+        for number, node in enumerate(target.nodes)
+        if isinstance(node, Function | Expression)
+    }
+    return flow_of(known_of_target(target), found, slopes)
 
-    A step that does not expand carries the 2-norm of its result's gain to its source; a doubling, a multiple of it.
-    `norms` receives the norms of the gains of results of doublings.
-    """
-    outputs = target.nodes[target.output].size
-    order = needed(target, target.output)
-    gains = {number: np.zeros((target.nodes[number].size, outputs)) for number in order}
-    gains[target.output] = np.eye(outputs)
-    steps = steps_on(target, found)
-    doublings = doublings_on(target, found)
-    inside = {(number, step.source) for step in steps.values() for number in step.region}
-    inside |= {(number, source) for each in doublings.values() for number in each.region for source in each.sources}
-    carried: dict[int, Array] = {}
-    for number in reversed(order):
-        node = target.nodes[number]
-        norm = np.sqrt((gains[number] ** 2).sum(axis=0)) + carried.get(number, 0.0)
-        gains[number] = gain = gains[number] + carried.get(number, 0.0)
-        if number in steps and steps[number].source in gains:
-            source = steps[number].source
-            carried[source] = carried.get(source, 0.0) + norm
-        if number in doublings:
-            if norms is not None:
-                norms[number] = norm
-            for source in doublings[number].sources:
-                carried[source] = carried.get(source, 0.0) + doublings[number].factor(source, 0.0) * norm
-        for argument, slope in zip(arguments(node), argument_slopes(node, found), strict=True):
-            if (number, argument) not in inside:
-                gains[argument] += slope.T @ gain if slope.ndim == 2 else slope[:, None] * gain
-    return gains
+
+def target_gains(target: Graph, found: Sequence[Interval], numbers: Sequence[int]) -> dict[int, Array]:
+    """For these nodes, how far an error of 1 in every component moves each output."""
+    moved = dict.fromkeys(numbers, np.zeros(target.nodes[target.output].size))
+    every = target_flow(target, tuple(found)).gains if moved else {}
+    for number in every.keys() & moved.keys():
+        moved[number] = every[number].carried(Upper(np.ones(target.nodes[number].size))).value
+    return moved
 
 
 def cheapest(found: Sequence[Option], nothing: str, allowed: float, limit: str = "") -> Option:
@@ -268,6 +254,11 @@ def cheapest(found: Sequence[Option], nothing: str, allowed: float, limit: str =
     return found[0]
 
 
+def committed(node: Node, found: Interval) -> Array:
+    """What heads that look at other tokens round."""
+    return 1e-11 * (1.0 + found.magnitude) if isinstance(node, Mixing) else np.zeros(node.size)
+
+
 def softmax_share(budget: float, gain: Array, found: Interval) -> Array:
     """What a node that is exact but for the softmax error of its gates may be off by: some of the budget, as it sees
     that, and no more than what it is itself."""
@@ -275,46 +266,25 @@ def softmax_share(budget: float, gain: Array, found: Interval) -> Array:
     return np.asarray(np.minimum(share, 1.0 + found.magnitude))
 
 
-def steps_on(target: Graph, found: Sequence[Interval]) -> dict[int, Contraction]:
-    """The steps of the target that do not expand distances on these ranges."""
-    return {number: step for number, step in contractions(target).items() if not expands(step, found)}
+def _slopes(node: Function | Expression, found: Sequence[Interval]) -> tuple[Interval, ...]:
+    """Estimates of the slopes of a node by each argument; of functions, looking slightly inside where they are infinite
+    at an end; of expressions, the same for all components."""
+    around = [found[argument] for argument in arguments(node)]
+    if isinstance(node, Function):
+        (argument,) = around
+        for inside in (0.0, 1e-6, 1e-3):
+            margin = inside * (argument.high - argument.low)
+            ends = argument.low + margin, argument.high - margin
+            below, above = FUNCTIONS[node.name].enclose(*ends, 1, node.parameter)
+            if np.isfinite(below).all() and np.isfinite(above).all():
+                break
+        return (_bounded(below, above),)
+    box = [(float(each.low.min()), float(each.high.max())) for each in around]
+    pairs = program_slopes(node.program, box)
+    return tuple(_bounded(np.full(node.size, below), np.full(node.size, above)) for below, above in pairs)
 
 
-def argument_slopes(node: Node, found: Sequence[Interval]) -> list[Array]:
-    """Estimates of |d node / d argument| for each argument: a matrix (to, from), or a vector for a diagonal one."""
-    match node:
-        case Affine():
-            return [np.abs(term.weights) for term in node.terms]
-        case Function():
-            return [_slope(node, found[node.argument])]
-        case Product():
-            return [found[node.right].magnitude, found[node.left].magnitude]
-        case Quotient():
-            smallest = np.minimum(np.abs(found[node.denominator].low), np.abs(found[node.denominator].high))
-            return [1.0 / smallest, found[node.numerator].magnitude / smallest**2]
-        case Expression():
-            return _expression_slopes(node, found)
-        case Attend():
-            return [slope.magnitude for slope in attend_slopes(*(found[argument] for argument in arguments(node)))]
-        case _:
-            return [np.ones(node.size) for _ in arguments(node)]
-
-
-def _expression_slopes(node: Expression, found: Sequence[Interval]) -> list[Array]:
-    """The largest slopes along each argument, the same for all components."""
-    low, high = ([getattr(found[argument], end) for argument in node.arguments] for end in ("low", "high"))
-    box = [(float(a.min()), float(b.max())) for a, b in zip(low, high, strict=True)]
-    slopes = [max(abs(below), abs(above)) for below, above in program_slopes(node.program, box)]
-    return [np.full(node.size, slope if math.isfinite(slope) else 1.0) for slope in slopes]
-
-
-def _slope(node: Function, argument: Interval) -> Array:
-    """The largest slope, looking slightly inside where it is infinite at an end."""
-    low, high = argument.low, argument.high
-    for inside in (0.0, 1e-6, 1e-3):
-        margin = inside * (high - low)
-        below, above = FUNCTIONS[node.name].enclose(low + margin, high - margin, 1, node.parameter)
-        slope = np.maximum(np.abs(below), np.abs(above))
-        if np.isfinite(slope).all():
-            return np.asarray(slope)
-    return np.where(np.isfinite(slope), slope, 1.0)
+def _bounded(low: Array, high: Array) -> Interval:
+    """The slopes, or those of size 1 where none are known."""
+    known = np.isfinite(low) & np.isfinite(high)
+    return Interval(np.where(known, low, -1.0), np.where(known, high, 1.0))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from headsmith.analysis.flow import kernel_graph
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
 from headsmith.core.intervals import Box
@@ -23,7 +24,6 @@ from headsmith.kernel.composed import Pair, check_composition, checked_piece, sl
 from headsmith.kernel.composed import cut as kernel_cut
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.graph import Graph as KernelGraph
-from headsmith.lower.prove import kernel_graph
 from headsmith.rewrite.cuts import Cut, by_squares, composed, piece, uncut
 from headsmith.search.approximates import search_cells, turn_of
 from headsmith.source.evaluation import evaluate, node_values

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headsmith.analysis.doubling_gains import DoubledFlow, flow_through
-from headsmith.analysis.gains import Gain, pushed
-from headsmith.analysis.sensitivity import slopes_on
+from headsmith.analysis.flow import kernel_interval
 from headsmith.circuits.assemble import Choice, assemble
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TooManyPiecesError, UnreachableError
 from headsmith.core.intervals import Interval
+from headsmith.kernel.arithmetic import Upper, largest
+from headsmith.kernel.flow import Gain
 from headsmith.lower.approximation import Approximation, approximate
 from headsmith.lower.choose import Chooser
 from headsmith.lower.tables import Tables
@@ -148,15 +148,10 @@ def gained(
     tables: Tables | None = None,
 ) -> Design:
     """The design with its gains and its proven approximation part."""
-    slopes = slopes_on(circuit, approximation.ranges)
-    known = approximation.shortcuts, approximation.steps, approximation.doublings
-    flow = flow_through(circuit, slopes, *known)
-    gains = outside = flow.gains()
-    sides = np.zeros((2, target.nodes[target.output].size))
-    if isinstance(flow, DoubledFlow):
-        inside = {number: error.magnitude for number, error in approximation.errors.items()}
-        sides, outside = sides + flow.through(gains, inside), flow.outside(gains)
-    for number, error in approximation.errors.items():
-        if number in outside:
-            sides = pushed(sides, outside[number], error)
-    return Design(choices, circuit, approximation.ranges, gains, float(sides.max()), circuit.gates, tables or {})
+    gains = approximation.flow.gains
+    sides = [Upper(np.zeros(target.nodes[target.output].size))] * 2
+    for number in approximation.errors.keys() & gains.keys():
+        pushes = gains[number].pushes(kernel_interval(approximation.errors[number]))
+        sides = [total + pushed for total, pushed in zip(sides, pushes, strict=True)]
+    proven = float(largest(*sides).max().value)
+    return Design(choices, circuit, approximation.ranges, gains, proven, circuit.gates, tables or {})

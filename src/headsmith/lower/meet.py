@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from headsmith.analysis.flow import flow_of, known_of, ranges_in_blocks
 from headsmith.analysis.ranges import ranges
-from headsmith.analysis.sensitivity import slopes_on
-from headsmith.circuits.assemble import Choice
-from headsmith.circuits.pieces import Arrangement, Pieces, tokens_for
+from headsmith.circuits.assemble import Choice, with_own_output
+from headsmith.circuits.pieces import Arrangement, Pieces, lay_out, tokens_for
 from headsmith.core.arrays import Array
 from headsmith.core.certificate import Certificate
 from headsmith.core.errors import (
@@ -35,16 +35,14 @@ from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.export.stored import Proof
 from headsmith.heads.attentions import WITHOUT_SINK, AttentionKind
 from headsmith.kernel.walk import Facts
-from headsmith.lower.budget import softmax_part, with_softmax_budget
+from headsmith.lower.budget import NONE, relief_of, softmax_part, with_softmax_budget
 from headsmith.lower.design import Design, design_circuits
 from headsmith.lower.lower import lower
 from headsmith.lower.native import native_design
 from headsmith.lower.native_fits import Failed
-from headsmith.lower.piece_flow import PieceFlow, approximate_pieces
 from headsmith.lower.product_design import product_design
 from headsmith.lower.prove import Draft, certified, drafted
 from headsmith.lower.ramp_design import FEW_TOKENS, MOST_TOKENS, with_ramps
-from headsmith.lower.relief import NONE, relief_of
 from headsmith.lower.tables import GateHead, Progress
 from headsmith.lower.units import in_larger_units
 from headsmith.rewrite.fuse import Fusion, fuse
@@ -182,10 +180,10 @@ def meet_with_pieces(request: Request) -> Met:
     """One token for each affine piece of a network of maxima: attention takes the maximum, nothing is approximated."""
 
     def design(share: float, room: float, _caution: float) -> Design:
-        laid, circuit, approximation = approximate_pieces(request.graph, request.box)
-        slopes = slopes_on(circuit, approximation.ranges)
-        gains = PieceFlow(circuit, slopes, approximation.shortcuts, laid).gains()
-        return Design({}, circuit, approximation.ranges, gains, 0.0, 0)
+        circuit = with_own_output(lay_out(request.graph).graph)
+        known = replace(known_of(circuit, {}), blocks=tokens)
+        found = ranges_in_blocks(known, request.box)
+        return Design({}, circuit, found, flow_of(known, found, {}).gains, 0.0, 0)
 
     tokens = tokens_for(request.graph)
     if request.tokens not in (1, tokens):
@@ -347,8 +345,9 @@ def _scaled(
                 return replace(met, transformer=lighter, certificate=proven) if proven.error <= error else met
         return met
 
-    # An accurate search may ask for less than its heads can do: no reason for gains without end.
-    budget = max(error - design.approximation, 0.01 * design.approximation)
+    # What is planned is proven, up to rounding: a millionth is left for that. An accurate search may ask for less
+    # than its heads can do: no reason for gains without end.
+    budget = max((1.0 - 1e-6) * (error - design.approximation), 0.01 * design.approximation)
     unit = softmax_part(skeleton, design.gains)
     for turn in range(6):
         try:

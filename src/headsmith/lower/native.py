@@ -17,7 +17,6 @@ from functools import partial
 
 import numpy as np
 
-from headsmith.analysis.doubling_gains import doublings_on, size_of
 from headsmith.circuits.assemble import GATE, TABLE, Choice, assemble, expressions_of
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, UnreachableError
@@ -26,7 +25,7 @@ from headsmith.core.rounding import Precision
 from headsmith.heads.gate_choice import MOST_GATE_TOKENS
 from headsmith.lower.approximation import approximate
 from headsmith.lower.candidates import analytic
-from headsmith.lower.choose import argument_slopes, possible_margin, softmax_share, steps_on, target_gains
+from headsmith.lower.choose import committed, possible_margin, softmax_share, target_flow, target_gains
 from headsmith.lower.design import Design, gained
 from headsmith.lower.native_fits import Failed, Fitted, Fitter, Group, UnfittableError
 from headsmith.lower.tables import GateHead, Multiplied, Progress, Table
@@ -36,12 +35,8 @@ from headsmith.source.graph import (
     Input,
     Maximum,
     Minimum,
-    Mixing,
-    Node,
     Pool,
-    Product,
     Relu,
-    arguments,
     needed,
 )
 from headsmith.source.node_programs import is_product, program_of
@@ -112,19 +107,10 @@ class _Search:
     ) -> None:
         self.target, self.found, self.inputs, self.accurate, self.neurons = target, found, inputs, accurate, neurons
         self.order = needed(target, target.output)
-        norms: dict[int, Array] = {}
-        gains = target_gains(target, found, norms)
-        self.gains = {number: gains[number].sum(axis=0) for number in self.order}
-        self.steps, self.doublings = steps_on(target, found), doublings_on(target, found)
-        for number in norms:
-            # The same error in all products: what it makes in the norm of the result.
-            each = self.doublings[number]
-            length = each.rows * float(np.sqrt(each.counts(number).sum()))
-            for inner in each.region:
-                if isinstance(target.nodes[inner], Product):
-                    self.gains[inner] = np.minimum(self.gains[inner], norms[number] * length)
+        self.flow = target_flow(target, tuple(found))
+        self.gains = target_gains(target, found, self.order)
         # Products of products: see circuits/assemble.py.
-        self.mirrored = frozenset(number for each in self.doublings.values() for number in each.region)
+        self.mirrored = frozenset(number for each in self.flow.known.powers.values() for number in each.inside)
         self.groups = self._grouped()
         self.group_of = {number: group for group in self.groups for number in group.nodes}
         self.fitter = fitter(self.mirrored, len(self.groups) == 1)
@@ -145,7 +131,7 @@ class _Search:
 
     def choose(self, budget: float) -> dict[int, Fitted]:
         """For each group (by its first node) what stands for it, with estimated errors of at most `budget` in all."""
-        if self.doublings:
+        if self.mirrored:
             return self._fit_all(self._allowances(budget, self._even()), budget)
         equal = self._allowances(budget, dict.fromkeys(self.group_of, 1.0))
         chosen = self._fit_all(equal, budget)
@@ -206,55 +192,22 @@ class _Search:
 
     def _fit_all(self, allowed: Mapping[int, float], budget: float) -> dict[int, Fitted]:
         off: dict[int, Array] = {}
+        own: dict[int, Array] = {}
+        norms: dict[int, float] = {}
         chosen: dict[int, Fitted] = {}
-        fresh: dict[int, Array] = {}
-        lengths: dict[int, float] = {}
         for number in self.order:
             node = self.target.nodes[number]
-            off[number] = self.inputs if isinstance(node, Input) else self._passed(node, off)
-            if number in self.steps:
-                # No further off than before the step, and by what happens inside it.
-                step = self.steps[number]
-                inside = self._inside(step.region, (step.source,), off, fresh)
-                before = lengths.get(step.source, float(np.linalg.norm(off[step.source])))
-                lengths[number] = before + float(np.linalg.norm(inside[number]))
-                off[number] = np.minimum(off[number], lengths[number])
-            if number in self.doublings:
-                double = self.doublings[number]
-                inside = self._inside(double.region, double.sources, off, fresh)
-                lengths[number] = float(size_of(inside[number], double.counts(number)))
-                for source in double.sources:
-                    before = lengths.get(source, float(size_of(off[source], double.counts(source))))
-                    lengths[number] += double.factor(source, 0.0) * before
-                off[number] = np.minimum(off[number], lengths[number])
-            if isinstance(node, Mixing):
-                off[number] = off[number] + 1e-11 * (1.0 + self.found[number].magnitude)
-            arrived = off[number]
+            arrived = self.flow.arriving(number, off, own, norms)
+            own[number] = self.inputs if isinstance(node, Input) else committed(node, self.found[number])
             if isinstance(node, Relu | Maximum | Minimum | Pool):
-                off[number] = off[number] + softmax_share(budget, self.gains[number], self.found[number])
+                own[number] = own[number] + softmax_share(budget, self.gains[number], self.found[number])
             if isinstance(node, Approximated):
                 group = self.group_of[number]
                 if group.nodes[0] not in chosen:
                     chosen[group.nodes[0]] = self.fitter.fit(group, off, allowed)
-                off[number] = off[number] + chosen[group.nodes[0]].attained.get(number, allowed[number])
-            fresh[number] = off[number] - arrived
+                own[number] = own[number] + chosen[group.nodes[0]].attained.get(number, allowed[number])
+            off[number] = arrived + own[number]
         return chosen
-
-    def _inside(
-        self, region: frozenset[int], sources: Sequence[int], off: Mapping[int, Array], fresh: Mapping[int, Array]
-    ) -> dict[int, Array]:
-        """What the nodes of a region are off by, if its sources are exact."""
-        inside = {**off, **{source: 0.0 * off[source] for source in sources}}
-        for each in sorted(region):
-            inside[each] = self._passed(self.target.nodes[each], inside) + fresh.get(each, 0.0)
-        return inside
-
-    def _passed(self, node: Node, off: Mapping[int, Array]) -> Array:
-        """What a node is off by because its arguments are."""
-        total: Array = np.zeros(node.size)
-        for argument, slope in zip(arguments(node), argument_slopes(node, self.found), strict=True):
-            total = total + (slope @ off[argument] if slope.ndim == 2 else slope * off[argument])
-        return total
 
     def proven(self, chosen: Mapping[int, Fitted], progress: Progress | None) -> Design:
         """What the choices really do."""

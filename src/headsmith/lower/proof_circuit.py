@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.analysis.exchange import exchange
+from headsmith.analysis.exchange import exchanges
 from headsmith.circuits.assemble import Assembly, Choice, Extremum
 from headsmith.core.arrays import same_weights
 from headsmith.core.program import Over, Program, Times
-from headsmith.export.nodes import node_data, program_data
 from headsmith.export.stored import Header, Tensors
 from headsmith.kernel.sampled import BEYOND
 from headsmith.lower.views import Views
@@ -33,6 +32,7 @@ from headsmith.source.graph import (
     Sampled,
     arguments,
 )
+from headsmith.source.stored_nodes import node_data, program_data
 
 PERSPECTIVE = Program(2, (Times(0, 0), Over(2, 1)))
 """s^2 / V."""
@@ -52,8 +52,8 @@ class Writer:
         self.regions: list[Header] = []
         self.tables: list[Header] = []
         self.viewed: list[Header] = []
-        exchanges = (exchange(assembly.circuit, number) for number in range(len(assembly.circuit.nodes)))
-        self.anew = {number for found in exchanges if found is not None for number in found[1]}
+        self.exchanges = exchanges(assembly.circuit)
+        self.anew = {number for _, inside in self.exchanges.values() for number in inside}
         """Nodes inside of exchanges, which must have no views."""
         self.constants: dict[Any, int] = {}
         self.alike: list[Header] = []
@@ -134,7 +134,7 @@ class Writer:
 
     def _exchange(self, number: int) -> int | None:
         """The reference node of an exchange, with others for its constants."""
-        found = exchange(self.assembly.circuit, number)
+        found = self.exchanges.get(number)
         node = self.assembly.circuit.nodes[number]
         if found is None or not isinstance(node, Affine):
             return None

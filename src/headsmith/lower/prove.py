@@ -140,12 +140,6 @@ def checked_again(
         return Certificate.of(proved(header, tensors) if claim is None else checked(header, tensors))
 
 
-def kernel_graph(graph: Graph) -> KernelGraph:
-    """A graph as the kernel reads it."""
-    tensors: Tensors = {}
-    return read_graph(_plain(graph_data(graph, tensors)), tensors)
-
-
 def _header(target: Graph, box: Box, transformer: Transformer, tensors: Tensors) -> Header:
     return {
         "domain": {"low": box.low.tolist(), "high": box.high.tolist()},

@@ -32,7 +32,7 @@ def with_ramps(design: Design, budget: float, most_tokens: int = MOST_TOKENS) ->
             # Beyond the exact range: what is read may be off, and past its end a ramp is flat.
             reach[number] = 1.05 * float(argument.high[unstable].max())
             if number in design.gains:
-                demand += reach[number] * float(design.gains[number].magnitude[unstable].sum(axis=0).max())
+                demand += reach[number] * float(design.gains[number].anywhere.size.value[unstable].sum(axis=0).max())
     tokens = 3 + math.ceil(1.1 * ramp_error(64) * demand / budget)
     if tokens > most_tokens:
         raise UnreachableError(

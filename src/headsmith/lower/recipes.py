@@ -14,8 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from headsmith.analysis.contraction import contractions
-from headsmith.analysis.doubling import iterates
+from headsmith.analysis.flow import known_steps
 from headsmith.core.errors import HeadsmithError, TargetError, UnreachableError
 from headsmith.core.intervals import Interval
 from headsmith.kernel.same import MOST_WORK
@@ -259,7 +258,7 @@ def variants(graph: Graph, found: Sequence[Interval]) -> list[tuple[Fusion | Non
             fused = graph if fusion is None else fuse(graph, fusion)
         except TargetError:
             continue
-        if len(contractions(fused)) < len(contractions(graph)) or len(iterates(fused)) < len(iterates(graph)):
+        if known_steps(fused) < known_steps(graph):
             # What is known of a step as a whole is worth more than fewer heads.
             continue
         programs = tuple(program_of(node) for node in fused.nodes if isinstance(node, Approximated))
@@ -307,12 +306,13 @@ def shape(graph: Graph) -> tuple[int, int]:
 def _gates_may_win(request: Request, best: Met) -> bool:
     """Whether circuits with the whole error to each node take fewer heads than the model: they cannot take fewer."""
     graph, found = request.graph, request.found
-    gains = target_gains(graph, found)
+    order = needed(graph, graph.output)
+    gains = target_gains(graph, found, order)
     total = sum(node.size for node in graph.nodes if isinstance(node, Relu))
-    for number in needed(graph, graph.output):
+    for number in order:
         node = graph.nodes[number]
         if isinstance(node, Approximated) and not isinstance(node, Expression):
-            gain = float(np.max(gains[number].sum(axis=0)))
+            gain = float(np.max(gains[number]))
             allowed = request.error / gain if gain > 0.0 else math.inf
             options = candidates(graph, node, found, min(allowed, 1e6), len(best.transformer.layers))
             if not options:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headsmith.core.arrays import Array, Weights
-from headsmith.lower.linear import applied, product, total
+from headsmith.lower.links import applied, product, total
 from headsmith.lower.reduce import holds_constants
 from headsmith.source.graph import (
     Affine,
@@ -91,6 +91,7 @@ class _Allocator:
 
     def __post_init__(self) -> None:
         self._constants = any(isinstance(node, Positional) for node in self.graph.nodes)
+        self._read = [arguments(node) for node in self.graph.nodes]
 
     def expand(self, number: int) -> Combination:
         """The node over inputs, gates and what is carried."""
@@ -98,7 +99,7 @@ class _Allocator:
         while stack:
             current = stack[-1]
             node, old = self.graph.nodes[current], self.old(current)
-            fresh = [each for each in arguments(node) if each not in old] if isinstance(node, Affine) else []
+            fresh = [each for each in self._read[current] if each not in old] if isinstance(node, Affine) else []
             missing = [each for each in fresh if each not in self.expansions]
             stack += missing
             if missing:
@@ -115,9 +116,9 @@ class _Allocator:
         node = self.graph.nodes[number]
         if not self.carry or self._constants or not isinstance(node, Affine):
             return set()
-        if not all(isinstance(self.graph.nodes[each], Affine) for each in arguments(node)):
+        if not all(isinstance(self.graph.nodes[each], Affine) for each in self._read[number]):
             return set()
-        return {each for each in arguments(node) if self.levels[each] < self.levels[number]}
+        return {each for each in self._read[number] if self.levels[each] < self.levels[number]}
 
     def flatten(self, number: int) -> Combination:
         """The node over nodes that have a register."""

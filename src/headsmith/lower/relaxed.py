@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from headsmith.analysis.flow import kernel_graph
 from headsmith.core.intervals import Box, Interval
-from headsmith.export.stored import graph_data
 from headsmith.kernel.arithmetic import Interval as Known
-from headsmith.kernel.graph import read_graph
 from headsmith.search.linear import find_linear
 from headsmith.source.graph import Affine, Graph, Input, Relu
 
@@ -21,8 +20,7 @@ def linear_ranges(graph: Graph, box: Box, found: Sequence[Interval]) -> tuple[In
     """The ranges of all nodes, smaller where linear bounds are."""
     if not all(isinstance(node, Input | Affine | Relu) for node in graph.nodes):
         return tuple(found)
-    tensors: dict[str, object] = {}
-    better = find_linear(read_graph(graph_data(graph, tensors), tensors), Known(box.low, box.high))
+    better = find_linear(kernel_graph(graph), Known(box.low, box.high))
     if not better.slopes or better.ranges is None:
         return tuple(found)
     return tuple(_met(before, after) for before, after in zip(found, better.ranges, strict=True))

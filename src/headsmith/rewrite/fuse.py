@@ -16,7 +16,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from headsmith.analysis.contraction import contractions
+from headsmith.analysis.exchange import exchanges
 from headsmith.analysis.piecewise import Atom, Form, Forms
 from headsmith.core.errors import TargetError
 from headsmith.core.functions import FUNCTIONS
@@ -132,8 +132,7 @@ class _Fuser:
         target = taken_apart(target)[0] if fusion.apart else target
         self.target, self.fusion = target, fusion
         # An exchange is known as a whole: what it reads and what it returns stay nodes.
-        exchanges = [step for step in contractions(target).values() if step.kind == "exchange"]
-        self.whole = {number for step in exchanges for number in (step.source, step.result)}
+        self.whole = {each for result, (source, _) in exchanges(target).items() for each in (source, result)}
         self.forms = Forms(target, self.whole)
         self.builder = Builder(target.input.names)
         self.inner: dict[int, _Inner] = {}

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headsmith.analysis.contraction import contractions
-from headsmith.analysis.doubling import iterates
+from headsmith.analysis.flow import known_steps
 from headsmith.core.arrays import Array
 from headsmith.source.builder import Builder
 from headsmith.source.graph import Affine, Function, Graph, Input, Node, Positional, Term, arguments, needed
@@ -41,7 +40,7 @@ def in_layers(graph: Graph) -> Graph:
     Guarantee: every weight of the result is a weight of the graph, and the output is the same in exact arithmetic.
     """
     layers = _layers(graph)
-    if not layers or contractions(graph) or iterates(graph):
+    if not layers or known_steps(graph):
         return graph
     return _Rewriting(graph, layers).result()
 

@@ -26,7 +26,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headsmith.analysis.contraction import CURVATURE
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
 from headsmith.source.builder import Builder
@@ -35,6 +34,7 @@ from headsmith.source.graph import Affine, Graph, Pool, Relu, Term
 
 Loss = Literal["squared", "logistic"]
 LOSSES: tuple[Loss, ...] = ("squared", "logistic")
+CURVATURE = {"squared": 1.0, "logistic": 0.25}
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.analysis.doubling import MOST_LEVELS
 from headsmith.compile import compile
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import TargetError
@@ -49,7 +48,7 @@ from headsmith.sequence.neighbours import (
     scale_for,
     scale_of,
 )
-from headsmith.sequence.newton import Newton, best_rate, newton_graph, newton_of
+from headsmith.sequence.newton import MOST_LEVELS, Newton, best_rate, newton_graph, newton_of
 from headsmith.source.graph import Graph
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 Token i holds an example (x_i, y_i) and a query q_i of its own, as in sequence/descent.py. For least squares with
 decay/2 |w|^2 gradient descent is linear: w <- Q w + b with Q = I - rate (mean x x^T + decay I) and b = rate mean y x.
-Two steps are one step with (Q Q, b + Q b), and so on (analysis/doubling.py):
+Two steps are one step with (Q Q, b + Q b), and so on (kernel/steps.py):
 
     all x_i x_j and x_i y          one layer of products       d (d + 1) / 2 + d heads
     their means                    one layer
@@ -17,13 +17,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from headsmith.analysis.doubling import apply_maps, counts, iterates, moment_maps, square_maps
+from headsmith.analysis.flow import known_of_target
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
+from headsmith.kernel.steps import triangle
 from headsmith.sequence.descent import (
     input_names,
     largest_rate,
@@ -34,6 +36,8 @@ from headsmith.sequence.descent import (
 )
 from headsmith.source.builder import Builder
 from headsmith.source.graph import Graph
+
+MOST_LEVELS = 60
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,45 @@ def best_rate(largest: Array, decay: float) -> float:
         return 1.0
     balanced = 2.0 / (steepest + decay) if decay > 0.0 else 1.0 / steepest
     return min(balanced, largest_rate("squared", largest, decay))
+
+
+def counts(size: int) -> Array:
+    """How often each stored entry stands in a symmetric matrix: once on the diagonal, twice elsewhere."""
+    rows, columns, _ = triangle(size)
+    return np.where(rows == columns, 1.0, 2.0)
+
+
+@lru_cache(maxsize=64)
+def moment_maps(size: int) -> tuple[Array, Array]:
+    """Matrices that take x to the factors of the stored entries of x x^T."""
+    rows, columns, _ = triangle(size)
+    return np.eye(size)[rows], np.eye(size)[columns]
+
+
+@lru_cache(maxsize=64)
+def square_maps(size: int) -> tuple[Array, Array, Array]:
+    """Matrices that take the stored entries of Q to the factors of all products in Q Q, each once, and these to the
+    stored entries of Q Q."""
+    rows, columns, place = triangle(size)
+    pairs: dict[tuple[int, int], int] = {}
+    sums: list[tuple[int, int]] = []
+    for entry, (i, j) in enumerate(zip(rows, columns, strict=True)):
+        for k in range(size):
+            first, second = sorted((int(place[i, k]), int(place[k, j])))
+            sums.append((entry, pairs.setdefault((first, second), len(pairs))))
+    left, right = np.array(list(pairs)).T
+    total = np.zeros((len(rows), len(pairs)))
+    total[tuple(np.array(sums).T)] = 1.0
+    return np.eye(len(rows))[left], np.eye(len(rows))[right], total
+
+
+@lru_cache(maxsize=64)
+def apply_maps(size: int) -> tuple[Array, Array, Array]:
+    """Matrices that take Q and w to the factors of the products in Q w, and these to their sums."""
+    rows, _, place = triangle(size)
+    once = np.eye(size)
+    factors, sums = np.eye(len(rows))[place.reshape(-1)], np.repeat(once, size, axis=0).T.copy()
+    return factors, np.tile(once, (size, 1)), sums
 
 
 def newton_graph(run: Newton, weights: bool = False) -> Graph:
@@ -110,11 +153,11 @@ def doubled(run: Newton, X: Any, y: Any, dtype: Any = np.longdouble) -> Any:
 
 def newton_of(graph: Graph) -> Newton | None:
     """What a graph of `newton_graph` runs, read off its nodes; None for any other graph."""
-    found = iterates(graph)
-    first = next((iterate for iterate in found.values() if iterate.is_matrix and not iterate.level), None)
+    found = known_of_target(graph).powers.values()
+    first = next((power for power in found if power.labels < 0 and not power.level), None)
     if first is None:
         return None
-    doublings = max((iterate.level for iterate in found.values() if not iterate.is_matrix), default=0)
+    doublings = max((power.level for power in found if power.labels >= 0), default=0)
     run = Newton(doublings, graph.nodes[first.features].size, first.rate, first.kept)
     same = newton_graph(run, weights=graph.nodes[graph.output].size > 1)
     if list(graph.input.names) != input_names(run.features) or not same_graph(graph, same):

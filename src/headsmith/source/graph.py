@@ -45,10 +45,10 @@ class Input:
     """The vector of inputs."""
 
     names: tuple[str, ...]
+    size: int = field(init=False)
 
-    @property
-    def size(self) -> int:
-        return len(self.names)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", len(self.names))
 
 
 @dataclass(frozen=True, eq=False)

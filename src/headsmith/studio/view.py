@@ -21,7 +21,6 @@ from headsmith.core.errors import HeadsmithError
 from headsmith.core.figures import bound, count, shortened
 from headsmith.core.program import Call, Linear, Over, Program
 from headsmith.core.prose import blocks_of
-from headsmith.export.nodes import node_data
 from headsmith.files import Model
 from headsmith.heads import attentions
 from headsmith.heads.kinds import KINDS
@@ -37,6 +36,7 @@ from headsmith.sequence.learner import Learner
 from headsmith.sequence.universal import Universal
 from headsmith.source.describe import outputs_text
 from headsmith.source.graph import Affine, Expression, Function, Graph, Relu
+from headsmith.source.stored_nodes import node_data
 from headsmith.studio.extras import checks, regions_data
 from headsmith.transformer.bill import bill_rows
 from headsmith.transformer.dense import DenseLayer
