@@ -142,9 +142,11 @@ def test_without_torch_it_says_what_to_install() -> None:
 
 
 def test_what_banks_of_a_layer_add_in_16_bits_is_rounded_once() -> None:
-    """Two banks write to one register. Added to 256 one after the other, each 1 would be lost in bfloat16, and how much is lost
-    would depend on their order, which no certificate counts; both together are 2."""
-    model = hs.compile_sequence(lambda x: 256 + hs.relu(x) + hs.tokens.mean(x), tokens=2, domain=(-1, 1), error=50.0, dtype="bfloat16")
+    """Two banks write to one register. Added to 256 one after the other, each 1 would be lost in bfloat16, and how much
+    is lost would depend on their order, which no certificate counts; both together are 2."""
+    model = hs.compile_sequence(
+        lambda x: 256 + hs.relu(x) + hs.tokens.mean(x), tokens=2, domain=(-1, 1), error=50.0, dtype="bfloat16"
+    )
     assert [[bank.kind for bank in layer.banks] for layer in model.transformer.layers] == [["sink", "mean"]]
     for fused in (False, True):
         assert model.to_torch(fused=fused)(torch.ones((1, 2, 1))).ravel().tolist() == [258.0, 258.0]

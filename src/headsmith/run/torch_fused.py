@@ -155,8 +155,8 @@ class Fused(nn.Module):
 
 
 def _sum(stream: Stream, added: Stream, dtype: torch.dtype) -> Stream:
-    """The stream, and all that its registers get in a layer: in 16 bits that is rounded once, before it is added, because
-    the certificate counts no rounding between the banks of a layer."""
+    """The stream, and all that its registers get in a layer: in 16 bits that is rounded once, before it is added. Where
+    several banks write to one register, the certificate does not count that sums are rounded between them."""
     rounded = {register: values.to(dtype) for register, values in added.items()}
     return {**stream, **{name: stream[name] + each if name in stream else each for name, each in rounded.items()}}
 
