@@ -53,7 +53,7 @@ def step_beside() -> Changed:
     file = Changed(lambda x: hs.sin(hs.tokens.mean(hs.exp(x))), 1)
     file.spoiled, file.by = "layers.0.0.values", 0.5
     first = len(file.nodes)
-    file.nodes += [file.affine([(0, [[1.0]])]), file.affine([(0, [[0.5]])])]
+    file.nodes += [file.affine([(0, [[1.0]])]), file.affine([], 0.5)]
     file.nodes += [file.affine([(file.product(first + 1, first), [[1.0]])], 0.1)]
     gradient = file.product(len(file.nodes) - 1, first)
     file.nodes += [{"kind": "pool", "of": "mean", "argument": gradient, "size": 1, "causal": False}]

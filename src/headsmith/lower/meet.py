@@ -364,9 +364,10 @@ def _scaled(
             return lightest(found)
         softmax = found.certificate.parts["softmax"]
         rest = found.certificate.error - softmax
-        # Rounded scores make a maximum over tokens err a little more than its budget.
+        # Rounded scores make a maximum over tokens err a little more than its budget. And scales are numbers of the
+        # format: a budget that is hardly smaller may lead to the same ones, so each turn leaves more room.
         strain = max(softmax / budget, 1.0)
-        left = (error - rest) / strain * (1.0 - 1e-9) - 1e-6 * rest
+        left = (error - rest) / strain * (1.0 - 1e-9 * 16.0**turn) - 1e-6 * rest
         if not 0.0 < left < budget:
             break
         budget = left
