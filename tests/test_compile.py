@@ -243,6 +243,11 @@ class TestTheBudget:
             model = hs.compile(random_network([3, 8, 8, 2]), (-1, 1), error=error)
             assert model.certificate.error > 0.99 * error
 
+    def test_formats_of_few_bits_have_the_same_scales(self) -> None:
+        """Scales are numbers of the format: a budget that is hardly smaller may lead to the same ones."""
+        scores = [hs.compile("relu(x)", (-1, 1), 1e-2, dtype=dtype).bill.max_score for dtype in ("float64", "float32")]
+        assert scores[1] == pytest.approx(scores[0], rel=1e-3)
+
     def test_a_gate_that_matters_little_does_not_raise_the_scale(self) -> None:
         """A second gate with a weight of a millionth: the equal split would double the scale of the first."""
         one = hs.Network([([[1.0]], [0.0]), ([[1.0]], [0.0])])
