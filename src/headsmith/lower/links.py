@@ -1,20 +1,13 @@
-"""Affine maps as the lowering folds them, and how heads and the read-out read and write registers by them.
-
-Weights are dense or sparse matrices, or diagonal vectors. A combination of nodes (registers.py) becomes links.
-"""
+"""From combinations of nodes to links: how heads and the read-out read registers, and how heads write them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from headsmith.core.arrays import LARGE, Array, Indices, Weights
-from headsmith.core.sparse import sparse_array
+from headsmith.core.arrays import Array
 from headsmith.heads.stream import Link
-
-if TYPE_CHECKING:
-    from headsmith.lower.registers import Allocation, Combination
+from headsmith.lower.linear import applied, product
+from headsmith.lower.registers import Allocation, Combination
 
 
 def writes(allocation: Allocation, names: dict[int, str], sources: dict[int, int]) -> list[Link]:
@@ -50,41 +43,3 @@ def constant(allocation: Allocation, combination: Combination) -> Array:
         if offset.any():
             total = total + applied(weights, offset)
     return total
-
-
-def product(left: Weights, right: Weights) -> Weights:
-    """left @ right; diagonal where both are."""
-    if left.ndim == 1:
-        return left * right if right.ndim == 1 else left[:, None] * right
-    return left * right if right.ndim == 1 else left @ right
-
-
-def total(left: Weights, right: Weights) -> Weights:
-    """left + right; diagonal where both are."""
-    if left.ndim == right.ndim:
-        return left + right
-    return diagonal(left) + right if left.ndim == 1 else left + diagonal(right)
-
-
-def diagonal(weights: Array) -> Weights:
-    """The diagonal matrix; by its entries, unless it is small."""
-    return np.diag(weights) if len(weights) ** 2 < LARGE else sparse_array(weights)
-
-
-def applied(weights: Weights, vector: Array) -> Array:
-    """weights @ vector."""
-    return weights * vector if weights.ndim == 1 else np.asarray(weights @ vector)
-
-
-def select_rows(weights: Weights, rows: Indices) -> Weights:
-    """Some rows of the matrix; the whole diagonal stays a diagonal."""
-    if weights.ndim == 2:
-        return weights if len(rows) == len(weights) else weights[rows]
-    return weights if len(rows) == len(weights) else diagonal(weights)[rows]
-
-
-def select_columns(weights: Weights, columns: Indices) -> Weights:
-    """Some columns of the matrix; the whole diagonal stays a diagonal."""
-    if weights.ndim == 2:
-        return weights if len(columns) == weights.shape[1] else weights[:, columns]
-    return weights if len(columns) == len(weights) else diagonal(weights)[:, columns]

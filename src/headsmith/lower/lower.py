@@ -19,7 +19,8 @@ from headsmith.heads.move import MoveBank
 from headsmith.heads.sink import SinkBank
 from headsmith.heads.stream import Link, Register
 from headsmith.heads.swiglu import SiluBank
-from headsmith.lower.links import constant, diagonal, links, writes
+from headsmith.lower.linear import diagonal
+from headsmith.lower.links import constant, links, writes
 from headsmith.lower.mixing_banks import address_registers, gather, mixing_banks
 from headsmith.lower.reduce import Reduced, reduce
 from headsmith.lower.registers import OUTPUT, Allocation, allocate

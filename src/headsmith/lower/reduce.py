@@ -16,7 +16,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array, Indices
 from headsmith.core.intervals import Interval
-from headsmith.lower.links import select_columns, select_rows
+from headsmith.lower.linear import select_columns, select_rows
 from headsmith.source.builder import Builder
 from headsmith.source.graph import (
     Affine,

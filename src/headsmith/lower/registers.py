@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headsmith.core.arrays import Array, Weights
-from headsmith.lower.links import applied, product, total
+from headsmith.lower.linear import applied, product, total
 from headsmith.lower.reduce import holds_constants
 from headsmith.source.graph import (
     Affine,

@@ -16,7 +16,8 @@ from headsmith.heads.product import ProductBank
 from headsmith.heads.stream import DATA, Link
 from headsmith.heads.swiglu import SwigluBank
 from headsmith.heads.table import TableBank
-from headsmith.lower.links import constant, links, product, sourced
+from headsmith.lower.linear import product
+from headsmith.lower.links import constant, links, sourced
 from headsmith.lower.reduce import Reduced
 from headsmith.lower.registers import Allocation
 from headsmith.lower.tables import GateHead, Multiplied, Table, Tables

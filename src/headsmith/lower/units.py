@@ -20,7 +20,7 @@ from headsmith.core.arrays import Array
 from headsmith.heads.bank import largest
 from headsmith.heads.stream import RESERVED, Link
 from headsmith.kernel.sparse import Sparse
-from headsmith.lower.links import product
+from headsmith.lower.linear import product
 from headsmith.transformer.bill import max_weight
 from headsmith.transformer.ir import Bank, Layer, Transformer
 
