@@ -99,6 +99,8 @@ def proved(header: Any, tensors: Tensors) -> Certificate:
 def contents(header: Any, tensors: Tensors) -> tuple[Graph, Model, Proof, Interval, str]:
     """Target, model, proof and domain of a file, and the digest of what its claim is about: the target, or what that
     approximates."""
+    # A file may name a tensor many times: as doubles once, it takes no memory for that.
+    tensors = {name: each.astype(np.float64) if each.dtype == np.float32 else each for name, each in tensors.items()}
     target, stored = read_graph(field(header, "source"), tensors), field(header, "proof")
     model = read_model(field(header, "transformer"), tensors, field(stored, "roles"))
     box, proof, about = box_of(field(header, "domain"), target), read_proof(stored, tensors, target), header["source"]

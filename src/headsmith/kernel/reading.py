@@ -107,11 +107,10 @@ def flag(value: Any) -> bool:
 
 def numbers(tensors: Tensors, name: Any, *dimensions: int) -> Array:
     """A tensor of finite numbers with one of these numbers of dimensions, as doubles."""
-    found = _tensor(tensors, name, dimensions)
+    found: Array = _tensor(tensors, name, dimensions)
     refuse(found.dtype == np.int64, f"the tensor {name!r} holds whole numbers where others are expected")
-    values: Array = found.astype(np.float64, copy=False)
-    refuse(not np.isfinite(values).all(), f"the tensor {name!r} holds what is no finite number")
-    return values
+    refuse(not np.isfinite(found).all(), f"the tensor {name!r} holds what is no finite number")
+    return found.astype(np.float64, copy=False)
 
 
 def weights(tensors: Tensors, stored: Any) -> Weights:
