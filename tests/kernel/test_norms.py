@@ -18,6 +18,7 @@ from headsmith.kernel.errors import Refused
 from headsmith.kernel.graph import Graph, Node
 from headsmith.kernel.norms import Carried, Norms, congruent, inverse_above, norms_of, refuse_indefinite
 from headsmith.search.norms import find_norms
+from headsmith.source.builder import Builder
 
 
 def slopes_for(size: int, random: np.random.Generator, stable: float = 0.3) -> Interval:
@@ -251,3 +252,24 @@ def test_diagonals_of_nodes_that_nobody_reads_change_nothing() -> None:
         tensors["diagonal"] = np.ones(size)
         header["proof"]["norms"] = [{"node": number, "diagonal": "diagonal", "flat": False}]
         assert proved(header, tensors).error == bound
+
+
+def test_errors_that_arrive_at_an_active_component_are_counted() -> None:
+    """Y knows of errors that gates commit, and of what arrives from other nodes in `norms`. An error of a circuit in
+    place of x^2 comes to a layer that has a gate and an active component: the second passes it on whole."""
+    builder = Builder(["x"])
+    square = builder.function("square", builder.input)
+    both = builder.relu(builder.affine([(square, np.ones((2, 1)))], [5.0, -0.5]))
+    output = builder.affine([(both, np.array([[1.0, 0.001]]))], np.zeros(1))
+    model = hs.compile(builder.graph(output), (-1, 1), 1e-2, recipe="relu")
+    header, tensors = carried(model)
+    nodes = header["proof"]["circuit"]["nodes"]
+    header["proof"]["regions"][0]["margin"] = None
+    gates = sorted({int(each) for role in header["proof"]["roles"] for bank in role for each in tensors[bank["node"]]})
+    header["proof"]["norms"] = [{"node": each, "diagonal": f"forged.{each}", "flat": False} for each in gates]
+    for each, weight in zip(gates, (1.0, 1e-2, 1e-4, 1e-14), strict=True):
+        tensors[f"forged.{each}"] = np.full(nodes[each]["size"], weight)
+    tensors[f"forged.{gates[-1]}"][0] = 1e-40
+    off = abs(model([-1.0]).item() - (6.0 + 0.0005))
+    assert off > 0.0078
+    assert proved(header, tensors).error >= off
