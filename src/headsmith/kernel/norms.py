@@ -11,7 +11,7 @@ slopes are in [0, 1], v = s u, u = A D, in one of two ways:
     dense    for a diagonal L > 0, v^T L (u - v) >= 0. So D^T Y^-1 D + v^T L v - v^T L A D <= r^2: a quadratic form of
              (D, v) with the inverse Y' = [Y 0; 0 0] + H G H^T, H = [Y A^T L / 2; I], G = (L - L A Y A^T L / 4)^-1, if
              the matrix in brackets is positive definite. An error of the gates themselves has e^T L e: T = L. Of other
-             components, whose slope is known to be 0 or 1, Y' says nothing about errors that begin there: T is infinite.
+             components, with slopes that are known, Y' says nothing about errors that begin there: T is infinite.
     flat     if A Y A^T <= B, B diagonal, then v^T B^-1 v <= u^T B^-1 u <= r^2: Y' = B, T = 1 / B, and u is forgotten.
 
 The proof carries the diagonals. All matrices are rounded, and what that costs is added to their diagonals: larger Y are
