@@ -29,8 +29,6 @@ MIRROR = np.array([-1.0, 1.0])
 STAGES = ((8, 16, math.inf), (4, 40, 1e12), (2, 80, 1e7), (1, 150, 1e5))
 FULL_EFFORT_TOKENS = 20
 MOST_MOVES = 64
-SURE_TOKENS = 4
-"""Growth finds heads of so few tokens, where there are any: tokens are not removed down to them."""
 SAME = 1e-4
 """Heads whose costs differ by a smaller part are in one valley."""
 # With so many tokens, growth stops if even so many times the digits that each of the last tokens brought would not do.
@@ -69,8 +67,7 @@ def _strides(task: Search, head: Head | None) -> list[int]:
     if head is None:
         return []
     strides = [head.tokens // 5, head.tokens // 10, 1] + ([2] if _symmetric(head.keys) else [])
-    fewest = max(task.fewest, SURE_TOKENS + 1 if task.least_tokens <= SURE_TOKENS else 1)
-    return [stride for stride in dict.fromkeys(strides) if 1 <= stride <= head.tokens - fewest]
+    return [stride for stride in dict.fromkeys(strides) if 1 <= stride <= head.tokens - task.fewest]
 
 
 def grown(task: Search) -> Head | None:
