@@ -341,7 +341,7 @@ def test_the_slopes_give_the_gradient_of_the_cost() -> None:
     keys = np.array([[-2.0, 0.3], [0.5, 1.0], [1.5, -1.3]])
     head = project(problem, keys)
     # d cost = 2 rest . d rest = -2 rest . slopes d keys; what Kaufman leaves out is orthogonal to the rest.
-    gradient = -2.0 * (head.rest.ravel() @ slopes(head)).reshape(keys.shape)
+    gradient = -2.0 * (slopes(head) @ head.rest.ravel()).reshape(keys.shape)
     for place in np.ndindex(keys.shape):
         step = np.zeros_like(keys)
         step[place] = 1e-5

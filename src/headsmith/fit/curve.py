@@ -188,6 +188,8 @@ def acceptable(goal: float, stretch: Array, value_limits: Array, precision: Prec
     """
 
     def accept(head: Head) -> bool:
+        if head.worst > goal:
+            return False
         sizes = np.max(np.abs(head.values), axis=0)
         score = float(np.max(np.abs(head.keys), axis=0) @ stretch)
         rounding = precision.inside * (ROUNDINGS + score) * float(np.max(sizes))

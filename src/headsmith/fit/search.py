@@ -29,6 +29,8 @@ MIRROR = np.array([-1.0, 1.0])
 STAGES = ((8, 16, math.inf), (4, 40, 1e12), (2, 80, 1e7), (1, 150, 1e5))
 FULL_EFFORT_TOKENS = 20
 MOST_MOVES = 64
+SAME = 1e-4
+"""Heads whose costs differ by a smaller part are in one valley."""
 # With so many tokens, growth stops if even so many times the digits that each of the last tokens brought would not do.
 HOPE_TOKENS, HOPE = 24, 3.0
 
@@ -119,7 +121,7 @@ def tournament(heads: list[Head], accept: Accept) -> list[Head]:
     """Polish all a little, the better ones more, the best one most; best first. Ends with the first acceptable head."""
     share = _effort(heads[0].tokens)
     for survivors, evaluations, hopeless in STAGES:
-        heads = sorted(heads, key=_cost)[: max(survivors, 2)]
+        heads = _valleys(sorted(heads, key=_cost)[: max(survivors, 2)])
         for place, head in enumerate(heads[:survivors]):
             if head.cost < hopeless:
                 heads[place] = descend(head, math.ceil(share * evaluations), accept)
@@ -132,6 +134,15 @@ def tournament(heads: list[Head], accept: Accept) -> list[Head]:
             if accept(heads[place]):
                 return [heads[place]]
     return heads
+
+
+def _valleys(heads: list[Head]) -> list[Head]:
+    """One head of each valley, of heads in the order of their costs."""
+    return [head for head, before in zip(heads, [None, *heads], strict=False) if before is None or not _same(before, head)]
+
+
+def _same(one: Head, other: Head) -> bool:
+    return abs(one.cost - other.cost) <= SAME * one.cost
 
 
 def _effort(tokens: int) -> float:

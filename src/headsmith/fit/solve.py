@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import inf
 
 import numpy as np
@@ -22,7 +22,10 @@ from headsmith.core.arrays import Array
 
 LARGEST_KEY = 1e5
 FIRST_DAMPING, LEAST_DAMPING, DAMPING_FACTOR = 1e-4, 1e-14, 4.0
+MOST_DAMPINGS = 20
 SMALL_STEP = 0.1
+LEAST_GAIN = 1e-3
+"""Steps that promise less of the cost are not tried."""
 
 
 @dataclass(eq=False)
@@ -58,22 +61,30 @@ class Problem:
     meter: Meter = UNLIMITED
 
     @cached_property
+    def columns(self) -> Array:
+        """The inputs, each variable in one piece of memory."""
+        return np.ascontiguousarray(self.inputs.T)
+
+    @cached_property
     def emphasised(self) -> Array:
-        """The targets, each point with its emphasis."""
-        return self.emphasis[:, None] * self.targets
+        """The targets (functions, points), each point with its emphasis."""
+        return np.ascontiguousarray((self.emphasis[:, None] * self.targets).T)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Head:
-    """Keys (tokens, variables + 1) with the best values for a problem, and what these leave of the targets."""
+    """Keys (tokens, variables + 1) with the best values for a problem, and what these leave of the targets.
+
+    Points are the last axis of all arrays, so that sums over tokens run along memory. What is not asked for is not
+    computed: a search ranks most heads by their cost, and forgets them.
+    """
 
     problem: Problem
     keys: Array
-    weights: Array  # (points, tokens)
-    values: Array  # (tokens, functions), in units of the asked errors
-    basis: Array  # (points + tokens, tokens): orthonormal, spans the emphasised weights with the ridge below
-    rest: Array  # (points + tokens, functions): what is left, weighed as in the cost
-    misfit: Array  # (points, functions): target - output
+    spanned: Array  # (tokens, points + tokens): the emphasised weights, then the ridge
+    factor: Array  # (tokens + functions, points + tokens): Householder's QR of the columns of spanned, then of targets
+    damping: float = FIRST_DAMPING  # of the next step
+    settled: bool = False  # whether a descent came to its end here
 
     @property
     def tokens(self) -> int:
@@ -81,12 +92,42 @@ class Head:
 
     @cached_property
     def cost(self) -> float:
-        return float(np.vdot(self.rest, self.rest))
+        """What the targets leave below the rows of the tokens."""
+        left = self.factor[self.tokens :, self.tokens :]
+        functions = len(left)
+        if functions == 1:
+            return float(left[0, 0] * self.problem.shares[0]) ** 2
+        left = left[:, :functions] * (self.problem.shares[:, None] * _triangle(functions)[:, : left.shape[1]])
+        return float(np.vdot(left, left))
+
+    @cached_property
+    def values(self) -> Array:
+        """(tokens, functions), in units of the asked errors."""
+        tokens = self.tokens
+        triangle = self.factor[:tokens, :tokens] * _triangle(tokens)
+        return np.asarray(np.linalg.solve(triangle.T, self.factor[tokens:, :tokens].T))
+
+    @cached_property
+    def left(self) -> Array:
+        """(functions, points + tokens): what is left of the emphasised targets, and of the ridge."""
+        left = -self.values.T @ self.spanned
+        left[:, : len(self.problem.emphasis)] += self.problem.emphasised
+        return np.asarray(left)
+
+    @property
+    def rest(self) -> Array:
+        """(functions, points + tokens): what is left, weighed as in the cost."""
+        return self.problem.shares[:, None] * self.left
+
+    @property
+    def misfit(self) -> Array:
+        """(functions, points): target - output."""
+        return np.asarray(self.left[:, : len(self.problem.emphasis)] / self.problem.emphasis)
 
     @property
     def strain(self) -> float:
         """The part of the cost that is the ridge."""
-        ridged = self.rest[len(self.misfit) :]
+        ridged = self.problem.ridge * self.problem.shares * self.values
         return float(np.vdot(ridged, ridged))
 
     @cached_property
@@ -96,6 +137,11 @@ class Head:
 
 
 Stop = Callable[[Head], bool]
+
+
+@lru_cache(maxsize=256)
+def _triangle(size: int) -> Array:
+    return np.tri(size)
 
 
 def problem_of(inputs: Array, targets: Array, ridge: float, meter: Meter = UNLIMITED) -> Problem:
@@ -113,91 +159,98 @@ def softmax_weights(inputs: Array, keys: Array) -> Array:
     return weights
 
 
-def project(problem: Problem, keys: Array) -> Head:
+def project(problem: Problem, keys: Array, damping: float = FIRST_DAMPING) -> Head:
     """The head with these keys and the values of least cost.
 
     QR is backward stable: what it does to the misfit is u |values|, and execution in float64 does that too. So the
-    condition of the weights, often 1/u, needs no other care.
+    condition of the weights, often 1/u, needs no other care. The targets are more columns of the same factorisation:
+    the rows of the tokens then hold what the values are solved from, those below them the cost.
     """
-    weights = softmax_weights(problem.inputs, keys)
-    points, tokens = weights.shape
+    tokens, points, functions = len(keys), len(problem.emphasis), len(problem.shares)
     problem.meter.spend(8e-5 + 0.8e-9 * points * tokens**2)
-    emphasis = problem.emphasis[:, None]
-    system = np.zeros((points + tokens, tokens))
-    np.multiply(emphasis, weights, out=system[:points])
-    np.fill_diagonal(system[points:], problem.ridge)
-    basis, triangle = np.linalg.qr(system)
-    values = np.linalg.solve(triangle, basis[:points].T @ problem.emphasised)
-    misfit = problem.targets - weights @ values
-    rest = np.empty((points + tokens, len(problem.shares)))
-    np.multiply(emphasis, misfit, out=rest[:points])
-    np.multiply(values, -problem.ridge, out=rest[points:])
-    rest *= problem.shares
-    return Head(problem, keys, weights, values, basis, rest, misfit)
+    scores = keys @ problem.columns
+    scores -= scores.max(axis=0)
+    np.exp(scores, out=scores)
+    system = np.zeros((tokens + functions, points + tokens))
+    np.multiply(scores, problem.emphasis / scores.sum(axis=0), out=system[:tokens, :points])
+    np.fill_diagonal(system[:tokens, points:], problem.ridge)
+    system[tokens:, :points] = problem.emphasised
+    factor, _ = np.linalg.qr(system.T, mode="raw")
+    return Head(problem, keys, system[:tokens], factor, damping)
 
 
 def slopes(head: Head) -> Array:
-    """-d rest / d keys: ((points + tokens) * functions, tokens * (variables + 1)).
+    """-d rest / d keys: (tokens * (variables + 1), functions * (points + tokens)).
 
     d output / d score_k = w_k (v_k - output), and the score is linear in the key. As the values follow the keys, to
     first order in the misfit the derivative is projected off the span of the weights (Kaufman 1975).
     """
-    problem, (points, tokens) = head.problem, head.weights.shape
-    outputs = problem.targets - head.misfit
-    pull = head.weights[:, None, :] * (head.values.T - outputs[:, :, None])
-    pull *= problem.emphasis[:, None, None] * problem.shares[:, None]
-    moved = (pull[:, :, :, None] * problem.inputs[:, None, None, :]).reshape(points, -1)
-    slope = -(head.basis @ (head.basis[:points].T @ moved))
-    slope[:points] += moved
-    return np.asarray(slope.reshape(-1, tokens * problem.inputs.shape[1]))
+    problem, points = head.problem, len(head.problem.emphasis)
+    outputs = problem.targets.T - head.misfit
+    pull = head.spanned[:, None, :points] * (head.values[:, :, None] - outputs)
+    pull *= problem.shares[:, None]
+    moved = (pull[:, None] * problem.columns[:, None]).reshape(-1, points)
+    basis, _ = np.linalg.qr(head.spanned.T)
+    slope = (moved @ -basis[:points]) @ basis.T
+    slope[:, :points] += moved
+    return np.asarray(slope.reshape(head.keys.size, -1))
 
 
 def descend(head: Head, evaluations: int, stop: Stop = lambda head: False) -> Head:
     """Levenberg-Marquardt with geodesic acceleration (Transtrum and Sethna 2012), for about so many projections."""
-    damping, used, history = FIRST_DAMPING, 0, [head.cost]
-    while used < evaluations and not stop(head) and not head.problem.meter.empty:
-        tangent = _Tangent.of(head)
-        better = None
-        for _ in range(20):
-            candidate = tangent.step(damping)
-            used += 1 if candidate is None else 2
-            if candidate is not None and candidate.cost < head.cost and np.max(np.abs(candidate.keys)) < LARGEST_KEY:
-                better = candidate
-                break
-            damping *= DAMPING_FACTOR
+    used, history = 0, [head.cost]
+    while used < evaluations and not head.settled and not stop(head) and not head.problem.meter.empty:
+        better, spent = _Tangent.of(head).better()
         if better is None:
-            return head
-        head, damping = better, max(damping / DAMPING_FACTOR, LEAST_DAMPING)
+            return replace(head, settled=True)
+        head, used = better, used + spent
         history.append(head.cost)
         if len(history) > 8 and history[-1] > 0.98 * history[-9]:
-            return head
+            return replace(head, settled=True)
     return head
 
 
 @dataclass(frozen=True)
 class _Tangent:
-    """The linear model of a head's rest, with columns of length 1, diagonalised once for all dampings."""
+    """The linear model of a head's rest, with rows of length 1, diagonalised once for all dampings.
+
+    Steps are in the axes of the model, in which the slopes times themselves are the spectrum.
+    """
 
     head: Head
     slope: Array
-    scale: Array
     spectrum: Array
-    axes: Array
+    axes: Array  # (keys, axes): what a step along an axis adds to the keys
+    pull: Array  # what the rest says of each axis
 
     @staticmethod
     def of(head: Head) -> _Tangent:
         slope = slopes(head)
-        head.problem.meter.spend(1e-4 + 0.4e-9 * len(slope) * slope.shape[1] ** 2)
-        scale = np.sqrt(np.einsum("ij,ij->j", slope, slope))
+        head.problem.meter.spend(1e-4 + 0.4e-9 * slope.shape[1] * len(slope) ** 2)
+        square = slope @ slope.T
+        scale = np.sqrt(np.diagonal(square))
         scale = np.maximum(scale, 1e-8 * np.max(scale) + 1e-300)
-        slope /= scale
-        spectrum, axes = np.linalg.eigh(slope.T @ slope)
-        return _Tangent(head, slope, scale, np.maximum(spectrum, 0.0), axes)
+        square /= scale
+        square /= scale[:, None]
+        spectrum, axes = np.linalg.eigh(square)
+        axes /= scale[:, None]
+        return _Tangent(head, slope, np.maximum(spectrum, 0.0), axes, axes.T @ (slope @ head.rest.ravel()))
 
-    @cached_property
-    def pull(self) -> Array:
-        """What the rest says of each key."""
-        return np.asarray(self.slope.T @ self.head.rest.ravel())
+    def better(self) -> tuple[Head | None, int]:
+        """The head after the first step that gains, with more and more damping, or None; and how many projections that
+        took."""
+        head, damping, spent = self.head, self.head.damping, 0
+        for _ in range(MOST_DAMPINGS):
+            damped = self.spectrum + damping
+            promised = float(np.sum(self.pull**2 * (damped + damping) / damped**2))
+            if not promised > LEAST_GAIN * head.cost:
+                break
+            candidate = self.step(damping)
+            spent += 1 if candidate is None else 2
+            if candidate is not None and candidate.cost < head.cost and np.max(np.abs(candidate.keys)) < LARGEST_KEY:
+                return candidate, spent
+            damping *= DAMPING_FACTOR
+        return None, spent
 
     def step(self, damping: float) -> Head | None:
         """The head after one step, or None if the step is too long for its own curvature.
@@ -205,19 +258,18 @@ class _Tangent:
         With d the damped Gauss-Newton step, rest(keys + h d) = rest - h S d + h^2/2 rest''. A small h gives rest'', and
         its own damped step, S^+ rest''/2, bends d along the valley, which is narrow and curved.
         """
-        head, rest = self.head, self.head.rest.ravel()
-        inverse = (self.axes / (self.spectrum + damping)) @ self.axes.T
-        step = inverse @ self.pull
-        ahead = project(head.problem, self._moved(SMALL_STEP * step))
-        curvature = 2.0 / SMALL_STEP**2 * (ahead.rest.ravel() - rest + SMALL_STEP * (self.slope @ step))
-        bend = 0.5 * (inverse @ (self.slope.T @ curvature))
-        if np.linalg.norm(bend) > 0.75 * np.linalg.norm(step):
+        problem, damped = self.head.problem, self.spectrum + damping
+        step = self.pull / damped
+        ahead = project(problem, self._moved(SMALL_STEP * step))
+        change = self.axes.T @ (self.slope @ ahead.rest.ravel()) - self.pull + SMALL_STEP * (self.spectrum * step)
+        bend = change / (SMALL_STEP**2 * damped)
+        if bend @ bend > 0.75**2 * (step @ step):
             return None
-        return project(head.problem, self._moved(step + bend))
+        return project(problem, self._moved(step + bend), max(damping / DAMPING_FACTOR, LEAST_DAMPING))
 
     def _moved(self, step: Array) -> Array:
         """The keys after a step, in the gauge where they have mean 0 (softmax ignores what all keys share)."""
-        keys = self.head.keys + (step / self.scale).reshape(self.head.keys.shape)
+        keys = self.head.keys + (self.axes @ step).reshape(self.head.keys.shape)
         keys -= keys.sum(axis=0) / len(keys)
         return np.asarray(keys)
 
@@ -231,12 +283,12 @@ def level(head: Head, stop: Stop, evaluations: int = 16) -> Head:
     best, history = head, [head.worst]
     while not stop(best) and not best.problem.meter.empty:
         problem, size = head.problem, np.abs(head.misfit)
-        squares = problem.emphasis**2 * (np.max(size, axis=1) + 1e-2 * np.max(size))
-        shares = problem.shares * np.sqrt(np.max(size, axis=0) / np.max(size) + 1e-2)
+        squares = problem.emphasis**2 * (np.max(size, axis=0) + 1e-2 * np.max(size))
+        shares = problem.shares * np.sqrt(np.max(size, axis=1) / np.max(size) + 1e-2)
         problem = replace(
             problem, emphasis=np.sqrt(squares / np.sum(squares)), shares=shares / np.sqrt(np.mean(shares**2))
         )
-        head = descend(project(problem, head.keys), evaluations, stop)
+        head = descend(project(problem, head.keys, head.damping), evaluations, stop)
         best = head if head.worst < best.worst else best
         history.append(best.worst)
         if len(history) > 6 and history[-1] > 0.97 * history[-7]:
