@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -138,11 +139,7 @@ def tournament(heads: list[Head], accept: Accept) -> list[Head]:
 
 def _valleys(heads: list[Head]) -> list[Head]:
     """One head of each valley, of heads in the order of their costs."""
-    return [head for head, before in zip(heads, [None, *heads], strict=False) if before is None or not _same(before, head)]
-
-
-def _same(one: Head, other: Head) -> bool:
-    return abs(one.cost - other.cost) <= SAME * one.cost
+    return heads[:1] + [head for before, head in pairwise(heads) if abs(before.cost - head.cost) > SAME * before.cost]
 
 
 def _effort(tokens: int) -> float:
