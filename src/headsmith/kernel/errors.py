@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import inf
 
-WORK, WORK_A_NUMBER = 1e11, 2e4  # for a file, and for each number in it
+WORK, WORK_A_NUMBER = 2e10, 1e4  # for a file, and for each number in it
 _left = threading.local()
 
 
@@ -37,10 +37,10 @@ def refuse(wrong: object, why: str) -> None:
         raise Refused(why)
 
 
-def spend(work: float) -> None:
-    """Raise Refused if that is more than is left."""
+def spend(work: float, entries: float = 0.0) -> None:
+    """Raise Refused if that is more than is left; or for each entry of an array less than 1000 units are."""
     _left.work = getattr(_left, "work", inf) - work
-    refuse(_left.work < 0.0, "the file asks for more work than this kernel does")
+    refuse(_left.work < 1000.0 * entries, "the file asks for more work than this kernel does")
 
 
 @contextmanager

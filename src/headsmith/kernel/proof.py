@@ -38,7 +38,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any
 
 from .arithmetic import Array, Upper
@@ -97,13 +97,16 @@ class Proof:
         return Graph(tuple(nodes), self.circuit.output)
 
     @cached_property
-    def margins_of_reads(self) -> dict[tuple[int, int], float]:
-        """For pairs (reader, argument) through which nothing arrives, because a region compares itself anew: how much
-        wider the reader sees the argument."""
-        found: dict[tuple[int, int], float] = {}
-        for region in self.regions.values():
-            for pair in product(region.inside, region.arguments) if region.margin is not None else ():
-                found[pair] = max(found.get(pair, 0.0), region.margin or 0.0)
+    def margins_of_reads(self) -> dict[int, dict[int, float]]:
+        """For all nodes inside of regions that compare themselves anew: through which arguments nothing arrives, and
+        how much wider they see them."""
+        found: dict[int, dict[int, float]] = {}
+        for region in (region for region in self.regions.values() if region.margin is not None):
+            arguments = {*region.arguments}
+            for reader in region.inside:
+                seen = found.setdefault(reader, {})
+                for argument in arguments.intersection(self.circuit.nodes[reader].arguments):
+                    seen[argument] = max(seen.get(argument, 0.0), region.margin or 0.0)
         return found
 
 
