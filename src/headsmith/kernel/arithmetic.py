@@ -87,7 +87,7 @@ class Upper:
 
     def __init__(self, value: Any) -> None:
         self.value: Array = np.asarray(value, dtype=np.float64)
-        spend(OVERHEAD + 16.0 * self.value.size, self.value.size)
+        spend(OVERHEAD + 32.0 * self.value.size, self.value.size)
 
     def __add__(self, other: Any) -> Upper:
         right = bound(other)

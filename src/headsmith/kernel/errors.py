@@ -2,7 +2,8 @@
 
 Loops whose length a file decides say how much they are about to do (`spend`), in units of about a nanosecond: sums and
 products of arrays, of polynomials, of power series, of matrices. A file that asks for more than it may is refused, so
-that every file has an answer in a few minutes, and 20 microseconds more for each number in it. Outside of `limited`,
+that every file has an answer in a few minutes, and 30 microseconds more for each number in it; and, as whatever is kept
+was counted when it was made, takes a few gigabytes, and some kilobytes for each number. Outside of `limited`,
 nobody counts.
 """
 
