@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import spend
-from .sparse import Sparse, entrywise, sparse_of
+from .sparse import MOST_PAIRS, Sparse, entrywise, sparse_of
 
 Array = npt.NDArray[np.float64]
 Weights = Any  # a matrix (to, from), as an array or by its entries (sparse.py); or a vector, for a diagonal one
@@ -228,17 +228,17 @@ class Interval:
             up = right.low >= 0.0
             first, second = np.where(up, self.low, self.high), np.where(up, self.high, self.low)
             return Interval(_product(first, right.low, -np.inf), _product(second, right.low, np.inf))
-        corners = [(a, b) for a in (self.low, self.high) for b in (right.low, right.high)]
-        low = np.minimum.reduce([_product(a, b, -np.inf) for a, b in corners])
-        return Interval(low, np.maximum.reduce([_product(a, b, np.inf) for a, b in corners]))
+        return self._of_ends(right, _product)
 
     def __truediv__(self, other: Any) -> Interval:
         """The quotients; all numbers where a denominator may be zero."""
         right = interval(other)
-        corners = [(a, b) for a in (self.low, self.high) for b in (right.low, right.high)]
-        low = np.minimum.reduce([rounded_quotient(a, b, -np.inf) for a, b in corners])
-        found = Interval(low, np.maximum.reduce([rounded_quotient(a, b, np.inf) for a, b in corners]))
-        return found.where((right.low > 0.0) | (right.high < 0.0))
+        return self._of_ends(right, rounded_quotient).where((right.low > 0.0) | (right.high < 0.0))
+
+    def _of_ends(self, right: Interval, operation: Callable[[Array, Array, float], Array]) -> Interval:
+        pairs = [(a, b) for a in (self.low, self.high) for b in (right.low, right.high)]
+        low = np.minimum.reduce([operation(a, b, -np.inf) for a, b in pairs])
+        return Interval(low, np.maximum.reduce([operation(a, b, np.inf) for a, b in pairs]))
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -319,12 +319,14 @@ def rational(value: Fraction) -> Interval:
 
 
 def _one_by_one(matrix: Sparse, x: Interval) -> Interval:
-    total = Interval(*np.zeros((2, len(matrix), *x.low.shape[1:])))
+    """All products, and then their sums: upper ends with the other sign, so that both ends round downwards."""
+    if matrix.size * x.low[:1].size > MOST_PAIRS and len(matrix) > 1:
+        return joined([_one_by_one(matrix[part], x) for part in np.array_split(np.arange(len(matrix)), 2)])
+    terms = x[matrix.columns] * matrix.values.reshape(-1, *[1] * (x.low.ndim - 1))
+    ends, total = np.stack([terms.low, -terms.high]), np.zeros((2, len(matrix), *x.low.shape[1:]))
     for rows, entries in matrix.layers():
-        weights = matrix.values[entries].reshape(-1, *[1] * (x.low.ndim - 1))
-        more = total[rows] + x[matrix.columns[entries]] * weights
-        total.low[rows], total.high[rows] = more.low, more.high
-    return total
+        total[:, rows] = rounded_sum(total[:, rows], ends[:, entries], -np.inf)
+    return Interval(total[0], -total[1])
 
 
 def _signed(matrix: Weights, x: Interval, found: Interval, slack: Array) -> Interval:

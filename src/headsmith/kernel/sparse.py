@@ -38,12 +38,12 @@ class Sparse:
     @cached_property
     def starts(self) -> Any:
         """Where the entries of each row begin."""
-        return np.searchsorted(self.rows, np.arange(self.shape[0], dtype=np.int32))
+        return np.cumsum(self.counts) - self.counts
 
     @cached_property
     def counts(self) -> Any:
         """How many entries each row has."""
-        return np.diff(self.starts, append=self.size)
+        return np.bincount(self.rows, minlength=self.shape[0])
 
     @property
     def most(self) -> int:
