@@ -408,7 +408,29 @@ def read_by_a_head_that_nobody_needs() -> tuple[Forged, Any]:
     return file, [[[-0.0128]]]
 
 
+def output_that_is_stood_for() -> tuple[Forged, Any]:
+    """x - 1/2 in place of its positive part. A region, which nobody needs, says that x - 1/2 stands for x^2, badly; and
+    another one that x^2 stands for that x - 1/2. So a view of x - 1/2 as the second one has the range of x^2."""
+    file = Forged(1, -1.0, 1.0)
+    file.outputs(file.relu(file.source, file.scaled(file.source, (0, 1.0), bias=-0.5)), 0)
+    square = file.function(file.circuit, "square", 0)
+    line = file.scaled(file.circuit, (0, 1.0), bias=-0.5)
+    again = file.scaled(file.circuit, (square, 1.0))
+    seen = file.scaled(file.circuit, (0, 1.0), bias=-0.5)
+    file.proof["circuit"]["output"] = file.relu(file.circuit, seen)
+    file.proof["regions"] = [
+        {"output": again, "stands_for": line},
+        {"output": line, "stands_for": square, "ends": file.keep([-1.0, 1.0])},
+    ]
+    file.proof["views"] = [{"node": seen, "as": again}]
+    file.embed()
+    file.model["readout"] = [file.link("x", [[1.0]])]
+    file.tensors[file.model["readout_bias"]] = np.array([-0.5])
+    return file, [[[-1.0]]]
+
+
 FORGERIES = [
+    output_that_is_stood_for,
     compared_where_it_is_not,
     compared_with_nothing,
     view_of_a_reference,

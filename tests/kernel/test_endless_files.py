@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flint import fmpq
 from helpers.attacks.forged import Forged, answered, plain, refused
 from helpers.effort import CAMPAIGN, tried
 
@@ -15,7 +16,10 @@ from headsmith.kernel import check
 from headsmith.kernel.arithmetic import Interval
 from headsmith.kernel.chord import MOST_ENDS
 from headsmith.kernel.errors import Refused, limited
-from headsmith.kernel.functions import Program, enclose
+from headsmith.kernel.functions import Program, enclose, named
+from headsmith.kernel.graph import Graph, Node, needed
+from headsmith.kernel.norms import Carried, norms_of
+from headsmith.kernel.same import polynomial
 
 # Sizes that only the header knows, and work without end --------------------------------------------------------------
 
@@ -165,7 +169,42 @@ def many_sums_of_many_gates() -> Forged:
     return file
 
 
+def copies(file: Forged, count: int, node: int) -> list[int]:
+    """So many sums of a node alone."""
+    terms, zero = [{"node": node, "weights": file.keep([[1.0]])}], file.keep([0.0])
+    return [file.add(file.circuit, "affine", terms=terms, bias=zero) for _ in range(count)]
+
+
+def positions_times_components() -> Forged:
+    """As many tokens as components: 400 million ranges of a function that is sampled at each token."""
+    file, many = Forged(1, -1.0, 1.0, tokens=20_000), 20_000
+    numbers = {name: file.keep([1.0]) for name in ("lipschitz", "scale")} | {"norm": "1", "evaluation": 0.0}
+    file.header["domain"] = {"low": [-1.0] * many, "high": [1.0] * many}
+    places, answers = file.keep(np.ones((many, 1))), file.keep(np.zeros((many, 2, 1)))
+    for graph in (file.source, file.circuit):
+        place = file.add(graph, "positional", values=places)
+        file.add(graph, "sampled", arguments=[0, place], answers=answers, **numbers)
+        file.affine(graph, [(0, np.ones((many, 1)))], np.zeros(many))
+    file.outputs(2, 2)
+    file.embed()
+    return file
+
+
+def joined_moves_of_many_components() -> Forged:
+    """Sums of diagonal matrices of moves from every token to itself: 6 GB, if these are written out side by side."""
+    file, many = Forged(3000, -1.0, 1.0, tokens=2), 3000
+    ones, zero = file.keep(np.ones(many)), file.keep(np.zeros(many))
+    for graph in (file.source, file.circuit):
+        moves = [file.add(graph, "move", argument=0, targets=[0, 1], size=many) for _ in range(80)]
+        terms = [{"node": move, "weights": ones} for move in moves]
+        output = file.affine(graph, [(file.add(graph, "affine", terms=terms, bias=zero), np.ones((1, many)))], [0.0])
+    file.outputs(output, output)
+    file.register("x", size=many)
+    return file
+
+
 ENDLESS: list[Callable[[], Forged]] = [
+    joined_moves_of_many_components,
     large_register,
     large_grid,
     many_tokens,
@@ -197,8 +236,26 @@ def test_a_comparison_of_many_gates_takes_no_matrix_of_them() -> None:
     assert answered(approximates(2, 30_000)).startswith("certified")
 
 
+def test_a_region_knows_who_reads_its_arguments_and_no_other_pairs() -> None:
+    """Of thousands of arguments, and as many nodes inside, all pairs would take gigabytes."""
+    file, many = plain(), 200
+    arguments = copies(file, many, 0)
+    reference, last = (file.add(file.circuit, "maximum", arguments=arguments, size=1) for _ in range(2))
+    for _ in range(many):
+        (last,) = copies(file, 1, last)
+    file.proof["regions"] = [{"output": last, "stands_for": reference, "margin": 1.0}]
+    _, _, proof, _, _ = check.contents(*file.contents())
+    read = proof.margins_of_reads
+    assert len(read) == 1 + many
+    assert sum(map(len, read.values())) == many
+
+
 def test_sums_of_many_gates_are_not_written_out() -> None:
     assert answered(many_sums_of_many_gates()).startswith("certified")
+
+
+def test_ranges_at_many_tokens_are_refused() -> None:
+    assert "at all tokens" in refused(positions_times_components())
 
 
 def test_a_target_on_many_cells_is_refused_where_the_circuit_is_small() -> None:
@@ -266,6 +323,22 @@ def a_tensor_named_many_times() -> Forged:
     return file
 
 
+def a_tensor_hashed_many_times() -> Forged:
+    """The digest of the target holds that of a tensor for every time that anything in its text is said to be one."""
+    file = plain()
+    file.header["source"]["unread"] = [{"bias": file.keep(np.ones(10**5))}] * tried(10_000, 10)
+    return file
+
+
+def copies_of_a_long_move() -> Forged:
+    """Copies have all targets of the node that they copy, and take a line of the header."""
+    file = Forged(1, -1.0, 1.0, tokens=10_000)
+    move = file.add(file.source, "move", argument=0, targets=list(range(10_000)), size=1)
+    for _ in range(tried(400, 4)):
+        file.add(file.circuit, "copy", node=move, arguments=[0])
+    return file
+
+
 def tables_of_long_programs() -> Forged:
     program = {"variables": 1, "steps": [["call", "sin", place] for place in range(200)]}
     return with_tables(tried(900, 10), 8, "1" * 7 + "0" * 8, "expression", arguments=[0], program=program)
@@ -290,6 +363,8 @@ def attention_of_many_components() -> Forged:
     "make",
     [
         long_polynomials,
+        a_tensor_hashed_many_times,
+        copies_of_a_long_move,
         attention_of_many_components,
         functions_on_many_cells,
         tables_of_long_programs,
@@ -320,3 +395,34 @@ def test_terms_of_programs_and_small_products_count() -> None:
         enclose(long, x)
     with limited(2e5), pytest.raises(Refused, match="more work"):
         x * Interval(np.array([2.0]), np.array([3.0]))
+
+
+def test_functions_coefficients_nodes_and_matrices_count_for_what_they_take() -> None:
+    """A Bessel function takes as long as a hundred sines, a coefficient of ten thousand bits as ten of ten, a node as
+    what it reads, and a gate as the matrix of all errors that are still to be read: a thousand gates at once, and then
+    one, multiply matrices of a thousand rows. An array needs so much work left that a few of its size are nothing."""
+    x, one = Interval(np.array([80.0]), np.array([81.0])), np.ones(1)
+    with limited(1e7):
+        enclose(named("sin"), x)
+        polynomial([((place,), fmpq(1, 3)) for place in range(100)])
+        needed(Graph((Node("input", 1), Node("maximum", 1, (0,) * 100)), 1), [1])
+        Interval(np.zeros(1000), np.ones(1000))
+    circuit = Graph((Node("input", 1), Node("relu", 1000), Node("affine", 1), Node("relu", 1), Node("affine", 1)), 4)
+    edges = {
+        2: [(1, np.ones((1, 1000)), False)],
+        3: [(2, Interval(0.0 * one, one), False)],
+        4: [(1, np.ones((1, 1000)), False)],
+    }
+    carried = {1: Carried(np.full(1000, 1e6), False), 3: Carried(one, False)}
+    norms_of(circuit, edges, carried.keys(), lambda number, _: carried[number])
+    asked: list[Callable[[], Any]] = [
+        lambda: enclose(named("j0"), x),
+        lambda: polynomial([((place,), fmpq(1, 3**6000)) for place in range(300)]),
+        lambda: needed(Graph((Node("input", 1), Node("maximum", 1, (0,) * 100_000)), 1), [1]),
+        lambda: Interval(np.zeros(10_000), np.ones(10_000)),
+    ]
+    for ask in asked:
+        with limited(9e6), pytest.raises(Refused, match="more work"):
+            ask()
+    with limited(8e8), pytest.raises(Refused, match="more work"):
+        norms_of(circuit, edges, carried.keys(), lambda number, _: carried[number])

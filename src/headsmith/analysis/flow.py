@@ -154,7 +154,7 @@ def flow_of(known: Proof, around: Sequence[Interval], slopes: Mapping[int, Slope
     for number, node in enumerate(nodes):
         if node.kind == "relu":
             (argument,) = node.arguments
-            seen = found[argument].widened(known.margins_of_reads.get((number, argument), 0.0))
+            seen = found[argument].widened(known.margins_of_reads.get(number, {}).get(argument, 0.0))
             if (crossing := (seen.low < 0.0) & (seen.high > 0.0)).any():
                 places[number] = np.flatnonzero(crossing)
     tables = {

@@ -108,8 +108,7 @@ def refuse_others(network: Graph, wanted: Graph) -> None:
 def batch_of(network: Graph, wanted: Graph, wide: int) -> int:
     """How many cells are looked at at once."""
     each = sum(node.size for graph in (network, wanted) for node in graph.nodes) * (2 + wide) ** 2
-    if each > MOST_ENTRIES:
-        raise Refused(f"second derivatives by {wide} inputs are too many to be compared")
+    refuse(each > MOST_ENTRIES, f"second derivatives by {wide} inputs are too many to be compared")
     return max(AT_ONCE // each, 1)
 
 
@@ -151,8 +150,7 @@ def _evaluated(graph: Graph, inputs: Interval, radius: Array) -> tuple[Interval,
                 found = run(node.program, read, *rules) + np.zeros((node.size, 1, 1))
             case _:
                 # max(a, b) = b + relu(a - b), and min(a, b) = b - relu(b - a).
-                sign = 1.0 if node.kind == "maximum" else -1.0
-                found = read[0]
+                sign, found = 1.0 if node.kind == "maximum" else -1.0, read[0]
                 for other in read[1:]:
                     found = _tight(other + _gate(_tight((found - other) * sign, radius)) * sign, radius)
         known.append(_tight(found, radius))
@@ -247,8 +245,7 @@ def _settled(read: list[Interval], around: Interval, value: Interval, slopes: In
     smooth = _finite(parts).all(axis=1)
     for each in read:
         smooth = smooth & (each.magnitude.value[:, SLACK] == 0.0)
-    middle = middle_of(around)
-    flat = interval(np.zeros_like(parts.low[:, SLOPE:]))
+    middle, flat = middle_of(around), interval(np.zeros_like(parts.low[:, SLOPE:]))
     rough = _joined(interval(middle)[:, None], (around - middle)[:, None].hull(zero), around[:, None], flat)
     ends = ((parts.low, rough.low), (parts.high, rough.high))
     return _defined(Interval(*(np.where(smooth[:, None], *pair) for pair in ends)), read)

@@ -87,7 +87,7 @@ class Upper:
 
     def __init__(self, value: Any) -> None:
         self.value: Array = np.asarray(value, dtype=np.float64)
-        spend(OVERHEAD + 4.0 * self.value.size)
+        spend(OVERHEAD + 32.0 * self.value.size, self.value.size)
 
     def __add__(self, other: Any) -> Upper:
         right = bound(other)
@@ -150,8 +150,7 @@ class Upper:
 
     def sum(self, axis: int = -1) -> Upper:
         """The sum along an axis."""
-        terms = self.value.shape[axis]
-        total = Upper(self.value.sum(axis=axis))
+        terms, total = self.value.shape[axis], Upper(self.value.sum(axis=axis))
         slack = FLOAT64.gamma(terms) * total
         return total + slack + slack
 
@@ -200,7 +199,7 @@ class Interval:
     def __init__(self, low: Any, high: Any) -> None:
         self.low: Array = np.asarray(low, dtype=np.float64)
         self.high: Array = np.asarray(high, dtype=np.float64)
-        spend(OVERHEAD + 32.0 * self.low.size)
+        spend(OVERHEAD + 64.0 * self.low.size, self.low.size)
 
     @property
     def magnitude(self) -> Upper:
@@ -346,7 +345,7 @@ def rounded_sum(a: Array, b: Array, direction: float) -> Array:
     """a + b, one step in the direction where the exact sum lies beyond the computed one."""
     with np.errstate(all="ignore"):
         total = a + b
-        spend(10000.0 + 10.0 * np.size(total))
+        spend(10000.0 + 10.0 * np.size(total), np.size(total))
         part = total - a
         return stepped(total, (a - (total - part)) + (b - part), direction)
 
@@ -362,7 +361,7 @@ def _product(a: Array, b: Array, direction: float) -> Array:
 
 def product_rest(a: Array, b: Array, result: Array) -> Array:
     """a b - result, exactly (Dekker); not a number where the splitting overflows."""
-    spend(30000.0 + 40.0 * np.size(result))
+    spend(30000.0 + 40.0 * np.size(result), np.size(result))
     head_a, head_b = a * SPLIT, b * SPLIT
     head_a, head_b = head_a - (head_a - a), head_b - (head_b - b)
     tail_a, tail_b = a - head_a, b - head_b

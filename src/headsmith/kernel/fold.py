@@ -57,8 +57,7 @@ def collect(
             total = total + interval(more)
         return total
 
-    base = onto(affine, size)
-    adds = {gate: onto(readers[gate], circuit.nodes[gate].size) for gate, _, _ in paths}
+    base, adds = onto(affine, size), {gate: onto(readers[gate], circuit.nodes[gate].size) for gate, _, _ in paths}
     rows = []
     for component in range(size):
         groups = [group for path in paths for group in _groups(circuit, readers, path, component, adds[path[0]])]

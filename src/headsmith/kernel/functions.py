@@ -94,6 +94,8 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 }
 # And `power`, the one with a parameter: x**parameter.
 
+SLOW = {"j0": 128.0, "j1": 128.0}  # what a call costs, of others 8, of powers their exponent
+
 MONOTONE: tuple[str, ...] = ("exp", "log", "sqrt", "erf", "expm1", "log1p", "sinh", "tanh", "sigmoid", "softplus")
 MONOTONE += ("arcsin", "arccos", "arctan")
 # Each is defined on an interval, so between two points where it is defined.
@@ -181,7 +183,7 @@ def program_series(program: Program, lines: Sequence[tuple[Any, Any]], length: i
     Guarantee: coefficient i is the ball of p^(i)(0) / i! for p(t) = f(c + t h) and all reals c, h in the balls. Where f
     may be undefined, all are nan. To be used inside `working(bits, length)`.
     """
-    powers = sum(abs(step[3] or 0.0) for step in program.steps if step[0] == "call")
+    powers = sum(abs(step[3] or SLOW.get(step[1], 8.0)) for step in program.steps if step[0] == "call")
     terms = sum(len(step[1]) for step in program.steps if step[0] == "linear") + len(program.steps)
     spend(2e4 + 2000.0 * length * (terms + powers))
     try:

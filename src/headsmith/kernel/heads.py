@@ -232,8 +232,7 @@ def gate_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper) -> Local:
     position_gain, keep = bank.gains["position_gain"], bank.gains["keep_gain"]
     x, y, steep = reads[0::2], reads[1::2], Upper(np.abs(slope).max(axis=1))
     score = (Upper(np.abs(slope)) * x.size[:, None] + np.abs(offset)).max(axis=1)
-    code = Upper(bits) * position_gain
-    exact = precision.exact and not precision.held
+    code, exact = Upper(bits) * position_gain, precision.exact and not precision.held
     whole = exact and (position_gain / 2.0).is_integer() and position_gain <= 2.0**12
     mine = code * 0.0 if whole else code
     lost = exp_error(precision) + (steep + 1.0) * (16.0 * precision.smallest_normal)
@@ -242,8 +241,7 @@ def gate_errors(model: Model, bank: Bank, reads: Reads, slopes: Upper) -> Local:
     every, unit, own = score + code + keep, precision.unit_roundoff, np.zeros((bank.heads, 1))
     absolute = lost + precision.gamma(bits + 7) * mine + precision.gamma(SPARE + bits) * unit * every
     slopes_all, offsets = np.hstack([own, slope])[..., None], np.hstack([own, offset])
-    weights = np.hstack([own + 1.0, np.zeros_like(slope)])[..., None]
-    domain = x.exact.widened(x.off)[:, None]
+    weights, domain = np.hstack([own + 1.0, np.zeros_like(slope)])[..., None], x.exact.widened(x.off)[:, None]
     weighed, mean = weighed_move(slopes_all, offsets, weights, domain, precision.gamma(7, 0), unit, absolute)
     moved = smallest(moved_mean(y.size, disturbance), weighed[:, 0] * y.size) + (slopes * off).sum()
     margin, active, pulled = min(position_gain, keep) if bits else keep, model.grid_tokens + 1, steep * x.drift
@@ -286,8 +284,7 @@ def boltzmann_errors(model: Model, bank: Bank, reads: Reads) -> Local:
     steep, lost = scales_of(model, bank, reads, "key_scale", "query_scale")
     score = largest(reads.size, drift) * steep.high + gain
     rounded = model.precision.gamma(8) * score + lost + exp_error(model.precision)
-    disturbance = reads.read * steep.high + rounded
-    least = interval(reads.exact.widened(reads.off).low)
+    disturbance, least = reads.read * steep.high + rounded, interval(reads.exact.widened(reads.off).low)
     margin = (least * steep + gain - interval((drift * steep.high).value)).low
     below, more = maximum(model, steep.low, tokens - 1, disturbance)
     size, moved = reads.size, reads.wrong + more

@@ -30,8 +30,6 @@ from .errors import Refused, refuse, spend
 from .graph import Graph, dense
 from .sparse import entries_of
 
-MOST_LIVE = 1 << 12
-
 
 @dataclass(frozen=True, eq=False)
 class Norms:
@@ -82,7 +80,6 @@ def norms_of(
                 continue
             matrix = congruent(_rows(size, mine, kept, places), matrix)
         live = [*staying, number]
-        refuse(matrix.shape[0] > MOST_LIVE, "norms of so many components are more than this kernel looks at")
         diagonal = matrix if matrix.ndim == 1 else np.diag(matrix)
         heights[number] = Upper(np.maximum(diagonal[len(kept) :], 0.0)).sqrt()
     return Norms(weights, heights)
@@ -130,6 +127,7 @@ def _dense(weights: Array, slope: Interval, matrix: Array, rows: Array, read: An
         whole = np.zeros((len(weights), len(weights)))
         whole[np.ix_(gates, gates)] = inverse
         return whole, weights
+    spend(0.8 * float(max(rows.shape)) ** 3)
     reached = rows @ part(matrix, np.arange(len(matrix)))
     arms = np.zeros((len(rows), len(gates))) if read is None else reached[:, read[gates]] * (pull / 2.0)
     arms[first + gates, np.arange(len(gates))] += 1.0
@@ -175,7 +173,7 @@ def refuse_indefinite(matrix: Array, sizes: Array) -> None:
     """Raise Refused unless a symmetric matrix, rounded as a difference of numbers of these sizes on its diagonal, is
     positive semidefinite: it is the square of a triangular one, up to less than a shift."""
     count = len(matrix)
-    spend(0.2 * float(count) ** 3)
+    spend(float(count) ** 3)
     shift = float((FLOAT64.gamma(2 * count + 16) * 4.0 * Upper(np.abs(sizes)).sum()).value) + TINY
     lower = matrix.copy()
     np.fill_diagonal(lower, np.diag(matrix) - shift)

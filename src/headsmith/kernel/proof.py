@@ -1,11 +1,11 @@
 """What a proof carries: the circuit that the heads compute, and the stretches of it that are known as a whole.
 
 A **region** is a stretch of the circuit with one output that stands for a reference node: `stands_for`, a node of the
-same graph that nobody computes, with exact semantics. The arguments of the reference node are the region's arguments,
-and the nodes between them and the output are its inside. With a margin, a region restarts the comparison: inside, what
-its arguments are off by does not count, because the inside is compared with what it should be at the arguments as they
-are; and that the reference node moves with its arguments, by its own slopes, is counted at the output. So nothing
-inside may be read from outside.
+same graph that nobody computes, with exact semantics. (It is no output of a region: would its sum be meant, or what it
+stands for?) The arguments of the reference node are the region's arguments, and the nodes between them and the output
+are its inside. With a margin, a region restarts the comparison: inside, what its arguments are off by does not count,
+because the inside is compared with what it should be at the arguments as they are; and that the reference node moves
+with its arguments, by its own slopes, is counted at the output. So nothing inside may be read from outside.
 
 Why the output is what it stands for:   either it is the same, by normal forms (same.py), given what the regions inside
 of it stand for; or it is a circuit of one variable that is close to a named function (chord.py): then `ends` are the
@@ -38,7 +38,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any
 
 from .arithmetic import Array, Upper
@@ -97,13 +97,16 @@ class Proof:
         return Graph(tuple(nodes), self.circuit.output)
 
     @cached_property
-    def margins_of_reads(self) -> dict[tuple[int, int], float]:
-        """For pairs (reader, argument) through which nothing arrives, because a region compares itself anew: how much
-        wider the reader sees the argument."""
-        found: dict[tuple[int, int], float] = {}
-        for region in self.regions.values():
-            for pair in product(region.inside, region.arguments) if region.margin is not None else ():
-                found[pair] = max(found.get(pair, 0.0), region.margin or 0.0)
+    def margins_of_reads(self) -> dict[int, dict[int, float]]:
+        """For all nodes inside of regions that compare themselves anew: through which arguments nothing arrives, and
+        how much wider they see them."""
+        found: dict[int, dict[int, float]] = {}
+        for region in (region for region in self.regions.values() if region.margin is not None):
+            arguments = {*region.arguments}
+            for reader in region.inside:
+                seen = found.setdefault(reader, {})
+                for argument in arguments.intersection(self.circuit.nodes[reader].arguments):
+                    seen[argument] = max(seen.get(argument, 0.0), region.margin or 0.0)
         return found
 
 
@@ -122,7 +125,8 @@ def read_proof(stored: Any, tensors: Tensors, target: Graph) -> Proof:
         return numbers(tensors, field(each, name), dimensions)
 
     regions = {region.output: region for region in (_region(each, tensors, circuit) for each in listed("regions"))}
-    refuse(len(regions) < len(listed("regions")), "a node is the output of two regions")
+    known = len(regions) == len(listed("regions")) and not any(each.stands_for in regions for each in regions.values())
+    refuse(not known, "a node is the output of two regions, or of one, and another region stands for it")
     tables = {
         node(each): Table(_margin(field(each, "margin")), text(field(each, "cells"))) for each in listed("tables")
     }

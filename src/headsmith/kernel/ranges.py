@@ -243,9 +243,10 @@ def ranges(proof: Proof, box: Interval, compare: Comparison) -> tuple[list[Inter
     """The range (size,) of every node; and, for the output of every region whose circuit is compared with a function
     cell by cell, the difference of the two, which `compare` finds with the ranges of the inside."""
     errors, lengths = dict[int, Interval](), dict[int, Upper]()
-    cut = proof.margins_of_reads
-    tokens = proof.blocks or (box.low.shape[1] if box.low.ndim > 1 else 0)
+    cut, tokens = proof.margins_of_reads, proof.blocks or (box.low.shape[1] if box.low.ndim > 1 else 0)
     found = [box if box.low.ndim > 1 else cells_of(proof.circuit, box.low, box.high, proof.halvings)]
+    size = tokens * sum(node.size for node in proof.circuit.nodes)
+    refuse(size > MOST_ENTRIES, "the ranges of all nodes at all tokens are more than this kernel looks at")
     if proof.blocks:
         # Token j, in column j, holds the inputs in block j, and zeros in the others.
         found = [Interval(*(np.kron(np.eye(proof.blocks), end[:, None]) for end in (box.low, box.high)))]
@@ -260,7 +261,7 @@ def ranges(proof: Proof, box: Interval, compare: Comparison) -> tuple[list[Inter
                 for inner in inside.keys() - {number}:
                     found[inner] = inside[inner][:, None]
             continue
-        margins = [cut.get((number, argument), 0.0) for argument in node.arguments]
+        margins = [cut.get(number, {}).get(argument, 0.0) for argument in node.arguments]
         seen = [found[argument].widened(margin) for argument, margin in zip(node.arguments, margins, strict=True)]
         found.append(node_range(node, seen, tokens))
         if not any(margins) and _is_gap(proof.circuit, node):
@@ -280,7 +281,7 @@ def ranges(proof: Proof, box: Interval, compare: Comparison) -> tuple[list[Inter
             most = lengths[number].value
             found[-1] = found[-1].meet(Interval(-most, most))
         if number in proof.linear:
-            hulls, whole = [each.over(1) for each in found], proof.regions.keys() | {reader for reader, _ in cut}
+            hulls, whole = [each.over(1) for each in found], proof.regions.keys() | cut.keys()
             found[-1] = found[-1].meet(linear_range(proof.circuit, number, proof.linear[number], hulls, whole)[:, None])
         if number in proof.bends:
             found[-1] = found[-1].meet(_bent(proof, number, found[proof.bends[number][0]].over(1)))

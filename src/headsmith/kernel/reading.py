@@ -7,8 +7,8 @@ Sizes come from tensors that are really in the file: no number in the header mak
 import hashlib
 import json
 import os
-from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Callable, Container
+from typing import Any, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -52,13 +52,9 @@ def parsed(text: str, what: str) -> Any:
     """JSON, of numbers that are some."""
     refuse(len(text) > LARGEST_HEADER, f"{what} has more than {LARGEST_HEADER} characters")
     try:
-        return json.loads(text, parse_constant=_no_number)
+        return json.loads(text, parse_constant=lambda found: refuse(True, f"{found} is no number"))
     except (ValueError, RecursionError) as problem:
         raise Refused(f"{what} is no JSON that can be read ({type(problem).__name__})") from None
-
-
-def _no_number(text: str) -> NoReturn:
-    raise Refused(f"{text} is no number")
 
 
 def _expect(value: Any, kinds: tuple[type[T], ...], what: str, fine: Callable[[T], bool] = lambda _: True) -> T:
@@ -135,7 +131,7 @@ def indices(tensors: Tensors, name: Any) -> Any:
     return found
 
 
-def _tensor(tensors: Tensors, name: Any, dimensions: tuple[int, ...]) -> Any:
+def _tensor(tensors: Tensors, name: Any, dimensions: Container[int]) -> Any:
     refuse(text(name) not in tensors, f"the tensor {name!r} is missing")
     found = tensors[name]
     spend(20.0 * found.size)  # a file may name its tensors many times
@@ -153,7 +149,7 @@ def digest(stored: Any, tensors: Tensors) -> str:
         if isinstance(value, list):
             return [plain("", each) for each in value]
         if key in ("bias", "weights", "gaps", "values", "answers", "lipschitz", "scale") and isinstance(value, str):
-            array = np.ascontiguousarray(tensors[value], dtype="<f8")
+            array = np.ascontiguousarray(_tensor(tensors, value, range(33)), dtype="<f8")
             found = hashlib.sha256(json.dumps(array.shape).encode())
             found.update(array.data)
             return found.hexdigest()

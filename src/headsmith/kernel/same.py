@@ -14,7 +14,7 @@ arguments, with equal numbers. All this is about places where both graphs are de
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -74,10 +74,11 @@ class Polynomial:
 
 def polynomial(terms: Iterable[Term]) -> Polynomial:
     """The sum of these terms."""
-    total: dict[Monomial, fmpq] = {}
+    total, work = dict[Monomial, fmpq](), 10000.0
     for monomial, coefficient in terms:
         total[monomial] = total[monomial] + coefficient if monomial in total else coefficient
-    spend(5000.0 + 2500.0 * len(total))
+        work += 2500.0 + 4.0 * coefficient.height_bits()
+    spend(work)
     found = {monomial: coefficient for monomial, coefficient in total.items() if coefficient}
     bits, factors = (max(each, default=0) for each in (map(fmpq.height_bits, found.values()), map(len, found)))
     if len(found) > MOST_PRODUCTS or bits > MOST_BITS or factors > MOST_FACTORS:
@@ -106,7 +107,7 @@ class Forms:
 
     def atom(self, *key: Any) -> Polynomial:
         """The atom with this key, as a polynomial."""
-        spend(5000.0 + sum(100.0 * len(each) for each in key if isinstance(each, tuple)))  # keys are hashed, compared
+        spend(10000.0 + sum(100.0 * len(each) for each in key if isinstance(each, tuple)))  # keys are hashed, compared
         return Polynomial({(self._atoms.setdefault(key, len(self._atoms)),): fmpq(1)})
 
     def mean(self, x: Polynomial) -> Polynomial:
@@ -117,12 +118,13 @@ class Forms:
         """The components of a node, as variables of their own."""
         return [self.atom("free", place, component) for component in range(graph.nodes[place].size)]
 
-    def of(self, graph: Graph, numbers: Sequence[int], free: Container[int] = (), blocks: int = 0) -> list[list[Row]]:
+    def of(self, graph: Graph, numbers: Sequence[int], free: Iterable[int] = (), blocks: int = 0) -> list[list[Row]]:
         """The normal forms of some nodes, component by component, with the components of the nodes `free` as variables
         of their own; in blocks at every token."""
-        found: dict[int, list[Row]] = {}
+        found, free = dict[int, list[Row]](), {*free}
         for place in needed(graph, numbers, free):
             node = graph.nodes[place]
+            spend(100.0 * node.size * max(blocks, 1) * len(node.arguments))
             arguments = [found[argument] for argument in node.arguments if place not in free]
             if place in free:
                 found[place] = [self.free(graph, place)]

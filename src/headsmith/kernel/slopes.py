@@ -4,13 +4,15 @@ Rule Stable.  A gate that has a head may have any chord slope in [0, 1]. One wit
 it is active, with the slope 1, or dead, with the slope 0; and what a dead gate reads does not matter.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from .arithmetic import Interval, Upper
+from .arithmetic import Interval, Upper, largest
 from .errors import NoHead, Refused
 from .expressions import Computed
 from .flow import Edge, Slope, Steps
@@ -41,7 +43,7 @@ def edges_of(proof: Proof, found: Sequence[Interval], places: Mapping[int, Any],
     dead = {number for number in relus if np.all(found[nodes[number].arguments[0]].high <= 0.0)}
     for number in needed(proof.circuit, [proof.circuit.output, *places], dead):
         node, slopes = nodes[number], tuple[Slope, ...]()
-        seen = [found[argument].widened(cut.get((number, argument), 0.0)) for argument in node.arguments]
+        seen = [found[argument].widened(cut.get(number, {}).get(argument, 0.0)) for argument in node.arguments]
         if node.kind == "affine":
             slopes = node.weights
         elif node.kind == "relu":
@@ -57,9 +59,8 @@ def edges_of(proof: Proof, found: Sequence[Interval], places: Mapping[int, Any],
             slopes = (_unit(node.size),)
         elif node.kind == "attend":
             slopes = _attend_slopes(proof.tables[number].margin if number in proof.tables else 0.0, *seen)
-        elsewhere = node.kind in ("pool", "move", "attend")
-        pairs = zip(node.arguments, slopes, strict=False)
-        edges[number] = [(argument, slope, elsewhere) for argument, slope in pairs if (number, argument) not in cut]
+        elsewhere, pairs = node.kind in ("pool", "move", "attend"), zip(node.arguments, slopes, strict=False)
+        edges[number] = [(each, slope, elsewhere) for each, slope in pairs if each not in cut.get(number, ())]
         region = proof.regions.get(number)
         if region is not None and region.margin is not None:
             reference = nodes[region.stands_for]
@@ -86,27 +87,29 @@ def _join_blocks(circuit: Graph, edges: dict[int, list[Edge]]) -> set[int]:
     If z = sum_j W_j B_j and B_j is y at some tokens, no two of them at the same one, and 0 elsewhere, then an error of
     y at a token arrives at z there with the weights W_j of one j: at most with the largest of their sizes.
     """
-    nodes, moves = circuit.nodes, [number for number, found in edges.items() if found and number != circuit.output]
-    kept = {move: np.array(nodes[move].targets) >= 0 for move in moves if _keeps(nodes[move].targets)}
+    nodes, kept = circuit.nodes, dict[int, Any]()
+    for number in (number for number, found in edges.items() if found and number != circuit.output):
+        targets = np.array(nodes[number].targets)
+        if len(targets) and np.all((targets == np.arange(len(targets))) | (targets == -1)):
+            kept[number] = targets >= 0
     for number, found in edges.items():
         for argument, slope, _ in found:
             if nodes[number].kind != "affine" or isinstance(slope, Interval):
                 kept.pop(argument, None)
     for found in list(edges.values()):
         read = [(move, slope) for move, slope, _ in found if move in kept and not isinstance(slope, Interval)]
-        for source in {nodes[move].arguments[0] for move, _ in read}:
-            group = [(move, slope) for move, slope in read if nodes[move].arguments[0] == source]
-            sizes = Upper([np.abs(dense(slope)) for _, slope in group])
+        groups = defaultdict[int, list[tuple[int, Any]]](list)
+        for move, slope in read:
+            groups[nodes[move].arguments[0]].append((move, slope))
+        for source, group in groups.items():
+            flat = all(slope.ndim == 1 for _, slope in group)
             once = np.sum([kept[move] for move, _ in group], axis=0).max() <= 1
-            size = (sizes.max(axis=0) if once else sizes.sum(axis=0)).value
+            sizes = (Upper(np.abs(slope if flat else dense(slope))) for _, slope in group)  # one at a time
+            size = (reduce(largest, sizes) if once else sum(sizes, start=Upper(0.0))).value
             found.append((source, Interval(-size, size), False))
     for number in kept:
         edges[number] = []
     return {*kept}
-
-
-def _keeps(targets: tuple[int, ...]) -> bool:
-    return bool(targets) and all(target in (-1, place) for place, target in enumerate(targets))
 
 
 def _gate_slopes(number: int, argument: Interval, components: Any) -> Interval:

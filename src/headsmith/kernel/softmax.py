@@ -180,8 +180,7 @@ def committed(
     keep = keep if model.references else 0.0
     score = largest(*(Upper(bound(each)).max() for each in (*scores, pulled + Upper(keep))))
     refuse_large(model, score, "a score")
-    rounded = precision.gamma(SPARE + model.bits + width) * score
-    values = largest(size, drift)
+    rounded, values = precision.gamma(SPARE + model.bits + width) * score, largest(size, drift)
     silent = outside_weight(everyone - active, margin, disturbance + rounded, model.attention)
     underflow = (values + 1.0) * (4.0 * (everyone + 2) * precision.smallest_normal)
     more = [2.0 * count**2 + 7.0 * count + 3.0 if sparse else 0.0 for count in (everyone, active)]

@@ -105,7 +105,7 @@ class Sparse:
         """The matrix as an array."""
         if self.shape[0] * self.shape[1] > MOST_WRITTEN:
             raise Refused(f"a matrix of shape {self.shape} is too large to write out")
-        spend(float(self.shape[0] * self.shape[1]))
+        spend(16.0 * self.shape[0] * self.shape[1])
         found = np.zeros(self.shape)
         found[self.rows, self.columns] = self.values
         return found

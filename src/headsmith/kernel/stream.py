@@ -294,9 +294,7 @@ def _cancels(link: Link, bank: Bank) -> bool:
 def _written(register: Register, link: Link, circuit: Graph, role: Any, outputs: Interval, fine: bool) -> Register:
     form, (nodes, components) = register.form, (each[link.columns] for each in role)
     for number in np.unique(nodes).tolist():
-        mine = np.flatnonzero(nodes == number)
-        size = circuit.nodes[number].size
-        weights = link.weights
+        mine, size, weights = np.flatnonzero(nodes == number), circuit.nodes[number].size, link.weights
         if not np.array_equal(components[mine], np.arange(size)) or len(mine) < len(nodes):
             weights = _renumbered(link.weights, np.where(nodes == number, components, -1), size)
         form = plus(form, image(weights, basis(number, size)))

@@ -81,7 +81,7 @@ class Walk:
 def walk_through(facts: Facts) -> Walk:
     """Bound what every bank commits, layer by layer: all banks of a layer see the same stream."""
     circuit, model = facts.circuit, facts.model
-    walk, inside = _first(facts), {reader for reader, _ in facts.proof.margins_of_reads}
+    walk, inside = _first(facts), facts.proof.margins_of_reads
     for layer in model.layers:
         spend(4000.0 * len(walk.stream))  # all of the past is kept
         walk.past.append(walk.stream)
@@ -125,8 +125,7 @@ def _first(facts: Facts) -> Walk:
     own = {number: error.magnitude for number, error in facts.approximations.items()}
     for number, components in facts.places.items():
         own[number] = _spread(Upper(np.full(len(components), np.inf)), components, circuit.nodes[number].size)
-    size = facts.ranges[0].magnitude
-    exact = precision is FLOAT64
+    size, exact = facts.ranges[0].magnitude, precision is FLOAT64
     own[0] = size * 0.0 if exact else size * (precision.unit_roundoff + precision.held) + precision.smallest_normal
     fixed = [number for number, node in enumerate(circuit.nodes) if node.kind == "positional"]
     magnitudes = {number: facts.ranges[number].magnitude for number in fixed}
@@ -210,7 +209,7 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
     margins, claimed = facts.proof.margins_of_reads, {*bank.node.tolist()}
     for number, mine, rows in _by_node(nodes, components):
         refuse(number not in walk.forms, f"a head reads node {number}, which is not computed")
-        seen = facts.ranges[number].widened(max(margins.get((each, number), 0.0) for each in claimed))
+        seen = facts.ranges[number].widened(max(margins.get(each, {}).get(number, 0.0) for each in claimed))
         low[mine], high[mine] = seen.low[rows], seen.high[rows]
         arriving[mine] = off[number][rows].value
         pair = streams.read(walk.stream, bank.read, mine), streams.rows_of(walk.forms[number], rows)

@@ -47,7 +47,7 @@ def worst_share(
 def _bounds(facts: Facts, walk: Walk, outputs: Sequence[float]) -> dict[int, Any]:
     """How far nodes may be off. Of those inside of a region that compares itself anew that is about other values than
     exact ones, and of joined moves it is not all that they may be off by."""
-    apart = {reader for reader, _ in facts.proof.margins_of_reads} | facts.slopes.joined
+    apart = facts.proof.margins_of_reads.keys() | facts.slopes.joined
     found = {number: off.value for number, off in walk.final.items() if number not in apart}
     return found | {facts.circuit.output: np.maximum(np.asarray(outputs), 1e-300)}
 

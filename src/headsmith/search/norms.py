@@ -25,7 +25,7 @@ import numpy as np
 from headsmith.kernel.arithmetic import Array, Interval
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.graph import Graph, dense
-from headsmith.kernel.norms import MOST_LIVE, Carried, norms_of
+from headsmith.kernel.norms import Carried, norms_of
 
 WIDE = 400
 """Layers of more gates are flat: dense ones take a few products of matrices."""
@@ -49,7 +49,7 @@ class Effort:
     checked: bool = False
 
 
-USUAL, ANY_WIDTH = Effort(), Effort(widest=MOST_LIVE)
+USUAL, ANY_WIDTH = Effort(), Effort(widest=1 << 12)
 
 
 def find_norms(circuit: Graph, edges: Edges, gates: Sequence[int], effort: Effort = USUAL) -> dict[int, Carried]:
