@@ -87,7 +87,7 @@ class Upper:
 
     def __init__(self, value: Any) -> None:
         self.value: Array = np.asarray(value, dtype=np.float64)
-        spend(OVERHEAD + 32.0 * self.value.size, self.value.size)
+        spend(OVERHEAD + 8.0 * self.value.size, self.value.size)
 
     def __add__(self, other: Any) -> Upper:
         right = bound(other)
@@ -125,8 +125,7 @@ class Upper:
 
     def __sub__(self, other: Any) -> Upper:
         """A plain number less: an exact one, or a lower bound."""
-        right = np.asarray(other, dtype=np.float64)
-        return Upper(_up(self.value - right, (right == 0.0)))
+        return Upper(_up(self.value - other, np.equal(other, 0.0)))
 
     def __truediv__(self, other: Any) -> Upper:
         """Divided by plain positive numbers: exact ones, or lower bounds."""
@@ -199,7 +198,7 @@ class Interval:
     def __init__(self, low: Any, high: Any) -> None:
         self.low: Array = np.asarray(low, dtype=np.float64)
         self.high: Array = np.asarray(high, dtype=np.float64)
-        spend(OVERHEAD + 64.0 * self.low.size, self.low.size)
+        spend(OVERHEAD + 32.0 * self.low.size, self.low.size)
 
     @property
     def magnitude(self) -> Upper:
@@ -223,10 +222,9 @@ class Interval:
 
     def __mul__(self, other: Any) -> Interval:
         """The products; one for each end where the other factor is a point."""
-        right = interval(other)
+        low, high, right = self.low, self.high, interval(other)
         if right.low is right.high:
-            up = right.low >= 0.0
-            first, second = np.where(up, self.low, self.high), np.where(up, self.high, self.low)
+            first, second = (np.where(right.low >= 0.0, *ends) for ends in ((low, high), (high, low)))
             return Interval(_product(first, right.low, -np.inf), _product(second, right.low, np.inf))
         return self._of_ends(right, _product)
 
@@ -294,8 +292,7 @@ class Interval:
 
     def finite(self) -> bool:
         """Whether all ends are numbers, in order."""
-        ends = np.isfinite(self.low) & np.isfinite(self.high) & (self.low <= self.high)
-        return bool(ends.all())
+        return bool(np.all(np.isfinite(self.low) & np.isfinite(self.high) & (self.low <= self.high)))
 
 
 def interval(number: Any) -> Interval:

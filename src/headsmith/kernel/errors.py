@@ -2,9 +2,8 @@
 
 Loops whose length a file decides say how much they are about to do (`spend`), in units of about a nanosecond: sums and
 products of arrays, of polynomials, of power series, of matrices. A file that asks for more than it may is refused, so
-that every file has an answer in a few minutes, and 30 microseconds more for each number in it; and, as whatever is kept
-was counted when it was made, takes a few gigabytes, and some kilobytes for each number. Outside of `limited`,
-nobody counts.
+that every file has an answer in a few minutes, and some ten microseconds more for each number in it. Large arrays are
+made only while much work is left, so that memory has a limit too. Outside of `limited`, nobody counts.
 """
 
 import threading
@@ -12,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import inf
 
-WORK, WORK_A_NUMBER = 2e10, 1e4  # for a file, and for each number in it
+WORK, WORK_A_NUMBER = 1e11, 2e4  # for a file, and for each number in it
 _left = threading.local()
 
 
@@ -39,9 +38,9 @@ def refuse(wrong: object, why: str) -> None:
 
 
 def spend(work: float, entries: float = 0.0) -> None:
-    """Raise Refused if that is more than is left; or for each entry of an array less than 1000 units are."""
+    """Raise Refused if that is more than is left; or for each entry of an array less than 5000 units are."""
     _left.work = getattr(_left, "work", inf) - work
-    refuse(_left.work < 1000.0 * entries, "the file asks for more work than this kernel does")
+    refuse(_left.work < 5000.0 * entries, "the file asks for more work than this kernel does")
 
 
 @contextmanager

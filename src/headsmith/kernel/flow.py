@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import Array, Interval, Upper, Weights, interval, joined, largest, smallest
+from .errors import spend
 from .fold import collect
 from .graph import Graph
 from .norms import Norms
@@ -175,6 +176,7 @@ def within(circuit: Graph, edges: Edges, output: int, steps: Steps) -> tuple[dic
             if not elsewhere:
                 readers.setdefault(argument, []).append((number, slope))
     found, norms = dict[int, Interval](), dict[int, Upper]()
+    spend(0.0, outputs * sum(circuit.nodes[each].size for each in readers) / 8.0)  # all are kept
     for number in sorted(readers, reverse=True):
         total = interval(np.eye(outputs) if number == output else np.zeros((circuit.nodes[number].size, outputs)))
         collected, others = collect(circuit, readers, number, found, output)

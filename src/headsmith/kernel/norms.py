@@ -61,6 +61,7 @@ def norms_of(
             lost.add(number)
             continue
         ends = np.cumsum([0, *(circuit.nodes[each].size for each in live)])
+        spend(0.0, float(size + ends[-1]) ** 2 / 16.0)  # before any matrix is made; products are counted by themselves
         places = {each: np.arange(a, b) for each, a, b in zip(live, ends, ends[1:], strict=False)}
         staying = [each for each in live if last.get(each, -1) > number]
         kept = np.concatenate([*(places[each] for each in staying), np.zeros(0, dtype=np.int64)])
@@ -113,11 +114,11 @@ def _flat(bounds: Array, slope: Interval, matrix: Array, read: Any) -> tuple[Arr
 
 
 def _dense(weights: Array, slope: Interval, matrix: Array, rows: Array, read: Any) -> tuple[Array, Array]:
-    gates, first = np.flatnonzero(slope.low < slope.high), len(rows) - len(weights)
-    pull, least = weights[gates], (Upper(1.0) / weights).value
-    weights = np.where(slope.low < slope.high, weights, np.inf)
+    uncertain, first = slope.low < slope.high, len(rows) - len(weights)
+    gates, least = np.flatnonzero(uncertain), (Upper(1.0) / weights).value
+    pull, weights = weights[gates], np.where(uncertain, weights, np.inf)
     if read is None and not rows.any():
-        return np.where(slope.low < slope.high, least, 0.0), weights
+        return np.where(uncertain, least, 0.0), weights
     inverse = np.diag(least[gates])
     if read is not None:
         bent = pull[:, None] * part(matrix, read[gates]) * pull / 4.0
@@ -127,7 +128,7 @@ def _dense(weights: Array, slope: Interval, matrix: Array, rows: Array, read: An
         whole = np.zeros((len(weights), len(weights)))
         whole[np.ix_(gates, gates)] = inverse
         return whole, weights
-    spend(0.8 * float(max(rows.shape)) ** 3)
+    spend(0.3 * float(max(rows.shape)) ** 3)
     reached = rows @ part(matrix, np.arange(len(matrix)))
     arms = np.zeros((len(rows), len(gates))) if read is None else reached[:, read[gates]] * (pull / 2.0)
     arms[first + gates, np.arange(len(gates))] += 1.0
@@ -144,8 +145,7 @@ def part(matrix: Array, places: Any) -> Array:
 
 def size(values: Any) -> Upper:
     """The Frobenius norm of a matrix, or the 2-norm of a vector."""
-    slack = FLOAT64.gamma(values.size + 8)
-    return Upper(np.linalg.norm(values)) * (1.0 + 2.0 * float(slack.value)) + 2.0**-500
+    return Upper(np.linalg.norm(values)) * (1.0 + 2.0 * float(FLOAT64.gamma(values.size + 8).value)) + 2.0**-500
 
 
 def raised(matrix: Any, slack: Upper, symmetric: bool = False) -> Array:
@@ -161,7 +161,7 @@ def _underflow(rows: Array) -> Upper:
 
 def congruent(rows: Array, matrix: Array) -> Array:
     """rows Y rows^T, or a little more."""
-    spend(0.2 * rows.size * len(matrix))
+    spend(0.05 * rows.size * len(matrix))
     # A product with its own transpose takes half the time, and is symmetric.
     half = rows * np.sqrt(matrix) if matrix.ndim == 1 else rows
     product = half @ half.T if matrix.ndim == 1 else (rows @ matrix) @ rows.T
@@ -173,7 +173,7 @@ def refuse_indefinite(matrix: Array, sizes: Array) -> None:
     """Raise Refused unless a symmetric matrix, rounded as a difference of numbers of these sizes on its diagonal, is
     positive semidefinite: it is the square of a triangular one, up to less than a shift."""
     count = len(matrix)
-    spend(float(count) ** 3)
+    spend(0.05 * float(count) ** 3)
     shift = float((FLOAT64.gamma(2 * count + 16) * 4.0 * Upper(np.abs(sizes)).sum()).value) + TINY
     lower = matrix.copy()
     np.fill_diagonal(lower, np.diag(matrix) - shift)

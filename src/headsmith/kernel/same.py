@@ -74,10 +74,10 @@ class Polynomial:
 
 def polynomial(terms: Iterable[Term]) -> Polynomial:
     """The sum of these terms."""
-    total, work = dict[Monomial, fmpq](), 10000.0
+    total, work = dict[Monomial, fmpq](), 40000.0
     for monomial, coefficient in terms:
         total[monomial] = total[monomial] + coefficient if monomial in total else coefficient
-        work += 2500.0 + 4.0 * coefficient.height_bits()
+        work += 10000.0 + 20.0 * coefficient.height_bits()
     spend(work)
     found = {monomial: coefficient for monomial, coefficient in total.items() if coefficient}
     bits, factors = (max(each, default=0) for each in (map(fmpq.height_bits, found.values()), map(len, found)))
@@ -107,7 +107,7 @@ class Forms:
 
     def atom(self, *key: Any) -> Polynomial:
         """The atom with this key, as a polynomial."""
-        spend(10000.0 + sum(100.0 * len(each) for each in key if isinstance(each, tuple)))  # keys are hashed, compared
+        spend(40000.0 + sum(100.0 * len(each) for each in key if isinstance(each, tuple)))  # keys are hashed, compared
         return Polynomial({(self._atoms.setdefault(key, len(self._atoms)),): fmpq(1)})
 
     def mean(self, x: Polynomial) -> Polynomial:
@@ -124,7 +124,7 @@ class Forms:
         found, free = dict[int, list[Row]](), {*free}
         for place in needed(graph, numbers, free):
             node = graph.nodes[place]
-            spend(100.0 * node.size * max(blocks, 1) * len(node.arguments))
+            spend(500.0 * node.size * max(blocks, 1) * len(node.arguments))
             arguments = [found[argument] for argument in node.arguments if place not in free]
             if place in free:
                 found[place] = [self.free(graph, place)]
