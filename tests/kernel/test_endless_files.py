@@ -424,5 +424,5 @@ def test_functions_coefficients_nodes_and_matrices_count_for_what_they_take() ->
     for ask in asked:
         with limited(9e6), pytest.raises(Refused, match="more work"):
             ask()
-    with limited(8e8), pytest.raises(Refused, match="more work"):
+    with limited(3e8), pytest.raises(Refused, match="more work"):
         norms_of(circuit, edges, carried.keys(), lambda number, _: carried[number])
