@@ -187,6 +187,14 @@ def test_what_cannot_be_compiled_is_refused(arguments: Any, options: Any, messag
         in_context.gradient_descent(*arguments, **options)
 
 
+@pytest.mark.parametrize("change", [{"threshold": 1.0}, {"labels": (1.0, 1.0)}, {"domain": (0.0, 0.0)}])
+def test_a_learner_whose_steps_are_constants_is_refused_before_it_is_saved(change: dict[str, Any]) -> None:
+    """No |mean of x y| exceeds a threshold of 1, so every weight stays zero; labels that are all one say nothing. What
+    such a file learns from cannot be read off its target."""
+    with pytest.raises(TargetError, match="intervals of some width"):
+        hs.in_context.gradient_descent("squared", 2, None, 2, 4, error=1e-2, **change)
+
+
 def test_the_largest_rate_is_accepted_and_certified() -> None:
     assert learner("one feature").rule.rate == pytest.approx(2.0, rel=1e-11)
     assert learner("ridge").rule.rate == largest_rate("squared", np.ones(3), 0.5)

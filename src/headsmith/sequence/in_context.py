@@ -129,7 +129,16 @@ def _learner(
 ) -> Learner:
     """The learner of a run, whose graph takes inputs in these intervals."""
     options: dict[str, Any] = {"tokens": int(examples), "dtype": dtype, "progress": progress}
-    return _as_learner(compile(graph, pairs, error, recipe="native", **options), run, preconditioner)
+    compiled = compile(graph, pairs, error, recipe="native", **options)
+    try:
+        learner_of(compiled)  # as it is read from a file
+    except TargetError:
+        raise TargetError(
+            "on this domain some steps of the learner are the same for all examples, and a saved model could not be "
+            "told from others: give features, labels and queries intervals of some width, and a threshold below "
+            "the largest |x y|"
+        ) from None
+    return _as_learner(compiled, run, preconditioner)
 
 
 def _as_learner(compiled: Compiled, rule: Rule, preconditioner: Array | None) -> Learner:
