@@ -97,20 +97,11 @@ def fit_tensor(patch: Patch, max_tokens: int) -> Fit | None:
 def _along(targets: Array, ridge: float, goal: float, max_tokens: int) -> Head | None:
     """The grid with the fewest tokens on which all columns of the targets, at Chebyshev points, are met to `goal`."""
     problem = problem_of(with_ones(np.cos(np.linspace(0.0, np.pi, NODES))), targets, ridge)
-    counts = [count for count in ALONG if count <= max_tokens]
-    found: Head | None = None
-    low, high = 0, len(counts) - 1  # bisection, the largest number first: where that fails, nothing does
-    place = high
-    while low <= high:
-        head = min((project(problem, keys) for keys in grids(counts[place])), key=lambda head: head.worst)
+    for tokens in (count for count in ALONG if count <= max_tokens):
+        head = min((project(problem, keys) for keys in grids(tokens)), key=lambda head: head.worst)
         if head.worst <= goal:
-            found, high = head, place - 1
-        elif place == len(counts) - 1:
-            return None
-        else:
-            low = place + 1
-        place = (low + high) // 2
-    return found
+            return head
+    return None
 
 
 def tensor(patch: Patch, on_x: Head, on_y: Head) -> Fit:

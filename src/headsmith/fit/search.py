@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -30,8 +29,6 @@ MIRROR = np.array([-1.0, 1.0])
 STAGES = ((8, 16, math.inf), (4, 40, 1e12), (2, 80, 1e7), (1, 150, 1e5))
 FULL_EFFORT_TOKENS = 20
 MOST_MOVES = 64
-SAME = 1e-4
-"""Heads whose costs differ by a smaller part are in one valley."""
 # With so many tokens, growth stops if even so many times the digits that each of the last tokens brought would not do.
 HOPE_TOKENS, HOPE = 24, 3.0
 
@@ -122,7 +119,7 @@ def tournament(heads: list[Head], accept: Accept) -> list[Head]:
     """Polish all a little, the better ones more, the best one most; best first. Ends with the first acceptable head."""
     share = _effort(heads[0].tokens)
     for survivors, evaluations, hopeless in STAGES:
-        heads = _valleys(sorted(heads, key=_cost)[: max(survivors, 2)])
+        heads = sorted(heads, key=_cost)[: max(survivors, 2)]
         for place, head in enumerate(heads[:survivors]):
             if head.cost < hopeless:
                 heads[place] = descend(head, math.ceil(share * evaluations), accept)
@@ -135,11 +132,6 @@ def tournament(heads: list[Head], accept: Accept) -> list[Head]:
             if accept(heads[place]):
                 return [heads[place]]
     return heads
-
-
-def _valleys(heads: list[Head]) -> list[Head]:
-    """One head of each valley, of heads in the order of their costs."""
-    return heads[:1] + [head for before, head in pairwise(heads) if abs(before.cost - head.cost) > SAME * before.cost]
 
 
 def _effort(tokens: int) -> float:

@@ -22,10 +22,7 @@ from headsmith.core.arrays import Array
 
 LARGEST_KEY = 1e5
 FIRST_DAMPING, LEAST_DAMPING, DAMPING_FACTOR = 1e-4, 1e-14, 4.0
-MOST_DAMPINGS = 20
 SMALL_STEP = 0.1
-LEAST_GAIN = 1e-3
-"""Steps that promise less of the cost are not tried."""
 
 
 @dataclass(eq=False)
@@ -83,8 +80,6 @@ class Head:
     keys: Array
     spanned: Array  # (tokens, points + tokens): the emphasised weights, then the ridge
     factor: Array  # (tokens + functions, points + tokens): Householder's QR of the columns of spanned, then of targets
-    damping: float = FIRST_DAMPING  # of the next step
-    settled: bool = False  # whether a descent came to its end here
 
     @property
     def tokens(self) -> int:
@@ -159,7 +154,7 @@ def softmax_weights(inputs: Array, keys: Array) -> Array:
     return weights
 
 
-def project(problem: Problem, keys: Array, damping: float = FIRST_DAMPING) -> Head:
+def project(problem: Problem, keys: Array) -> Head:
     """The head with these keys and the values of least cost.
 
     QR is backward stable: what it does to the misfit is u |values|, and execution in float64 does that too. So the
@@ -176,7 +171,7 @@ def project(problem: Problem, keys: Array, damping: float = FIRST_DAMPING) -> He
     np.fill_diagonal(system[:tokens, points:], problem.ridge)
     system[tokens:, :points] = problem.emphasised
     factor, _ = np.linalg.qr(system.T, mode="raw")
-    return Head(problem, keys, system[:tokens], factor, damping)
+    return Head(problem, keys, system[:tokens], factor)
 
 
 def slopes(head: Head) -> Array:
@@ -198,15 +193,23 @@ def slopes(head: Head) -> Array:
 
 def descend(head: Head, evaluations: int, stop: Stop = lambda head: False) -> Head:
     """Levenberg-Marquardt with geodesic acceleration (Transtrum and Sethna 2012), for about so many projections."""
-    used, history = 0, [head.cost]
-    while used < evaluations and not head.settled and not stop(head) and not head.problem.meter.empty:
-        better, spent = _Tangent.of(head).better()
+    damping, used, history = FIRST_DAMPING, 0, [head.cost]
+    while used < evaluations and not stop(head) and not head.problem.meter.empty:
+        tangent = _Tangent.of(head)
+        better = None
+        for _ in range(20):
+            candidate = tangent.step(damping)
+            used += 1 if candidate is None else 2
+            if candidate is not None and candidate.cost < head.cost and np.max(np.abs(candidate.keys)) < LARGEST_KEY:
+                better = candidate
+                break
+            damping *= DAMPING_FACTOR
         if better is None:
-            return replace(head, settled=True)
-        head, used = better, used + spent
+            return head
+        head, damping = better, max(damping / DAMPING_FACTOR, LEAST_DAMPING)
         history.append(head.cost)
         if len(history) > 8 and history[-1] > 0.98 * history[-9]:
-            return replace(head, settled=True)
+            return head
     return head
 
 
@@ -236,22 +239,6 @@ class _Tangent:
         axes /= scale[:, None]
         return _Tangent(head, slope, np.maximum(spectrum, 0.0), axes, axes.T @ (slope @ head.rest.ravel()))
 
-    def better(self) -> tuple[Head | None, int]:
-        """The head after the first step that gains, with more and more damping, or None; and how many projections that
-        took."""
-        head, damping, spent = self.head, self.head.damping, 0
-        for _ in range(MOST_DAMPINGS):
-            damped = self.spectrum + damping
-            promised = float(np.sum(self.pull**2 * (damped + damping) / damped**2))
-            if not promised > LEAST_GAIN * head.cost:
-                break
-            candidate = self.step(damping)
-            spent += 1 if candidate is None else 2
-            if candidate is not None and candidate.cost < head.cost and np.max(np.abs(candidate.keys)) < LARGEST_KEY:
-                return candidate, spent
-            damping *= DAMPING_FACTOR
-        return None, spent
-
     def step(self, damping: float) -> Head | None:
         """The head after one step, or None if the step is too long for its own curvature.
 
@@ -265,7 +252,7 @@ class _Tangent:
         bend = change / (SMALL_STEP**2 * damped)
         if bend @ bend > 0.75**2 * (step @ step):
             return None
-        return project(problem, self._moved(step + bend), max(damping / DAMPING_FACTOR, LEAST_DAMPING))
+        return project(problem, self._moved(step + bend))
 
     def _moved(self, step: Array) -> Array:
         """The keys after a step, in the gauge where they have mean 0 (softmax ignores what all keys share)."""
@@ -288,7 +275,7 @@ def level(head: Head, stop: Stop, evaluations: int = 16) -> Head:
         problem = replace(
             problem, emphasis=np.sqrt(squares / np.sum(squares)), shares=shares / np.sqrt(np.mean(shares**2))
         )
-        head = descend(project(problem, head.keys, head.damping), evaluations, stop)
+        head = descend(project(problem, head.keys), evaluations, stop)
         best = head if head.worst < best.worst else best
         history.append(best.worst)
         if len(history) > 6 and history[-1] > 0.97 * history[-7]:

@@ -203,9 +203,7 @@ def fit_pairs(
     best = _pairs(patch, products, 0.5, max_tokens, least_tokens, fewest)
     if best is None or best.factors is None or best.tokens <= 4:
         return best
-    on_x, on_y = best.sides
-    # The axis that gets less of the error needs no fewer tokens than it has.
-    share, fewest = (UNEVEN, (on_x, fewest[1])) if on_x <= on_y else (1.0 - UNEVEN, (fewest[0], on_y))
+    share = UNEVEN if best.factors[0].tokens <= best.factors[1].tokens else 1.0 - UNEVEN
     return _pairs(patch, products, share, best.tokens - 1, least_tokens, fewest) or best
 
 
@@ -227,7 +225,7 @@ def _pairs(
     # |d| |e| is a small part of the error, as each is a small part of its factor.
     x_curves = Curves(products.left, *patch.x_range, share * error / (count * b), patch.meter)
     y_curves = Curves(products.right, *patch.y_range, (1.0 - share) * error / (count * a), patch.meter)
-    on_x = fit_curves(x_curves, max_tokens // fewest[1], a * gain, patch.precision, least_tokens[0], fewest[0])
+    on_x = fit_curves(x_curves, max_tokens, a * gain, patch.precision, least_tokens[0], fewest[0])
     if on_x is None:
         return None
     on_y = fit_curves(y_curves, max_tokens // on_x.tokens, b * gain, patch.precision, least_tokens[1], fewest[1])
