@@ -105,14 +105,14 @@ class Upper:
         """|matrix| @ bounds; a vector stands for a diagonal matrix. What is not known need not matter: 0 times infinity
         is 0 here."""
         spend(matrix.size * max(self.value.size // max(len(self.value), 1), 1))
+        if not self.value.any():
+            return Upper(np.zeros((len(matrix), *self.value.shape[1:])))
         sizes, known = entrywise(matrix, np.abs), np.isfinite(self.value)
         if not known.all():
             rest: Upper = sizes @ Upper(np.where(known, self.value, 0.0))
             return rest + np.where(applied(sizes, ~known) > 0.0, np.inf, 0.0)
         if matrix.ndim == 1:
             return Upper((Upper(self.value.T) * sizes).value.T)
-        if not self.value.any():
-            return Upper(np.zeros((len(matrix), *self.value.shape[1:])))
         terms, total = getattr(matrix, "most", matrix.shape[1]), Upper(sizes @ self.value)
         slack = FLOAT64.gamma(terms + 1) * total + terms * TINY
         zero = total.value == 0.0
@@ -149,15 +149,11 @@ class Upper:
 
     def sum(self, axis: int = -1) -> Upper:
         """The sum along an axis."""
-        terms, total = self.value.shape[axis], Upper(self.value.sum(axis=axis))
-        slack = FLOAT64.gamma(terms) * total
-        return total + slack + slack
+        return _added(self.value.sum(axis=axis), self.value.shape[axis])
 
     def running(self) -> Upper:
         """The sums of the first one, two, ... along the last axis, of numbers that are not negative."""
-        total = Upper(np.cumsum(self.value, axis=-1))
-        slack = FLOAT64.gamma(self.value.shape[-1]) * total
-        return total + slack + slack
+        return _added(np.cumsum(self.value, axis=-1), self.value.shape[-1])
 
     def max(self, axis: int | None = None) -> Upper:
         """The largest, along an axis or of all; 0 of nothing."""
@@ -166,6 +162,13 @@ class Upper:
     def reshape(self, *shape: int) -> Upper:
         """The same numbers in another shape."""
         return Upper(self.value.reshape(*shape))
+
+
+def _added(sums: Any, terms: int) -> Upper:
+    """Upper bounds of sums of so many terms, none of which is negative."""
+    total = Upper(sums)
+    slack = FLOAT64.gamma(terms) * total
+    return total + slack + slack
 
 
 def applied(matrix: Any, values: Any) -> Array:

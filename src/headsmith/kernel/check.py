@@ -175,8 +175,8 @@ def _assumption(*sampled: Any) -> str:
 def certificate(target: Graph, facts: Facts, box: Interval) -> Certificate:
     """What can be proved of a model."""
     model, proof = facts.model, facts.proof
-    walk = walk_through(facts)
-    refuse_overflow(model, walk)
+    walk, weight = walk_through(facts), largest_weight(model)
+    refuse_overflow(model, walk, weight)
     parts = carried(facts, walk)
     if proof.beyond is not None:
         parts["approximation"] = parts["approximation"] + proof.beyond
@@ -189,7 +189,7 @@ def certificate(target: Graph, facts: Facts, box: Interval) -> Certificate:
     domain = tuple(zip(names, box.low.T.ravel().tolist(), box.high.T.ravel().tolist(), strict=True))
     error, shares = float(total.value[worst]), {each: float(parts[each].value[worst]) for each in PARTS}
     score, runs = max((local.max_score for _, local in walk.locals_), default=0.0), masks_of(target, model, proof)
-    about = name, model.tokens, runs, score, EXP_ULPS, proof.blocks, domain, largest_weight(model)
+    about = name, model.tokens, runs, score, EXP_ULPS, proof.blocks, domain, weight
     found = Certificate(error, shares, tuple(total.value.tolist()), *about)
     return replace(found, assumes=(*sampled, *(inside if model.precision.held else ())))
 

@@ -169,9 +169,8 @@ def computed(proof: Proof, model: Model, ranges: Sequence[Interval]) -> dict[int
 def _weight(program: Program) -> Program:
     """x -> a + b x, of a gate's program y (a + b x)."""
     match program:
-        case Program(2, (("linear", ((_, 0),), _) as weight, ("times", (1 | 2) as left, (1 | 2) as right))):
-            if left != right:
-                return Program(1, (weight,))
+        case Program(2, (("linear", ((_, 0),), _) as weight, ("times", 1, 2) | ("times", 2, 1))):
+            return Program(1, (weight,))
     raise Refused("a gate head computes y (a + b x) only")
 
 

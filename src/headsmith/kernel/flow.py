@@ -143,18 +143,14 @@ class Gain:
             most = self.far.size * largest(below, above)
             down = down + smallest(self.far.rising * below + self.far.falling * above, most)
             up = up + smallest(self.far.rising * above + self.far.falling * below, most)
-        if self.via is None:
-            return down.sum(axis=0), up.sum(axis=0)
-        most = self.via.carried(error.magnitude)
-        return smallest(down.sum(axis=0), most), smallest(up.sum(axis=0), most)
+        limit = np.inf if self.via is None else self.via.carried(error.magnitude)
+        return smallest(down.sum(axis=0), limit), smallest(up.sum(axis=0), limit)
 
     @property
     def alike(self) -> Far:
         """The same for errors that are the same at all tokens."""
-        far = self.anywhere
-        if self.common is None:
-            return far
-        return Far(*(smallest(each, self.common) for each in (far.rising, far.falling, far.size)))
+        far, most = self.anywhere, np.inf if self.common is None else self.common
+        return Far(*(smallest(each, most) for each in (far.rising, far.falling, far.size)))
 
     def carried(self, size: Upper, alike: Upper | None = None) -> Upper:
         """How far errors of at most `size`, of either sign, move the outputs; a part of them may be the same at all

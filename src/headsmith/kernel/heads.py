@@ -94,7 +94,8 @@ def sink_errors(model: Model, bank: Bank, reads: Reads) -> Local:
     disturbance, scores, pulled = relative * score + absolute, (score + code,), reads.drift * steep.high
     moved, keep = reads.wrong + reads.read + more, reference_gain
     held = largest(Upper(np.maximum(reads.exact.high, 0.0)) + reads.off, below + more + reads.read + reads.read)
-    return committed(model, size, reads.drift, moved, 2, margin, disturbance, scores, keep, pulled, 0, below, held)
+    found = committed(model, size, reads.drift, moved, 2, margin, disturbance, scores, keep, pulled, held=held)
+    return replace(found, below=below)
 
 
 # Table: any function of one or two forms ----------------------------------------------------------------------------
@@ -287,8 +288,8 @@ def boltzmann_errors(model: Model, bank: Bank, reads: Reads) -> Local:
     disturbance, least = reads.read * steep.high + rounded, interval(reads.exact.widened(reads.off).low)
     margin = (least * steep + gain - interval((drift * steep.high).value)).low
     below, more = maximum(model, steep.low, tokens - 1, disturbance)
-    size, moved = reads.size, reads.wrong + more
-    return committed(model, size, drift, moved, tokens, margin, disturbance, (score,), keep, below=below)
+    found = committed(model, reads.size, drift, reads.wrong + more, tokens, margin, disturbance, (score,), keep)
+    return replace(found, below=below)
 
 
 def move_errors(model: Model, bank: Bank, reads: Reads) -> Local:

@@ -319,7 +319,8 @@ def _heaviest(links: Iterable[Link], scale: Array | float = 1.0) -> list[float]:
     """For each register the sum of the largest weights of its links, times the scales of what they feed."""
     found: dict[str, Interval] = {}
     for link in links:
-        sizes = interval(np.abs(entries_of(link.weights)))
+        entries = np.abs(entries_of(link.weights))
+        sizes = interval(entries.max(axis=1, keepdims=True, initial=0.0) if entries.ndim == 2 else entries)
         if isinstance(scale, np.ndarray):
             sizes = sizes * of_rows(link.weights, scale[link.rows])
         found[link.register] = interval(sizes.high.max(initial=0.0)) + found.get(link.register, interval(0.0))

@@ -139,8 +139,9 @@ def _dense(weights: Array, slope: Interval, matrix: Array, rows: Array, read: An
 
 
 def part(matrix: Array, places: Any) -> Array:
-    """Rows and columns of a symmetric matrix; a vector stands for a diagonal one."""
-    return np.diag(matrix[places]) if matrix.ndim == 1 else matrix[np.ix_(places, places)]
+    """Rows and columns of a symmetric matrix, in their order; a vector stands for a diagonal one."""
+    matrix = np.diag(matrix) if matrix.ndim == 1 else matrix
+    return matrix if len(places) == len(matrix) else matrix[np.ix_(places, places)]
 
 
 def size(values: Any) -> Upper:
@@ -181,7 +182,10 @@ def refuse_indefinite(matrix: Array, sizes: Array) -> None:
         root = np.linalg.cholesky(lower)
     except np.linalg.LinAlgError:
         raise Refused("a matrix that a norm needs is not positive definite") from None
-    off = size(lower - root @ root.T) + FLOAT64.gamma(count + 8) * (size(root) * size(root))
+    left, right = root[:, : count // 2], root[count // 2 :, count // 2 :]  # above, there are zeros
+    lower -= left @ left.T
+    lower[count // 2 :, count // 2 :] -= right @ right.T
+    off = size(lower) + FLOAT64.gamma(count + 8) * (size(root) * size(root))
     if not float((off + (size(matrix) + size(sizes)) * 2.0**-50).value) < 0.99 * shift:
         raise Refused("a matrix that a norm needs is not known to be positive definite")
 

@@ -137,7 +137,6 @@ def committed(
     keep: float,
     pulled: Upper | float = 0.0,
     width: int = 0,
-    below: Upper | None = None,
     held: Upper | None = None,
 ) -> Local:
     """What a bank commits whose values lie within +-size on data tokens and +-drift on reference tokens. `moved` is all
@@ -196,8 +195,8 @@ def committed(
     nothing, leak = Upper(np.zeros_like(size.value)), silent * 2.0 * values + drift
     spilled = Upper(np.where(kept.value == 0.0, 0.0, (kept + every * kept + underflow).value))
     reach = smallest(values + every * values, means + leak + sums) + underflow
-    lemma, away = nothing if below is None else below, spilled if model.references else nothing
-    return Local(lemma, nothing, leak, moved + sums + underflow, reach, away, float(score.value))
+    away = spilled if model.references else nothing
+    return Local(nothing, nothing, leak, moved + sums + underflow, reach, away, float(score.value))
 
 
 def exp_error(precision: Precision) -> Upper:

@@ -19,7 +19,7 @@ from .expressions import Computed, arguments_of
 from .flow import Gain, arrive, gains
 from .graph import Graph, dense
 from .heads import addresses, local_errors
-from .model import Bank, Model, largest_weight
+from .model import Bank, Model
 from .proof import Proof
 from .slopes import Edges
 from .softmax import Local, Reads, refuse_large
@@ -323,11 +323,11 @@ def _readout(facts: Facts, walk: Walk, arriving: Upper) -> Upper:
     return off + stored + Upper(np.where(bias > 0.0, added.value, rounded.value))
 
 
-def refuse_overflow(model: Model, walk: Walk) -> None:
+def refuse_overflow(model: Model, walk: Walk, weight: float) -> None:
     """Raise Refused where a register, weight or output comes near the end of the format; what heads read, and scores,
     have been looked at before."""
     for register in walk.stream.values():
         refuse_large(model, largest(register.magnitude, register.drift), "a register")
-    refuse_large(model, Upper(largest_weight(model)), "a weight")
+    refuse_large(model, Upper(weight), "a weight")
     _, _, outputs, _ = streams.read_bounds(walk.stream, model.readout, model.outputs, model.precision)
     refuse_large(model, outputs + np.abs(model.readout_bias), "an output")
