@@ -20,7 +20,7 @@ NETWORK = relu_network("general", [3, 10, 10, 10, 2], 1)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small batches, and workers from the first moment on that report at once."""
     monkeypatch.setattr(sys.modules["headsmith.regions.enumeration"], "BATCH", 200)
-    for name, value in (("ALONE", 0.02), ("TURN", 0.02), ("LONG", 0.1)):
+    for name, value in (("ALONE", 0.0), ("TURN", 0.02), ("LONG", 0.1)):
         monkeypatch.setattr(sys.modules["headsmith.regions.walk"], name, value)
 
 
