@@ -194,7 +194,7 @@ def meet_with_pieces(request: Request) -> Met:
 def meet_with_tables(request: Request, fusion: Fusion | None) -> Met:
     """Table heads for the non-linear nodes of the fused target. Raises UnfittableError where there are none."""
     fused = request.graph if fusion is None else fuse(request.graph, fusion)
-    found = request.found if fusion is None else ranges(fused, request.box)
+    found = request.found if fused is request.graph else ranges(fused, request.box)
     precision = PRECISIONS[request.dtype]
 
     def design(share: float, room: float, caution: float) -> Design:

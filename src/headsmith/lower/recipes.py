@@ -262,7 +262,8 @@ def variants(graph: Graph, found: Sequence[Interval]) -> list[tuple[Fusion | Non
             # What is known of a step as a whole is worth more than fewer heads.
             continue
         programs = tuple(program_of(node) for node in fused.nodes if isinstance(node, Approximated))
-        items.setdefault(programs, (fusion, shape(fused)))
+        if programs not in items:
+            items[programs] = fusion, shape(fused)
     return sorted(items.values(), key=lambda item: item[1])
 
 

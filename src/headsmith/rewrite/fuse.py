@@ -10,6 +10,7 @@ regrouped. It is a function of the graph and of a `Fusion` alone, so that the pr
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -148,6 +149,8 @@ class _Fuser:
         order = needed(self.target, self.target.output)
         for number in order:
             self._consider(number)
+        if self._nothing_to_fuse(order):
+            return (self.target if len(order) == len(self.target.nodes) else pruned(self.target)), {}
         for number in order:
             # In this order nothing that is placed is far below: no deep recursion.
             if number not in self.inner:
@@ -183,6 +186,22 @@ class _Fuser:
             if space is not None and space.dimension:
                 self.inner[number] = _Inner(tuple(forms), space)
                 return
+
+    def _nothing_to_fuse(self, order: Sequence[int]) -> bool:
+        """Whether the graph would be written as it is, in the same order: sums read no sums, and at most one node could
+        take in others. It stands between sums of its own, as many as it has variables, and the node that reads it."""
+        nodes = self.target.nodes
+        sums = [node for number in order if isinstance(node := nodes[number], Affine)]
+        if len(self.inner) > 1 or any(isinstance(nodes[term.node], Affine) for node in sums for term in node.terms):
+            return False
+        read = Counter(each for number in order for each in arguments(nodes[number]))
+        for number, inner in self.inner.items():
+            own, place = arguments(nodes[number]), order.index(number)
+            before, after = tuple(order[place - len(own) : place]), order[place + 1 : place + 2]
+            alone = own == before and all(isinstance(nodes[each], Affine) and read[each] == 1 for each in own)
+            if not alone or len(own) != inner.space.dimension or any(number not in arguments(nodes[n]) for n in after):
+                return False
+        return True
 
     def _form(self, number: int) -> Form:
         return self.forms.of(number, 0)
