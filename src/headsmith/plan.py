@@ -29,7 +29,7 @@ from headsmith.model import Compiled
 from headsmith.progress import Report, Shown, shown
 from headsmith.reading import Target, multiplied, read
 from headsmith.rewrite.fuse import Fusion, fuse
-from headsmith.source.graph import Affine, Approximated, Input, Maximum, Minimum, Relu, needed
+from headsmith.source.graph import Affine, Approximated, Input, Maximum, Minimum, Relu
 from headsmith.source.node_programs import program_of
 from headsmith.transformer.bill import Bill
 
@@ -220,7 +220,7 @@ def _attempts(request: Request) -> list[Attempt]:
     ramps = partial(meet_with_ramps, request, FEW_TOKENS)
     attempts.append(Attempt("ramp", "one ramp head a gate", np.inf, request, ramps))
     simple = Input | Affine | Relu | Maximum | Minimum
-    nodes = [request.graph.nodes[number] for number in needed(request.graph, request.graph.output)]
+    nodes = [request.graph.nodes[number] for number in request.graph.used]
     if all(isinstance(node, simple) for node in nodes) and request.tokens == 1:
         attempts.append(Attempt("maxout", "one token a piece", np.inf, request, partial(meet_with_pieces, request)))
     return attempts

@@ -24,7 +24,7 @@ from headsmith.rewrite.layers import in_layers
 from headsmith.source.describe import describe
 from headsmith.source.foreign import advice
 from headsmith.source.formula import formula_graph, parse
-from headsmith.source.graph import Approximated, Function, Graph, Input, arguments
+from headsmith.source.graph import Approximated, Function, Graph, Input
 from headsmith.source.imported import Imported
 from headsmith.source.maxout import MaxoutNetwork
 from headsmith.source.network import Network
@@ -152,7 +152,7 @@ def _refuse_overflow(graph: Graph, found: Sequence[Interval]) -> None:
                 smallest=math.inf,
             )
         node = graph.nodes[number]
-        sizes = [float(np.max(found[each].magnitude, initial=0.0)) for each in (number, *arguments(node))]
+        sizes = [float(np.max(found[each].magnitude, initial=0.0)) for each in (number, *graph.reads[number])]
         if isinstance(node, Approximated) and max(sizes) > LARGEST:
             raise UnreachableError(
                 f"{describe(graph, number)} meets numbers as large as {max(sizes):.3g} on this domain; heads multiply "

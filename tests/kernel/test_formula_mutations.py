@@ -24,7 +24,7 @@ from headsmith.analysis.ranges import ranges
 from headsmith.circuits.assemble import Choice, assemble
 from headsmith.core.functions import FUNCTIONS
 from headsmith.lower.approximation import approximate
-from headsmith.lower.budget import with_softmax_budget
+from headsmith.lower.budget import demand_of, with_softmax_budget
 from headsmith.lower.lower import lower
 from headsmith.source.evaluation import evaluate
 from headsmith.source.graph import Function, Graph, Hypotenuse, Maximum, Minimum, Node, Product, Quotient
@@ -114,7 +114,7 @@ def rebuilt(model: hs.Compiled, choices: dict[int, Choice], budget: float) -> hs
     approximation = approximate(model.graph, found, assembly, choices)
     gains = approximation.flow.gains
     skeleton = lower(assembly.circuit, approximation.ranges, tokens=1, dtype=model.transformer.dtype)
-    transformer = with_softmax_budget(skeleton, gains, budget, leak=1e-6 * budget)
+    transformer = with_softmax_budget(skeleton, demand_of(skeleton, gains), budget, leak=1e-6 * budget)
     return replace(model, choices=choices, transformer=transformer)
 
 

@@ -53,7 +53,7 @@ def design(formula: str, domain: Domain, error: float, max_layers: int | None = 
 def proven(graph: Graph, found: tuple[Interval, ...], choices: Any) -> float:
     """The approximation part of these choices, by the kernel's analysis."""
     assembly = assemble(graph, choices)
-    return gained(graph, choices, assembly.circuit, approximate(graph, found, assembly, choices)).approximation
+    return gained(graph, choices, assembly, approximate(graph, found, assembly, choices)).approximation
 
 
 @pytest.mark.one_in(2)

@@ -23,8 +23,7 @@ from __future__ import annotations
 import itertools
 from fractions import Fraction
 
-from headsmith.source.graph import Affine, Graph, Move, Positional, Relu, Term, arguments
-from headsmith.source.remembered import once_for_graph
+from headsmith.source.graph import Affine, Graph, Move, Positional, Relu, Term, once_for_graph
 
 
 @once_for_graph
@@ -33,8 +32,8 @@ def exchanges(graph: Graph) -> dict[int, tuple[int, frozenset[int]]]:
     if not any(isinstance(node, Move) for node in graph.nodes):
         return {}
     readers: dict[int, set[int]] = {graph.output: {len(graph.nodes)}}
-    for number, node in enumerate(graph.nodes):
-        for argument in arguments(node):
+    for number, read in enumerate(graph.reads):
+        for argument in read:
             readers.setdefault(argument, set()).add(number)
     found = {}
     for number in range(len(graph.nodes)):

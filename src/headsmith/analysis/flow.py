@@ -31,8 +31,18 @@ from headsmith.kernel.proof import Proof, Region
 from headsmith.kernel.ranges import ranges
 from headsmith.kernel.slopes import Edges, edges_of
 from headsmith.search.steps import find_powers, find_steps
-from headsmith.source.graph import Graph, Hypotenuse, Maximum, Minimum, Move, Node, Pool, Product, Quotient
-from headsmith.source.remembered import once_for_graph
+from headsmith.source.graph import (
+    Graph,
+    Hypotenuse,
+    Maximum,
+    Minimum,
+    Move,
+    Node,
+    Pool,
+    Product,
+    Quotient,
+    once_for_graph,
+)
 from headsmith.source.stored_nodes import node_data
 
 Slopes = tuple[Interval, ...]

@@ -55,7 +55,6 @@ from headsmith.source.graph import (
     Sampled,
     Term,
     arguments,
-    needed,
 )
 from headsmith.source.node_programs import program_of
 
@@ -140,7 +139,7 @@ def is_circuit(graph: Graph) -> bool:
 def with_own_output(circuit: Graph) -> Graph:
     """The same circuit whose output is an affine node that nothing else reads."""
     output = circuit.output
-    read = any(output in arguments(node) for node in circuit.nodes)
+    read = any(output in read for read in circuit.reads)
     if isinstance(circuit.nodes[output], Affine) and not read:
         return circuit
     size = circuit.nodes[output].size
@@ -193,7 +192,7 @@ class _Assembler:
 
     def result(self) -> Assembly:
         regions = {}
-        for number in needed(self.target, self.target.output):
+        for number in self.target.used:
             first = self.builder.count
             try:
                 self.places[number] = self._place(number)

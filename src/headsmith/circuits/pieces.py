@@ -24,8 +24,7 @@ from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
 from headsmith.rewrite.fuse import Fusion
 from headsmith.source.builder import Builder
-from headsmith.source.graph import Affine, Graph, Input, Maximum, Minimum, Relu, needed
-from headsmith.source.remembered import once_for_graph
+from headsmith.source.graph import Affine, Graph, Input, Maximum, Minimum, Relu, once_for_graph
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class LaidOut:
 def tokens_for(target: Graph) -> int:
     """How many tokens a target takes: the largest number of arguments of a maximum, two at least."""
     counts = [2]
-    for number in needed(target, target.output):
+    for number in target.used:
         node = target.nodes[number]
         match node:
             case Maximum() | Minimum():
@@ -103,7 +102,7 @@ class _Layout:
         self.choosing: dict[int, tuple[Piece, ...]] = {}
 
     def result(self) -> LaidOut:
-        for number in needed(self.target, self.target.output):
+        for number in self.target.used:
             self._place(number)
         output = self._whole(self.target.output)
         graph = self.builder.graph(output)

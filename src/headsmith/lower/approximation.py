@@ -38,7 +38,6 @@ from headsmith.source.graph import (
     Node,
     Quotient,
     Relu,
-    arguments,
 )
 from headsmith.source.node_programs import moved
 
@@ -120,7 +119,7 @@ class _Approximator:
                 self.known[number] = self.found[0]
             elif isinstance(node, Mixing):
                 # The pool of a negated argument (a minimum): within the range of what it reads.
-                self.known[number] = self._read(number, arguments(node)[-1])
+                self.known[number] = self._read(number, self.assembly.circuit.reads[number][-1])
             elif isinstance(node, Expression):
                 found = [self._read(number, argument) for argument in node.arguments]
                 ends = (np.stack([getattr(each, end) for each in found]) for end in ("low", "high"))
@@ -142,7 +141,7 @@ class _Approximator:
         for number, margin in self.margins.items():
             if not isinstance(circuit.nodes[places[number]], Expression):
                 node = self.target.nodes[number]
-                meaning = moved(node, {each: places[each] for each in arguments(node)})
+                meaning = moved(node, {each: places[each] for each in self.target.reads[number]})
                 stretches[places[number]] = Stretch(meaning, frozenset(self.assembly.regions[number]), margin)
         return known_of(circuit, stretches)
 

@@ -59,9 +59,26 @@ class Relief:
 NONE = Relief()
 
 
+@dataclass(frozen=True, eq=False)
+class Demand:
+    """`softmax`: the softmax part when all scales are one, up to the weights of the reads. `leak`: how much a unit of
+    leaked weight in every head could move an output."""
+
+    softmax: float
+    leak: float
+
+
+def demand_of(transformer: Transformer, gains: Mapping[int, Gain]) -> Demand:
+    """What a model asks of its scales, by the gains of the circuit's nodes."""
+    if transformer.attention == "linear":
+        return Demand(0.0, 0.0)
+    heads = [[gains_of_heads(bank, gains, transformer.outputs) for bank in layer.banks] for layer in transformer.layers]
+    return Demand(_softmax(transformer, heads), _leak(transformer, heads))
+
+
 def with_softmax_budget(
     transformer: Transformer,
-    gains: Mapping[int, Gain],
+    demand: Demand,
     budget: float,
     leak: float,
     sizes: Mapping[int, float] | None = None,
@@ -69,15 +86,13 @@ def with_softmax_budget(
 ) -> Transformer:
     """The same model with score scales such that the softmax part is at most `budget`, and gains that keep the leak
     near `leak`. `sizes` bounds what is read where maxima are taken over tokens, and the scores of attention, by circuit
-    node; `relief` says by how much scales of gates may be smaller than `gains` say."""
+    node; `relief` says by how much scales of gates may be smaller than the model's `demand` says."""
     if not transformer.layers or transformer.attention == "linear":
         return transformer
-    heads = [[gains_of_heads(bank, gains, transformer.outputs) for bank in layer.banks] for layer in transformer.layers]
-    common = max(_demand(transformer, heads) / max(budget, TINY), SMALLEST_SCALE)
-    total = _reach(transformer, heads)
-    if not (common < transformer.precision.largest**0.9 and math.isfinite(total)):
+    common = max(demand.softmax / max(budget, TINY), SMALLEST_SCALE)
+    if not (common < transformer.precision.largest**0.9 and math.isfinite(demand.leak)):
         raise CertificateError(f"the gates would need scales of {common:.3g}, beyond {transformer.dtype}")
-    reach = math.log(max(2.0 * transformer.tokens * total / max(leak, TINY), 2.0))
+    reach = math.log(max(2.0 * transformer.tokens * demand.leak / max(leak, TINY), 2.0))
     position, reference = _gains(transformer, reach)
 
     layers = []
@@ -85,14 +100,6 @@ def with_softmax_budget(
         scaling = Scaling(transformer, common, relief.of(number), reach, position, reference, sizes or {})
         layers.append(Layer(tuple(bank.scaled(scaling) for bank in layer.banks)))
     return replace(transformer, layers=tuple(layers))
-
-
-def softmax_part(transformer: Transformer, gains: Mapping[int, Gain]) -> float:
-    """The softmax part when all scales are one, up to the weights of the reads."""
-    if transformer.attention == "linear":
-        return 0.0
-    heads = [[gains_of_heads(bank, gains, transformer.outputs) for bank in layer.banks] for layer in transformer.layers]
-    return _demand(transformer, heads)
 
 
 def _gains(transformer: Transformer, reach: float) -> tuple[float, float]:
@@ -107,7 +114,7 @@ def _gains(transformer: Transformer, reach: float) -> tuple[float, float]:
     return position, 2.0 * math.ceil((reach + 8.0 + 4.0 * (len(transformer.layers) + heavy)) / 2.0)
 
 
-def _demand(transformer: Transformer, heads: list[list[Far]]) -> float:
+def _softmax(transformer: Transformer, heads: list[list[Far]]) -> float:
     """max over outputs of sum_h w_h |W_V|_h c_oh over gates and maxima, the larger of the two signs."""
     below: Array = np.zeros(1)
     above: Array = np.zeros(1)
@@ -122,7 +129,7 @@ def _demand(transformer: Transformer, heads: list[list[Far]]) -> float:
     return float(max(below.max(), above.max()))
 
 
-def _reach(transformer: Transformer, heads: list[list[Far]]) -> float:
+def _leak(transformer: Transformer, heads: list[list[Far]]) -> float:
     """How much a unit of leaked weight in every head could move an output; values of gates count as one."""
     total = 0.0
     for layer, gains in zip(transformer.layers, heads, strict=True):

@@ -42,9 +42,8 @@ from headsmith.source.graph import (
     Quotient,
     Relu,
     arguments,
-    needed,
+    once_for_graph,
 )
-from headsmith.source.remembered import once_for_graph
 
 ROUNDS = 200
 LARGEST_ERROR = 1e6
@@ -70,7 +69,7 @@ class Chooser:
 
     def __init__(self, target: Graph, found: Sequence[Interval], max_layers: int | None = None) -> None:
         self.target, self.found, self.max_layers = target, found, max_layers
-        self.order = needed(target, target.output)
+        self.order = target.used
         self.nodes = [n for n in self.order if isinstance(target.nodes[n], Approximated)]
         self.gains = target_gains(target, found, self.nodes)
         self.excluded: dict[int, set[str]] = {number: set() for number in self.nodes}
@@ -173,7 +172,7 @@ class Chooser:
         levels: dict[int, int] = {}
         for number in self.order:
             node = self.target.nodes[number]
-            below = max((levels[argument] for argument in arguments(node)), default=0)
+            below = max((levels[argument] for argument in self.target.reads[number]), default=0)
             match node:
                 case Relu():
                     levels[number] = below + 1
@@ -192,10 +191,10 @@ class Chooser:
         """Take a level from the deepest circuit on a longest path."""
         levels = self._levels(picked)
         path, number = [], self.target.output
-        while arguments(self.target.nodes[number]):
+        while self.target.reads[number]:
             if number in picked:
                 path.append(number)
-            number = max(arguments(self.target.nodes[number]), key=levels.__getitem__)
+            number = max(self.target.reads[number], key=levels.__getitem__)
         deepest = max(path, key=lambda each: picked[each].depth, default=None)
         if deepest is None or picked[deepest].depth <= 1:
             raise UnreachableError(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headsmith.analysis.flow import kernel_interval
-from headsmith.circuits.assemble import Choice, assemble
+from headsmith.circuits.assemble import Assembly, Choice, assemble
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TooManyPiecesError, UnreachableError
 from headsmith.core.intervals import Interval
@@ -28,16 +28,24 @@ ROUNDS = 14
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """What stands for a target: a circuit, the choices that rebuild it, ranges and gains of its nodes, its proven
-    approximation part, and the tables, gate heads and products of its expressions by node and component."""
+    """What stands for a target: a circuit, with where the target's nodes are in it, the choices that rebuild it, ranges
+    and gains of its nodes, its proven approximation part, and the tables, gate heads and products of its expressions by
+    node and component."""
 
     choices: Mapping[int, Choice]
-    circuit: Graph
+    assembly: Assembly
     ranges: tuple[Interval, ...]
     gains: Mapping[int, Gain]
     approximation: float
-    gates: int
     tables: Tables = field(default_factory=dict)
+
+    @property
+    def circuit(self) -> Graph:
+        return self.assembly.circuit
+
+    @property
+    def gates(self) -> int:
+        return self.assembly.circuit.gates
 
 
 def design_circuits(
@@ -131,19 +139,18 @@ class _Search:
     def _prove(self, choices: Mapping[int, Choice], chooser: Chooser) -> Design | None:
         """What the choices really cost; None if a circuit has too many pieces to prove, which rules its family out."""
         assembly = assemble(self.target, choices)
-        circuit = assembly.circuit
         try:
             approximation = approximate(self.target, self.found, assembly, choices)
         except TooManyPiecesError as refusal:
             chooser.exclude(refusal.target)
             return None
-        return gained(self.target, choices, circuit, approximation)
+        return gained(self.target, choices, assembly, approximation)
 
 
 def gained(
     target: Graph,
     choices: Mapping[int, Choice],
-    circuit: Graph,
+    assembly: Assembly,
     approximation: Approximation,
     tables: Tables | None = None,
 ) -> Design:
@@ -154,4 +161,4 @@ def gained(
         pushes = gains[number].pushes(kernel_interval(approximation.errors[number]))
         sides = [total + pushed for total, pushed in zip(sides, pushes, strict=True)]
     proven = float(largest(*sides).max().value)
-    return Design(choices, circuit, approximation.ranges, gains, proven, circuit.gates, tables or {})
+    return Design(choices, assembly, approximation.ranges, gains, proven, tables or {})

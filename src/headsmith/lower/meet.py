@@ -18,7 +18,7 @@ import numpy as np
 
 from headsmith.analysis.flow import flow_of, known_of, ranges_in_blocks
 from headsmith.analysis.ranges import ranges
-from headsmith.circuits.assemble import Choice, with_own_output
+from headsmith.circuits.assemble import Assembly, Choice, with_own_output
 from headsmith.circuits.pieces import Arrangement, Pieces, lay_out, tokens_for
 from headsmith.core.arrays import Array
 from headsmith.core.certificate import Certificate
@@ -35,7 +35,7 @@ from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.export.stored import Proof
 from headsmith.heads.attentions import WITHOUT_SINK, AttentionKind
 from headsmith.kernel.walk import Facts
-from headsmith.lower.budget import NONE, relief_of, softmax_part, with_softmax_budget
+from headsmith.lower.budget import NONE, demand_of, relief_of, with_softmax_budget
 from headsmith.lower.design import Design, design_circuits
 from headsmith.lower.lower import lower
 from headsmith.lower.native import native_design
@@ -183,7 +183,7 @@ def meet_with_pieces(request: Request) -> Met:
         circuit = with_own_output(lay_out(request.graph).graph)
         known = replace(known_of(circuit, {}), blocks=tokens)
         found = ranges_in_blocks(known, request.box)
-        return Design({}, circuit, found, flow_of(known, found, {}).gains, 0.0, 0)
+        return Design({}, Assembly(circuit, {}, (), (), {}), found, flow_of(known, found, {}).gains, 0.0)
 
     tokens = tokens_for(request.graph)
     if request.tokens not in (1, tokens):
@@ -317,16 +317,32 @@ def _scaled(
     refusals: list[CertificateError] = []
     drafts: list[Draft] = []
     reliefs = [NONE]
+    demand = demand_of(skeleton, design.gains)
+
+    def within(budget: float) -> Transformer:
+        return with_softmax_budget(skeleton, demand, budget, 1e-6 * budget, sizes, reliefs[-1])
+
+    def first(transformer: Transformer, budget: float) -> tuple[Transformer, Certificate]:
+        """The model with what the kernel finds of its proof; of other scales, where the kernel knows better ones."""
+        what = request.graph, request.box, design.choices, fusion
+        draft = drafted(*what, transformer, error, effort, design.assembly)
+        before = dict(sizes)
+        reliefs.append(relief_of(draft.facts, skeleton))
+        _enlarge(sizes, draft.facts, skeleton)
+        drafts.append(draft.without_weights())
+        if reliefs[-1] is NONE and sizes == before:
+            return transformer, certified(draft)
+        del draft
+        transformer = within(budget)
+        return transformer, certified(drafts[0], transformer)
 
     def attempt(budget: float) -> Met | None:
         try:
-            transformer = with_softmax_budget(skeleton, design.gains, budget, 1e-6 * budget, sizes, reliefs[-1])
-            if not drafts:
-                drafts.append(drafted(request.graph, request.box, design.choices, fusion, transformer, error, effort))
-                reliefs.append(relief_of(drafts[0].facts, skeleton))
-                _enlarge(sizes, drafts[0].facts, skeleton)
-                transformer = with_softmax_budget(skeleton, design.gains, budget, 1e-6 * budget, sizes, reliefs[-1])
-            proven = certified(drafts[0], transformer)
+            transformer = within(budget)
+            if drafts:
+                proven = certified(drafts[0], transformer)
+            else:
+                transformer, proven = first(transformer, budget)
         except (ThinMarginError, MissingHeadError):
             raise
         except CertificateError as refusal:
@@ -348,7 +364,7 @@ def _scaled(
     # What is planned is proven, up to rounding: a millionth is left for that. An accurate search may ask for less
     # than its heads can do: no reason for gains without end.
     budget = max((1.0 - 1e-6) * (error - design.approximation), 0.01 * design.approximation)
-    unit = softmax_part(skeleton, design.gains)
+    unit = demand.softmax
     for turn in range(6):
         try:
             found = attempt(budget)

@@ -37,7 +37,6 @@ from headsmith.source.graph import (
     Minimum,
     Pool,
     Relu,
-    needed,
 )
 from headsmith.source.node_programs import is_product, program_of
 
@@ -106,7 +105,7 @@ class _Search:
         fitter: Callable[[frozenset[int], bool], Fitter],
     ) -> None:
         self.target, self.found, self.inputs, self.accurate, self.neurons = target, found, inputs, accurate, neurons
-        self.order = needed(target, target.output)
+        self.order = target.used
         self.flow = target_flow(target, tuple(found))
         self.gains = target_gains(target, found, self.order)
         # Products of products: see circuits/assemble.py.
@@ -243,4 +242,4 @@ class _Search:
             approximation = approximate(self.target, self.found, assembly, choices, tables, progress)
         except CertificateError as refusal:
             raise UnfittableError(str(refusal), next(iter(columns), 0)) from refusal
-        return gained(self.target, choices, assembly.circuit, approximation, tables)
+        return gained(self.target, choices, assembly, approximation, tables)

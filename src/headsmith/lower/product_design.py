@@ -20,7 +20,7 @@ from headsmith.core.intervals import Box, Interval
 from headsmith.lower.design import Design
 from headsmith.lower.tables import Multiplied
 from headsmith.source.describe import describe
-from headsmith.source.graph import Affine, Graph, Input, arguments, needed
+from headsmith.source.graph import Affine, Graph, Input, arguments
 from headsmith.source.node_programs import is_product
 
 BERNSTEIN = 0.2801694990238691
@@ -38,7 +38,7 @@ def layers_for_gate(error: float, size: float = 1.0) -> int:
 def product_design(graph: Graph, found: Sequence[Interval], box: Box, error: float, unit: float = 0.0) -> Design:
     """Every product and square of the target a head. Raises TargetError where the target is no polynomial."""
     choices = {}
-    for number in needed(graph, graph.output):
+    for number in graph.used:
         node = graph.nodes[number]
         if isinstance(node, Input | Affine):
             continue
@@ -50,7 +50,7 @@ def product_design(graph: Graph, found: Sequence[Interval], box: Box, error: flo
     places = [place for number in choices for place in expressions_of(assembly, number)]
     nodes = assembly.circuit.nodes
     tables = {(place, component): Multiplied() for place in places for component in range(nodes[place].size)}
-    return Design(choices, assembly.circuit, tuple(ranges(assembly.circuit, box)), {}, 0.0, 0, tables)
+    return Design(choices, assembly, tuple(ranges(assembly.circuit, box)), {}, 0.0, tables)
 
 
 def _refusal(graph: Graph, number: int, error: float) -> str:

@@ -185,7 +185,7 @@ class Writer:
     def _reference(self, number: int) -> int:
         """A node of the fused target, which reads what the circuit has for its arguments."""
         node = self.fused.nodes[number]
-        renamed = {each: self.places[self.assembly.places[each]] for each in arguments(node)}
+        renamed = {each: self.places[self.assembly.places[each]] for each in self.fused.reads[number]}
         return self._add(node_data(node, renamed.__getitem__, self._keep_named))
 
     def _stored(self, node: Node, places: Mapping[int, int]) -> Header:

@@ -74,6 +74,13 @@ class Draft:
     facts: Facts
     digest: str
 
+    def without_weights(self) -> Draft:
+        """The same without the model's weights, which take memory: for models of other scales, only what the heads
+        stand for is needed."""
+        model = self.facts.model
+        layers = tuple(tuple(replace(bank, read=(), write=()) for bank in layer) for layer in model.layers)
+        return replace(self, facts=replace(self.facts, model=replace(model, embedding=(), readout=(), layers=layers)))
+
 
 def drafted(
     target: Graph,
@@ -83,9 +90,11 @@ def drafted(
     transformer: Transformer,
     error: float = 0.0,
     effort: Effort = USUAL,
+    assembly: Assembly | None = None,
 ) -> Draft:
-    """The proof of a model that may be off by `error`, written down and checked up to what depends on scales. Raises
-    CertificateError where there is none."""
+    """The proof of a model that may be off by `error`, written down and checked up to what depends on scales. The
+    circuit that its choices lead to may be there already, as an `assembly`. Raises CertificateError where there is no
+    proof."""
     tensors: Tensors = {}
     header = _header(target, box, transformer, tensors)
     with refusals(), np.errstate(all="ignore"):
@@ -93,7 +102,7 @@ def drafted(
         domain = box_of(_plain(header["domain"]), read)
 
         def facts(effort: Effort) -> Facts:
-            header["proof"] = _plain(prove(header, tensors, read, target, choices, fusion, error, effort))
+            header["proof"] = _plain(prove(header, tensors, read, target, choices, fusion, error, effort, assembly))
             model = _model(header["transformer"], header["proof"], tensors)
             return facts_of(read, model, read_proof(header["proof"], tensors, read), domain)
 
@@ -106,18 +115,16 @@ def drafted(
             if not any(each["flat"] for each in header.get("proof", {}).get("norms", ())):
                 raise
             found = facts(replace(effort, checked=True))
-    # Of the model, only what its heads stand for is needed from here on: scales change, and weights take memory.
-    layers = tuple(tuple(replace(bank, read=(), write=()) for bank in layer) for layer in found.model.layers)
-    found = replace(found, model=replace(found.model, embedding=(), readout=(), layers=layers))
     own = {name: each for name, each in tensors.items() if name.startswith((SOURCE, PROOF))}
     return Draft(proof_of(header, tensors), own, read, domain, found, digest(_plain(header["source"]), tensors))
 
 
-def certified(draft: Draft, transformer: Transformer) -> Certificate:
-    """What the kernel proves of a model of other scales by the same proof. Raises ThinMarginError where something is
-    further off than the proof allows for, and CertificateError where nothing is proved."""
+def certified(draft: Draft, transformer: Transformer | None = None) -> Certificate:
+    """What the kernel proves of the model that a proof was written for; or of one of other scales by the same proof.
+    Raises ThinMarginError where something is further off than the proof allows for, and CertificateError where nothing
+    is proved."""
     with refusals(), np.errstate(all="ignore"):
-        facts = replace(draft.facts, model=_model_of(draft, transformer))
+        facts = draft.facts if transformer is None else replace(draft.facts, model=_model_of(draft, transformer))
         found = certificate(draft.target, facts, draft.box)
         return Certificate.of(replace(found, target=draft.digest))
 
@@ -184,6 +191,7 @@ def prove(
     fusion: Fusion | Pieces | None,
     error: float = 0.0,
     effort: Effort = USUAL,
+    assembly: Assembly | None = None,
 ) -> Header:
     """The proof of the model in a file whose header has the target (`read` by the kernel), the model and the domain;
     adds tensors of its own. `error` is how far the model may be off: what exchanges and attention read may be off by
@@ -195,7 +203,7 @@ def prove(
         assembly = Assembly(fused, {}, (), (), {})
     else:
         fused = target if fusion is None else fuse(target, fusion)
-        assembly = assemble(fused, choices)
+        assembly = assembly or assemble(fused, choices)
     writer = Writer(target, fused, assembly, choices, tensors)
     writer.write()
     if assembly.regions and not _plainly_defined(header, read):

@@ -18,7 +18,6 @@ from headsmith.analysis.flow import known_steps
 from headsmith.core.errors import HeadsmithError, TargetError, UnreachableError
 from headsmith.core.intervals import Interval
 from headsmith.kernel.same import MOST_WORK
-from headsmith.kernel.sparse import entries_of
 from headsmith.lower.candidates import analytic, candidates
 from headsmith.lower.choose import target_gains
 from headsmith.lower.meet import (
@@ -49,8 +48,6 @@ from headsmith.source.graph import (
     Quotient,
     Relu,
     Sampled,
-    arguments,
-    needed,
 )
 from headsmith.source.node_programs import is_product, program_of, taken_apart
 from headsmith.transformer.bill import Bill, bill
@@ -127,7 +124,7 @@ def _tables(request: Request, recipe: str) -> list[tuple[Way, tuple[int, int]]]:
         return []
     request.tell("looking for sub-expressions that one head can stand for")
     graph = request.graph
-    numbers = [number for number in needed(graph, graph.output) if isinstance(graph.nodes[number], Approximated)]
+    numbers = [number for number in graph.used if isinstance(graph.nodes[number], Approximated)]
     smooth = [analytic(graph, request.found, number) for number in numbers]
     if not any(smooth) and recipe == "auto":
         return []  # circuits for all nodes, which others have
@@ -210,7 +207,7 @@ def pieces_may_win(request: Request) -> bool:
     as pieces do, and its result is at once in the place where it is read: only maxima of three values or more gain.
     Sums that are too large for the kernel to write out are not recognised when their inputs are laid out over tokens.
     """
-    nodes = [request.graph.nodes[number] for number in needed(request.graph, request.graph.output)]
+    nodes = [request.graph.nodes[number] for number in request.graph.used]
     simple = all(isinstance(node, Input | Affine | Relu | Maximum | Minimum) for node in nodes)
     wide = any(isinstance(node, Maximum | Minimum) and len(node.arguments) > 2 for node in nodes)
     return simple and wide and request.tokens == 1 and all(map(_written_out, nodes))
@@ -219,7 +216,7 @@ def pieces_may_win(request: Request) -> bool:
 def _written_out(node: Node) -> bool:
     """Whether the kernel writes out what a node sums."""
     terms = node.terms if isinstance(node, Affine) else ()
-    return sum(int(np.count_nonzero(entries_of(term.weights))) for term in terms) <= MOST_WORK
+    return sum(int(np.count_nonzero(term.entries)) for term in terms) <= MOST_WORK
 
 
 def ramps_may_win(cost: Cost) -> bool:
@@ -250,7 +247,7 @@ def variants(graph: Graph, found: Sequence[Interval]) -> list[tuple[Fusion | Non
     )
     items: dict[tuple[object, ...], tuple[Fusion | None, tuple[int, int]]] = {}
     fusions: list[Fusion | None] = [Fusion(2, plain=plain), Fusion(1, plain=plain), None]
-    if any(isinstance(graph.nodes[number], Quotient) for number in needed(graph, graph.output)):
+    if any(isinstance(graph.nodes[number], Quotient) for number in graph.used):
         places = taken_apart(graph)[1]
         fusions.append(Fusion(1, plain=frozenset(places[number] for number in plain), apart=True))
     for fusion in fusions:
@@ -283,9 +280,9 @@ def shape(graph: Graph) -> tuple[int, int]:
     levels: dict[int, int] = {}
     heads: dict[tuple[int, ...], int] = {}
     gates = 0
-    for number in needed(graph, graph.output):
+    for number in graph.used:
         node = graph.nodes[number]
-        below = max((levels[argument] for argument in arguments(node)), default=0)
+        below = max((levels[argument] for argument in graph.reads[number]), default=0)
         match node:
             case Input() | Affine() | Positional():
                 levels[number] = below
@@ -307,7 +304,7 @@ def shape(graph: Graph) -> tuple[int, int]:
 def _gates_may_win(request: Request, best: Met) -> bool:
     """Whether circuits with the whole error to each node take fewer heads than the model: they cannot take fewer."""
     graph, found = request.graph, request.found
-    order = needed(graph, graph.output)
+    order = graph.used
     gains = target_gains(graph, found, order)
     total = sum(node.size for node in graph.nodes if isinstance(node, Relu))
     for number in order:

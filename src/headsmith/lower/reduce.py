@@ -29,7 +29,6 @@ from headsmith.source.graph import (
     Pool,
     Positional,
     Relu,
-    arguments,
     needed,
 )
 
@@ -76,8 +75,8 @@ class _Reducer:
         self.parts: dict[int, list[_Part]] = {}
         self.whole: dict[int, int] = {}
         self.readers: dict[int, list[int]] = {}
-        for number, node in enumerate(graph.nodes):
-            for argument in arguments(node):
+        for number, read in enumerate(graph.reads):
+            for argument in read:
                 self.readers.setdefault(argument, []).append(number)
 
     def result(self) -> Reduced:
@@ -102,7 +101,9 @@ class _Reducer:
 
     def _headed(self, number: int, node: Expression | Mixing) -> _Part:
         every = np.arange(node.size)
-        places = [self._rows(argument, np.arange(self.graph.nodes[argument].size)) for argument in arguments(node)]
+        places = [
+            self._rows(argument, np.arange(self.graph.nodes[argument].size)) for argument in self.graph.reads[number]
+        ]
         match node:
             case Expression():
                 head = self.builder.expression(node.program, places)

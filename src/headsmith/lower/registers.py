@@ -37,7 +37,6 @@ from headsmith.source.graph import (
     Positional,
     Relu,
     Term,
-    arguments,
     needed,
 )
 
@@ -91,7 +90,6 @@ class _Allocator:
 
     def __post_init__(self) -> None:
         self._constants = any(isinstance(node, Positional) for node in self.graph.nodes)
-        self._read = [arguments(node) for node in self.graph.nodes]
 
     def expand(self, number: int) -> Combination:
         """The node over inputs, gates and what is carried."""
@@ -99,7 +97,7 @@ class _Allocator:
         while stack:
             current = stack[-1]
             node, old = self.graph.nodes[current], self.old(current)
-            fresh = [each for each in self._read[current] if each not in old] if isinstance(node, Affine) else []
+            fresh = [each for each in self.graph.reads[current] if each not in old] if isinstance(node, Affine) else []
             missing = [each for each in fresh if each not in self.expansions]
             stack += missing
             if missing:
@@ -116,14 +114,13 @@ class _Allocator:
         node = self.graph.nodes[number]
         if not self.carry or self._constants or not isinstance(node, Affine):
             return set()
-        if not all(isinstance(self.graph.nodes[each], Affine) for each in self._read[number]):
+        if not all(isinstance(self.graph.nodes[each], Affine) for each in self.graph.reads[number]):
             return set()
-        return {each for each in self._read[number] if self.levels[each] < self.levels[number]}
+        return {each for each in self.graph.reads[number] if self.levels[each] < self.levels[number]}
 
     def flatten(self, number: int) -> Combination:
         """The node over nodes that have a register."""
-        stops = _Stops(lambda n: n in self.flattenings or not self._virtual(n))
-        for earlier in needed(self.graph, number, stops):
+        for earlier in needed(self.graph, number, self.flattenings):
             if earlier in self.flattenings:
                 continue
             node = self.graph.nodes[earlier]
@@ -160,7 +157,7 @@ class _Allocator:
 
     def _folded_size(self, number: int) -> int:
         """How many weights the expansion over inputs and gates would have."""
-        for earlier in needed(self.graph, number, _Stops(lambda n: n in self.folded)):
+        for earlier in needed(self.graph, number, self.folded):
             if earlier in self.folded:
                 continue
             node, sizes = self.graph.nodes[earlier], {earlier: 1}
@@ -173,16 +170,6 @@ class _Allocator:
                         sizes[source] = max(sizes.get(source, 0), wide)
             self.folded[earlier] = sizes
         return self.graph.nodes[number].size * sum(self.folded[number].values())
-
-
-@dataclass(frozen=True)
-class _Stops:
-    """A set given by its test."""
-
-    test: Callable[[int], bool]
-
-    def __contains__(self, number: object) -> bool:
-        return isinstance(number, int) and self.test(number)
 
 
 def _itself(number: int, size: int) -> Combination:
@@ -199,7 +186,7 @@ def allocate(graph: Graph, carry: bool = False, neurons: Container[int] = ()) ->
         (number, index): allocator.flatten(argument)
         for number, node in enumerate(graph.nodes)
         if isinstance(node, Headed)
-        for index, argument in enumerate(arguments(node))
+        for index, argument in enumerate(graph.reads[number])
     }
     reads[OUTPUT] = allocator.flatten(graph.output)
     last_read: dict[int, int] = {}
@@ -257,7 +244,7 @@ def _levels(graph: Graph, neurons: Container[int]) -> dict[int, int]:
             case Affine():
                 levels[number] = max((levels[term.node] for term in node.terms), default=0)
             case Relu() | Expression() | Pool() | Move() | Attend():
-                levels[number] = max(levels[argument] for argument in arguments(node)) + 1
+                levels[number] = max(levels[argument] for argument in graph.reads[number]) + 1
                 if apart and (number in neurons) == levels[number] % 2:
                     levels[number] += 1
     return levels

@@ -21,7 +21,7 @@ from headsmith.lower.links import constant, links, sourced
 from headsmith.lower.reduce import Reduced
 from headsmith.lower.registers import Allocation
 from headsmith.lower.tables import GateHead, Multiplied, Table, Tables
-from headsmith.source.graph import Expression, Relu, arguments
+from headsmith.source.graph import Expression, Relu
 
 
 def table_banks(
@@ -49,7 +49,9 @@ def table_banks(
             if isinstance(table, Multiplied):
                 products.append(number)
                 continue
-            heads.setdefault((arguments(node), table.slope.tobytes() + table.offset.tobytes()), []).append(number)
+            heads.setdefault((reduced.graph.reads[number], table.slope.tobytes() + table.offset.tobytes()), []).append(
+                number
+            )
     shapes: dict[tuple[int, int], list[list[int]]] = {}
     for (variables, _), columns in heads.items():
         shapes.setdefault((len(variables), len(columns)), []).append(columns)
@@ -66,7 +68,7 @@ def _table_bank(
 ) -> TableBank:
     """Every group of expressions is as many heads as it has components, each expression a column of these."""
     nodes = reduced.graph.nodes
-    variables, columns = len(arguments(nodes[groups[0][0]])), len(groups[0])
+    variables, columns = len(reduced.graph.reads[groups[0][0]]), len(groups[0])
     claims: list[int] = []
     components: list[int] = []
     read: list[Link] = []
@@ -151,7 +153,9 @@ def _product_bank(
         node, (original, parts) = reduced.graph.nodes[number], reduced.origin[number]
         outputs[number] = len(claims)
         for place in range(2):
-            read.extend(_rows(allocation, names, number, place, 2, 2 * len(claims), len(arguments(node)) == 1))
+            read.extend(
+                _rows(allocation, names, number, place, 2, 2 * len(claims), len(reduced.graph.reads[number]) == 1)
+            )
         claims.extend([original] * node.size)
         components.extend(map(int, parts))
     write = tuple(link for _, link in sourced(allocation, names, outputs))

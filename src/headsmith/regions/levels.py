@@ -22,7 +22,7 @@ import numpy as np
 from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
 from headsmith.core.errors import TargetError
 from headsmith.source.formula import formula_graph
-from headsmith.source.graph import Affine, Graph, Input, Maximum, Minimum, Relu, arguments, needed
+from headsmith.source.graph import Affine, Graph, Input, Maximum, Minimum, Relu, arguments
 from headsmith.source.network import Network
 from headsmith.source.trace import graph_of
 
@@ -136,7 +136,7 @@ def levels_of(target: Any, names: Sequence[str] | None = None) -> Levels:
 
 def _from_graph(graph: Graph) -> Levels:
     """Schedule a graph of Input, Affine, Relu, Maximum and Minimum nodes."""
-    wanted = needed(graph, graph.output)
+    wanted = graph.used
     for number in wanted:
         if not isinstance(graph.nodes[number], Input | Affine | Relu | Maximum | Minimum):
             raise TargetError(

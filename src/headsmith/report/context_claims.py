@@ -18,7 +18,7 @@ from headsmith.core.certificate import PARTS
 from headsmith.core.extras import install
 from headsmith.heads.gate_fit import gate_product_fit
 from headsmith.lower.approximation import approximate
-from headsmith.lower.budget import with_softmax_budget
+from headsmith.lower.budget import demand_of, with_softmax_budget
 from headsmith.lower.design import gained
 from headsmith.lower.lower import lower
 from headsmith.lower.prove import certified, drafted
@@ -151,13 +151,11 @@ def same_heads(steps: int, decay: float = 0.0, features: int = 3, examples: int 
         for number in choices
         for component in range(features)
     }
-    design = gained(
-        graph, choices, assembly.circuit, approximate(graph, request.found, assembly, choices, tables), tables
-    )
+    design = gained(graph, choices, assembly, approximate(graph, request.found, assembly, choices, tables), tables)
     skeleton = lower(design.circuit, design.ranges, tokens=examples, dtype="float64", tables=tables)
-    transformer = with_softmax_budget(skeleton, design.gains, 1e-4, 1e-10)
+    transformer = with_softmax_budget(skeleton, demand_of(skeleton, design.gains), 1e-4, 1e-10)
     draft = drafted(graph, request.box, choices, None, transformer)
-    proven = certified(draft, transformer)
+    proven = certified(draft)
     billed = bill(transformer, proven.max_score)
     model = Compiled(graph, choices, request.box, transformer, proven, billed, None, draft.proof)
     return Learner(**parts_of(model), rule=run)

@@ -344,7 +344,7 @@ def _with_scales(model: Compiled, other: Compiled) -> Compiled:
         layers.append(Layer(tuple(banks)))
     transformer = replace(model.transformer, layers=tuple(layers))
     draft = drafted(model.graph, model.box, model.choices, None, transformer)
-    found = certified(draft, transformer)
+    found = certified(draft)
     return replace(
         model, transformer=transformer, certificate=found, proof=draft.proof, bill=bill(transformer, found.max_score)
     )

@@ -41,10 +41,9 @@ from headsmith.source.graph import (
     Relu,
     Sampled,
     arguments,
-    needed,
+    once_for_graph,
 )
 from headsmith.source.node_programs import pruned, taken_apart
-from headsmith.source.remembered import once_for_graph
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ class _Fuser:
     def result(self) -> tuple[Graph, dict[int, frozenset[int]]]:
         if self.fusion.variables not in (1, 2):
             raise TargetError(f"expressions of {self.fusion.variables} variables cannot be fused; 1 or 2 can")
-        order = needed(self.target, self.target.output)
+        order = self.target.used
         for number in order:
             self._consider(number)
         if self._nothing_to_fuse(order):
@@ -156,7 +155,7 @@ class _Fuser:
             if number not in self.inner:
                 self._place(number)
         graph = self.builder.graph(self._place(self.target.output))
-        kept = sorted({0, *needed(graph, graph.output)})
+        kept = sorted({0, *graph.used})
         members = {place: self.members[number] for place, number in enumerate(kept) if number in self.members}
         return pruned(graph), members
 
@@ -168,7 +167,7 @@ class _Fuser:
             return
         if isinstance(node, Function) and node.name not in FUNCTIONS:
             return
-        forms = [self._form(argument) for argument in arguments(node)]
+        forms = [self._form(argument) for argument in self.target.reads[number]]
         spaces = [self._space_of(form) for form in forms]
         # Arguments that depend on too much are computed first, the one that depends on more before the other.
         order = sorted(
@@ -176,7 +175,7 @@ class _Fuser:
         )
         for index in (None, *order):
             if index is not None:
-                forms[index] = self._alone(arguments(node)[index])
+                forms[index] = self._alone(self.target.reads[number][index])
             space: Space | None = NOTHING
             for form in forms:
                 inner = self._space_of(form)
@@ -190,16 +189,16 @@ class _Fuser:
     def _nothing_to_fuse(self, order: Sequence[int]) -> bool:
         """Whether the graph would be written as it is, in the same order: sums read no sums, and at most one node could
         take in others. It stands between sums of its own, as many as it has variables, and the node that reads it."""
-        nodes = self.target.nodes
+        nodes, reads = self.target.nodes, self.target.reads
         sums = [node for number in order if isinstance(node := nodes[number], Affine)]
         if len(self.inner) > 1 or any(isinstance(nodes[term.node], Affine) for node in sums for term in node.terms):
             return False
-        read = Counter(each for number in order for each in arguments(nodes[number]))
+        read = Counter(each for number in order for each in reads[number])
         for number, inner in self.inner.items():
-            own, place = arguments(nodes[number]), order.index(number)
+            own, place = reads[number], order.index(number)
             before, after = tuple(order[place - len(own) : place]), order[place + 1 : place + 2]
             alone = own == before and all(isinstance(nodes[each], Affine) and read[each] == 1 for each in own)
-            if not alone or len(own) != inner.space.dimension or any(number not in arguments(nodes[n]) for n in after):
+            if not alone or len(own) != inner.space.dimension or any(number not in reads[each] for each in after):
                 return False
         return True
 

@@ -16,7 +16,7 @@ import numpy as np
 from headsmith.analysis.flow import known_steps
 from headsmith.core.arrays import Array
 from headsmith.source.builder import Builder
-from headsmith.source.graph import Affine, Function, Graph, Input, Node, Positional, Term, arguments, needed
+from headsmith.source.graph import Affine, Function, Graph, Input, Node, Positional, Term, arguments
 from headsmith.source.node_programs import moved
 
 FEWEST = 8
@@ -45,19 +45,19 @@ def in_layers(graph: Graph) -> Graph:
     return _Rewriting(graph, layers).result()
 
 
-def _levels(graph: Graph, order: list[int]) -> dict[int, int]:
+def _levels(graph: Graph, order: Sequence[int]) -> dict[int, int]:
     """How many nodes that are not affine lie on the longest path to each node, itself included."""
     levels: dict[int, int] = {}
     for number in order:
         node = graph.nodes[number]
-        below = max((levels[argument] for argument in arguments(node)), default=0)
+        below = max((levels[argument] for argument in graph.reads[number]), default=0)
         levels[number] = below if isinstance(node, Affine | Input | Positional) else below + 1
     return levels
 
 
 def _layers(graph: Graph) -> list[tuple[int, ...]]:
     """Functions of the same name, of the same level, as many as make a layer."""
-    order = list(needed(graph, graph.output))
+    order = graph.used
     levels = _levels(graph, order)
     found: dict[tuple[str, float | None, int], list[int]] = {}
     for number in order:
@@ -98,7 +98,7 @@ class _Rewriting:
         self.places: dict[int, Place] = {}
 
     def result(self) -> Graph:
-        order = list(needed(self.graph, self.graph.output))
+        order = list(self.graph.used)
         levels = _levels(self.graph, order)
         # All that a layer reads is of a lower level: what is not affine comes first on each level.
         order.sort(key=lambda number: (levels[number], isinstance(self.graph.nodes[number], Affine), number))

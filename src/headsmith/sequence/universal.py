@@ -310,7 +310,7 @@ def universal(
     transformer = transformer_of(graph, float(width), architecture)
     try:
         draft = drafted(graph, box, {}, None, transformer)
-        certificate = certified(draft, transformer)
+        certificate = certified(draft)
     except ThinMarginError as problem:
         raise DomainError(
             f"rounding moves the input too far on the grid: its domain is too thin, too wide, or too far from 0, for "

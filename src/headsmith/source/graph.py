@@ -27,9 +27,11 @@ alone is a circuit.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
-from typing import Literal, assert_never
+from functools import cached_property, wraps
+from typing import Concatenate, Literal, ParamSpec, TypeVar, assert_never
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -37,7 +39,7 @@ from headsmith.core.arrays import Array, Weights, frozen, frozen_weights
 from headsmith.core.errors import TargetError
 from headsmith.core.html import table
 from headsmith.core.program import Program
-from headsmith.kernel.sparse import entries_of
+from headsmith.kernel.sparse import Sparse
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,17 +59,20 @@ class Term:
 
     node: int
     weights: Weights
+    diagonal: bool = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", frozen_weights(self.weights))
+        object.__setattr__(self, "diagonal", self.weights.ndim == 1)
 
     @property
     def rows(self) -> int:
         return int(self.weights.shape[0])
 
     @property
-    def diagonal(self) -> bool:
-        return bool(self.weights.ndim == 1)
+    def entries(self) -> Array:
+        """The numbers that are stored of the weights, all that are not zero among them."""
+        return np.asarray(self.weights.values if isinstance(self.weights, Sparse) else self.weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,25 +293,27 @@ def needed(graph: Graph, number: int, stops: Container[int] = ()) -> list[int]:
         if current not in found:
             found.add(current)
             if current not in stops:
-                stack.extend(arguments(graph.nodes[current]))
+                stack.extend(graph.reads[current])
     return sorted(found)
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A checked source graph."""
+    """A checked source graph. `reads` has for each node those that it reads."""
 
     nodes: tuple[Node, ...]
     output: int
+    input: Input = field(init=False)
+    reads: tuple[tuple[int, ...], ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        check(self)
+        object.__setattr__(self, "reads", tuple(map(arguments, self.nodes)))
+        object.__setattr__(self, "input", check(self))
 
-    @property
-    def input(self) -> Input:
-        node = self.nodes[0]
-        assert isinstance(node, Input)
-        return node
+    @cached_property
+    def used(self) -> tuple[int, ...]:
+        """The nodes that the output depends on, in order."""
+        return tuple(needed(self, self.output))
 
     def __repr__(self) -> str:
         from headsmith.source.describe import outputs_text
@@ -325,9 +332,30 @@ class Graph:
         return sum(node.size for node in self.nodes if isinstance(node, Relu))
 
 
-def check(graph: Graph) -> None:
-    """Raise TargetError unless every node is well formed: order, shapes, finite numbers."""
-    if not graph.nodes or not isinstance(graph.nodes[0], Input):
+Key = ParamSpec("Key")
+Known = TypeVar("Known")
+
+
+def once_for_graph(function: Callable[Concatenate[Graph, Key], Known]) -> Callable[Concatenate[Graph, Key], Known]:
+    """The function of a graph (and of what else is hashable), which remembers its results as long as the graph lives:
+    graphs never change. Nobody may change the results."""
+    found: WeakKeyDictionary[Graph, dict[object, Known]] = WeakKeyDictionary()
+
+    @wraps(function)
+    def remembered(graph: Graph, /, *key: Key.args, **named: Key.kwargs) -> Known:
+        known = found.setdefault(graph, {})
+        place = (key, *sorted(named.items()))
+        if place not in known:
+            known[place] = function(graph, *key, **named)
+        return known[place]
+
+    return remembered
+
+
+def check(graph: Graph) -> Input:
+    """The input node; TargetError unless every node is well formed: order, shapes, finite numbers."""
+    first = graph.nodes[0] if graph.nodes else None
+    if not isinstance(first, Input):
         raise TargetError("a source graph starts with its input node")
     for number, node in enumerate(graph.nodes):
         match node:
@@ -342,9 +370,9 @@ def check(graph: Graph) -> None:
             case Move() if any(not -1 <= target < len(node.targets) for target in node.targets):
                 raise TargetError(f"node {number}: tokens can be moved from 0 .. {len(node.targets) - 1}, or -1")
             case Attend():
-                for argument in arguments(node):
+                for argument in graph.reads[number]:
                     _check_argument(number, argument)
-                queries, keys, values = (graph.nodes[argument].size for argument in arguments(node))
+                queries, keys, values = (graph.nodes[argument].size for argument in graph.reads[number])
                 if queries != keys or values != node.size:
                     raise TargetError(
                         f"node {number}: attention of width {node.size} on {values} values, with queries of {queries} "
@@ -364,12 +392,12 @@ def check(graph: Graph) -> None:
                 | Function()
                 | Expression()
             ):
-                for argument in arguments(node):
+                for argument in graph.reads[number]:
                     _check_argument(number, argument)
                     if node.size != graph.nodes[argument].size:
                         kind = type(node).__name__.lower()
                         raise TargetError(f"node {number}: {kind} of width {node.size} on {graph.nodes[argument].size}")
-                if not arguments(node):
+                if not graph.reads[number]:
                     raise TargetError(f"node {number} has no arguments")
                 if isinstance(node, Function):
                     _check_parameter(number, node)
@@ -379,6 +407,7 @@ def check(graph: Graph) -> None:
                 assert_never(node)
     if not 0 <= graph.output < len(graph.nodes):
         raise TargetError(f"the output is node {graph.output}, and there are {len(graph.nodes)} nodes")
+    return first
 
 
 def _check_parameter(number: int, node: Function) -> None:
@@ -424,6 +453,6 @@ def _check_affine(graph: Graph, number: int, node: Affine) -> None:
                 f"node {number}: weights of shape {term.weights.shape} cannot take node {term.node} (width {source}) "
                 f"to width {node.size}"
             )
-        if not np.isfinite(entries_of(term.weights)).all():
+        if not np.isfinite(term.entries).all():
             where = np.argwhere(~np.isfinite(np.asarray(term.weights)))[0]
             raise TargetError(f"node {number}: weight {tuple(map(int, where))} is not a finite number")

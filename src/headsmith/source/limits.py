@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from headsmith.core.errors import TargetError
 from headsmith.source.expression import LARGEST_POWER
-from headsmith.source.graph import Affine, Approximated, Function, Graph, Node, Product, needed
+from headsmith.source.graph import Affine, Approximated, Function, Graph, Node, Product
 
 MOST_FUNCTIONS = 512
 """Nodes of a network that are neither affine nor piecewise linear: each is fitted and proven on its own."""
@@ -22,7 +22,7 @@ def refuse_absurd(graph: Graph, origin: str) -> None:
     than a network has layers."""
     powers: dict[int, Power] = {}
     functions = 0
-    for number in needed(graph, graph.output):
+    for number in graph.used:
         node = graph.nodes[number]
         powers[number] = _power(number, node, powers)
         functions += isinstance(node, Approximated)

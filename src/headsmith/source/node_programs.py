@@ -60,7 +60,7 @@ def is_product(node: Node) -> bool:
 
 def pruned(graph: Graph) -> Graph:
     """The same graph without the nodes that its output does not depend on."""
-    kept = sorted({0, *needed(graph, graph.output)})
+    kept = sorted({0, *graph.used})
     places = {number: place for place, number in enumerate(kept)}
     return Graph(tuple(moved(graph.nodes[number], places) for number in kept), places[graph.output])
 

@@ -15,7 +15,7 @@ from headsmith.lower.prove import certified, drafted
 
 def certify(graph: Any, choices: Any, box: Any, transformer: Any, fusion: Any = None) -> Certificate:
     """A proof is written, and checked. CertificateError where there is none."""
-    return certified(drafted(graph, box, choices, fusion, transformer), transformer)
+    return certified(drafted(graph, box, choices, fusion, transformer))
 
 
 def proven(model: Any) -> Certificate:
