@@ -98,7 +98,7 @@ def draw_pictures(folder: Path) -> None:
 
 def head_page(kind: str, folder: Path) -> str:
     """What a kind of head computes and why, in the words of its module; a model that has one, in words and drawn."""
-    title, told = first_sentence(kind), importlib.import_module(f"headsmith.heads.{kind}").__doc__ or ""
+    title, told = first_sentence(kind), importlib.import_module(f"headsmith.transformer.heads.{kind}").__doc__ or ""
     derivation = blocks_of(told.removeprefix(f"{title}."))
     model = eval(MODELS[kind], {"hs": hs})
     shown = f">>> model = {MODELS[kind]}\n>>> print(model.explain())\n{model.explain()}"
@@ -124,7 +124,7 @@ def heads_index() -> str:
 
 def first_sentence(kind: str) -> str:
     """What opens the module of a kind of head."""
-    return (importlib.import_module(f"headsmith.heads.{kind}").__doc__ or "").partition(".")[0]
+    return (importlib.import_module(f"headsmith.transformer.heads.{kind}").__doc__ or "").partition(".")[0]
 
 
 def block_text(block: Block) -> str:

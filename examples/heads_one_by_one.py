@@ -5,9 +5,9 @@ from show import show
 
 import headsmith as hs
 from headsmith import head_models
-from headsmith.heads.boltzmann import boltzmann_error
-from headsmith.heads.move import permutation_address
-from headsmith.heads.ramp import ramp_error
+from headsmith.transformer.heads.boltzmann import boltzmann_error
+from headsmith.transformer.heads.move import permutation_address
+from headsmith.transformer.heads.ramp import ramp_error
 from headsmith.run.numpy_runner import run
 from headsmith.transformer.ir import Transformer
 

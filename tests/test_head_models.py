@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from headsmith import head_models
-from headsmith.heads.boltzmann import boltzmann_error
-from headsmith.heads.move import constant_address
 from headsmith.run import numpy_runner
 from headsmith.run.numpy_runner import run
 from headsmith.transformer.bill import bill
+from headsmith.transformer.heads.boltzmann import boltzmann_error
+from headsmith.transformer.heads.move import constant_address
 
 
 def test_the_examples_run() -> None:

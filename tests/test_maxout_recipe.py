@@ -17,10 +17,10 @@ from helpers.effort import tried
 import headsmith as hs
 from headsmith.circuits.pieces import in_blocks, lay_out, tokens_for
 from headsmith.core.balls import boltzmann_constant
-from headsmith.heads.boltzmann import BoltzmannBank
 from headsmith.run.numpy_runner import run
 from headsmith.source.builder import Builder
 from headsmith.source.evaluation import evaluate
+from headsmith.transformer.heads.boltzmann import BoltzmannBank
 from headsmith.transformer.ir import Layer
 
 

@@ -43,7 +43,7 @@ from headsmith.core.errors import HeadsmithError
 
 if TYPE_CHECKING:
     from headsmith.core.rounding import Dtype
-    from headsmith.heads.attentions import AttentionKind, MaskKind
+    from headsmith.transformer.heads.attentions import AttentionKind, MaskKind
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

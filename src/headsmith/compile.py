@@ -23,16 +23,6 @@ import numpy as np
 
 from headsmith.core.errors import TargetError
 from headsmith.core.rounding import HALVES, Dtype
-from headsmith.heads.attentions import (
-    ATTENTIONS,
-    BANKS,
-    MASKS,
-    NO_MIXING,
-    NOT_AMONG,
-    ONE_TOKEN,
-    AttentionKind,
-    MaskKind,
-)
 from headsmith.lower.approximates import apart, meet_apart
 from headsmith.lower.meet import Met, Request
 from headsmith.lower.recipes import as_cost, meet
@@ -42,6 +32,16 @@ from headsmith.reading import Target, multiplied, paired, read
 from headsmith.source.graph import Attend, Graph, Move, Pool
 from headsmith.source.node_programs import masks
 from headsmith.transformer.bill import bill
+from headsmith.transformer.heads.attentions import (
+    ATTENTIONS,
+    BANKS,
+    MASKS,
+    NO_MIXING,
+    NOT_AMONG,
+    ONE_TOKEN,
+    AttentionKind,
+    MaskKind,
+)
 
 RECIPES = ("auto", "native", "relu", "ramp", "maxout", "swiglu")
 

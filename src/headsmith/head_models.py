@@ -25,16 +25,16 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError
 from headsmith.core.rounding import PRECISIONS, Dtype, held
-from headsmith.heads.attend import AttendBank
-from headsmith.heads.boltzmann import BoltzmannBank
-from headsmith.heads.gate import GateBank
-from headsmith.heads.gate_fit import RISE, gate_product_fit
-from headsmith.heads.mean import MeanBank
-from headsmith.heads.move import MoveBank, shift_address
-from headsmith.heads.ramp import WIDTH, ramp_table
-from headsmith.heads.scaling import split_scale
-from headsmith.heads.stream import GRID, Link, Register
-from headsmith.heads.table import TableBank
+from headsmith.transformer.heads.attend import AttendBank
+from headsmith.transformer.heads.boltzmann import BoltzmannBank
+from headsmith.transformer.heads.gate import GateBank
+from headsmith.transformer.heads.gate_fit import RISE, gate_product_fit
+from headsmith.transformer.heads.mean import MeanBank
+from headsmith.transformer.heads.move import MoveBank, shift_address
+from headsmith.transformer.heads.ramp import WIDTH, ramp_table
+from headsmith.transformer.heads.scaling import split_scale
+from headsmith.transformer.heads.stream import GRID, Link, Register
+from headsmith.transformer.heads.table import TableBank
 from headsmith.transformer.ir import Bank, Layer, Transformer, reserved_registers
 
 __all__ = [
@@ -91,7 +91,7 @@ def move(
     token that its row of `address` names: one head. As in hs.tokens.shift, values move on by `offset` places: token i
     gets what token i - offset holds, and a negative offset looks ahead.
 
-    >>> from headsmith.heads.move import permutation_address
+    >>> from headsmith.transformer.heads.move import permutation_address
     >>> from headsmith.run.numpy_runner import run
     >>> tokens = np.array([[[1.0], [5.0], [3.0], [7.0]]])
     >>> run(move(4, 1), tokens)[0, :, 0].round(9).tolist()

@@ -33,11 +33,11 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError
 from headsmith.core.figures import shortened
-from headsmith.heads.running import linear
 from headsmith.inside.meanings import LENGTH, Meanings, without_kind
 from headsmith.run import numpy_runner
 from headsmith.run.textbook import activated, attended, first_stream, shares
 from headsmith.transformer.dense import DenseLayer, dense_layer, last_softmax
+from headsmith.transformer.heads.running import linear
 from headsmith.transformer.ir import Layer, Transformer, layout
 
 PATTERN = "pattern"

@@ -27,7 +27,6 @@ from headsmith.export.onnx_builder import refuse_large
 from headsmith.export.onnx_model import fused_onnx, textbook_onnx
 from headsmith.export.plain import Plain, Takes, called, plain
 from headsmith.export.stock import StockModel, as_stock
-from headsmith.export.stored import Proof
 from headsmith.inside import notebook
 from headsmith.inside.anatomy import Anatomy, Directions, LayerView
 from headsmith.inside.circuit import circuit
@@ -41,6 +40,7 @@ from headsmith.rewrite.fuse import Fusion, fuse
 from headsmith.run.numpy_runner import refuse_length, run
 from headsmith.source.graph import Graph
 from headsmith.source.node_programs import masks
+from headsmith.source.stored import Proof
 from headsmith.transformer.bill import Bill, bill
 from headsmith.transformer.dense import DenseTransformer, dense
 from headsmith.transformer.dimensions import Dimensions, dimensions

@@ -20,11 +20,10 @@ from headsmith.compile import compiled_of
 from headsmith.core.errors import HeadsmithError, TargetError
 from headsmith.core.rounding import Dtype
 from headsmith.feedforward.against import Against, against_feed_forward
-from headsmith.heads.table import TableBank
 from headsmith.inside import plan_text
 from headsmith.lower.meet import Met, Request, meet_with_gates, meet_with_pieces, meet_with_ramps, meet_with_tables
 from headsmith.lower.ramp_design import FEW_TOKENS
-from headsmith.lower.recipes import Cost, as_cost, meet, variants
+from headsmith.lower.recipes import Cost, as_cost, meet, variants, without_tables
 from headsmith.model import Compiled
 from headsmith.progress import Report, Shown, shown
 from headsmith.reading import Target, multiplied, read
@@ -32,6 +31,7 @@ from headsmith.rewrite.fuse import Fusion, fuse
 from headsmith.source.graph import Affine, Approximated, Input, Maximum, Minimum, Relu
 from headsmith.source.node_programs import program_of
 from headsmith.transformer.bill import Bill
+from headsmith.transformer.heads.table import TableBank
 
 VALUE_LIMITS = (np.inf, 30.0)
 """How large values of tables may be: smaller ones take more reference tokens."""
@@ -212,7 +212,7 @@ class Attempt:
 def _attempts(request: Request) -> list[Attempt]:
     attempts = []
     if any(isinstance(node, Approximated) for node in request.graph.nodes):
-        for fusion, _ in variants(request.graph, request.found):
+        for fusion, _ in variants(request.graph, without_tables(request.graph, request.found)):
             for limit in VALUE_LIMITS:
                 run = partial(meet_with_tables, replace(request, value_limit=limit), fusion)
                 attempts.append(Attempt("native", _heads(request, fusion), limit, request, run))

@@ -143,19 +143,19 @@ def _names(own: tuple[str, ...], approximates: Target, domain: Any) -> tuple[str
 
 
 def _refuse_overflow(graph: Graph, found: Sequence[Interval]) -> None:
-    for number, interval in enumerate(found):
-        if not np.isfinite(interval.magnitude).all():
+    magnitudes = [interval.magnitude for interval in found]
+    for number, node in enumerate(graph.nodes):
+        if not np.isfinite(magnitudes[number]).all():
             raise UnreachableError(
                 f"the values of {describe(graph, number)} may go beyond float64 on this domain: shrink it, or the "
                 "weights",
                 part="rounding",
                 smallest=math.inf,
             )
-        node = graph.nodes[number]
-        sizes = [float(np.max(found[each].magnitude, initial=0.0)) for each in (number, *graph.reads[number])]
-        if isinstance(node, Approximated) and max(sizes) > LARGEST:
+        largest = max(float(np.max(magnitudes[each], initial=0.0)) for each in (number, *graph.reads[number]))
+        if isinstance(node, Approximated) and largest > LARGEST:
             raise UnreachableError(
-                f"{describe(graph, number)} meets numbers as large as {max(sizes):.3g} on this domain; heads multiply "
+                f"{describe(graph, number)} meets numbers as large as {largest:.3g} on this domain; heads multiply "
                 f"and look up numbers up to {LARGEST:g}: scale the inputs, or shrink the domain",
                 part="rounding",
                 smallest=math.inf,

@@ -21,15 +21,15 @@ import headsmith as hs
 from headsmith.analysis.flow import flow_of, known_of
 from headsmith.analysis.ranges import ranges
 from headsmith.core.intervals import Box
-from headsmith.heads.attend import AttendBank
-from headsmith.heads.mean import MeanBank
-from headsmith.heads.move import MoveBank
-from headsmith.heads.sink import SinkBank
-from headsmith.heads.stream import Link
 from headsmith.kernel.arithmetic import Interval, Upper
 from headsmith.kernel.flow import Far, Gain
 from headsmith.source.builder import Builder
 from headsmith.source.graph import Graph
+from headsmith.transformer.heads.attend import AttendBank
+from headsmith.transformer.heads.mean import MeanBank
+from headsmith.transformer.heads.move import MoveBank
+from headsmith.transformer.heads.sink import SinkBank
+from headsmith.transformer.heads.stream import Link
 from headsmith.transformer.ir import Layer
 
 TOKENS = 8

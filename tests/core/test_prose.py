@@ -6,7 +6,7 @@ import pkgutil
 import pytest
 
 from headsmith.core.prose import blocks_of
-from headsmith.heads import __path__ as heads
+from headsmith.transformer.heads import __path__ as heads
 
 
 def test_paragraphs_flow_and_displays_keep_their_lines() -> None:
@@ -22,6 +22,6 @@ def test_paragraphs_flow_and_displays_keep_their_lines() -> None:
 
 @pytest.mark.parametrize("module", [each.name for each in pkgutil.iter_modules(heads)])
 def test_no_word_of_a_lemma_is_lost(module: str) -> None:
-    told = importlib.import_module(f"headsmith.heads.{module}").__doc__ or ""
+    told = importlib.import_module(f"headsmith.transformer.heads.{module}").__doc__ or ""
     shown = " ".join(f"{block.name}. {block.text}" if block.name else block.text for block in blocks_of(told))
     assert shown.split() == told.split()

@@ -12,7 +12,7 @@ from helpers.models.among_tokens import AMONG_TOKENS
 from helpers.models.networks import random_network
 
 import headsmith as hs
-from headsmith.heads.attentions import ATTENTIONS, weights_of
+from headsmith.transformer.heads.attentions import ATTENTIONS, weights_of
 
 torch = pytest.importorskip("torch")
 onnxruntime = pytest.importorskip("onnxruntime")

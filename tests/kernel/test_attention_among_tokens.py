@@ -17,7 +17,6 @@ from test_heads import attained, bank, model, reads, sink
 from test_heads_in_few_bits import CODES, DATA, MINE, THEIRS, TOY, TRIALS, added, rounded, uniform
 
 import headsmith as hs
-from headsmith.heads.attentions import shares_of
 from headsmith.kernel.arithmetic import Upper
 from headsmith.kernel.check import checked, proved
 from headsmith.kernel.errors import Refused
@@ -26,6 +25,7 @@ from headsmith.kernel.model import KEY
 from headsmith.kernel.softmax import maximum, outside_weight
 from headsmith.report.file_attack import worst_ratio
 from headsmith.report.rounding_oracle import plain_run
+from headsmith.transformer.heads.attentions import shares_of
 
 T = hs.tokens
 SHARP, ALL = ("hardmax", "sparsemax"), ("hardmax", "sparsemax", "sigmoid", "relu")

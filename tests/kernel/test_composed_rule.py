@@ -120,7 +120,7 @@ def test_ranges_are_those_of_the_network_too() -> None:
 
 
 def test_another_writing_must_be_the_same_function() -> None:
-    from headsmith.export.stored import graph_data
+    from headsmith.source.stored import graph_data
 
     network, box = product_chain(2, ["x", "y"]), Interval(-np.ones(2), np.ones(2))
     wanted = as_graph("x*y", {"x": (-1, 1), "y": (-1, 1)})
@@ -142,7 +142,7 @@ def test_another_writing_must_be_the_same_function() -> None:
 
 def test_a_function_that_is_not_defined_is_not_so_in_another_writing() -> None:
     """log(x) - log(x) is 0 wherever it is defined, and x may be negative."""
-    from headsmith.export.stored import graph_data
+    from headsmith.source.stored import graph_data
 
     builder = Builder(["x"])
     logarithm = builder.function("log", builder.input)

@@ -22,13 +22,13 @@ from helpers.attacks.sequences import is_causal, worst_ratio
 from helpers.effort import CAMPAIGN, tried
 
 import headsmith as hs
-from headsmith.heads.sink import SinkBank
-from headsmith.heads.table import TableBank
 from headsmith.lower.meet import meet_with_tables
 from headsmith.reading import read
 from headsmith.rewrite.fuse import Fusion
 from headsmith.source.builder import Builder
 from headsmith.source.graph import Graph
+from headsmith.transformer.heads.sink import SinkBank
+from headsmith.transformer.heads.table import TableBank
 from headsmith.transformer.ir import Layer, Transformer
 
 

@@ -18,7 +18,6 @@ from test_heads import model, reads, sink
 from test_heads_in_few_bits import TOY, rounded
 
 import headsmith as hs
-from headsmith.heads.attentions import ATTENTIONS, GATES, weights_of
 from headsmith.kernel.arithmetic import Upper
 from headsmith.kernel.attentions import GATES as OTHERS
 from headsmith.kernel.check import checked, proved
@@ -26,6 +25,7 @@ from headsmith.kernel.errors import Refused
 from headsmith.kernel.heads import local_errors
 from headsmith.kernel.softmax import APART, maximum
 from headsmith.report.rounding_oracle import plain_run
+from headsmith.transformer.heads.attentions import ATTENTIONS, GATES, weights_of
 
 SHARES = {kind: maximum(replace(model(sink()), attention=kind), np.array(1.0), 1, Upper(0.0)) for kind in APART}
 PROVEN = {**OTHERS, **{kind: float(below.value) for kind, (below, _) in SHARES.items()}}

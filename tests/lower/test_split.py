@@ -9,7 +9,6 @@ import pytest
 from helpers.models.networks import random_network
 
 import headsmith as hs
-from headsmith.heads.scaling import in_parts
 from headsmith.kernel.arithmetic import FLOAT32, Upper
 from headsmith.kernel.model import Link
 from headsmith.kernel.stream import Register, constant, read_bounds
@@ -17,6 +16,7 @@ from headsmith.lower import meet
 from headsmith.lower.split import with_sums_in_parts
 from headsmith.report.rounding_oracle import worst_run
 from headsmith.run.numpy_runner import run
+from headsmith.transformer.heads.scaling import in_parts
 
 WIDE = random_network([20, 24, 24, 1], weight=1.0)
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import headsmith as hs
-from headsmith.heads.gate_fit import gate_product_fit
 from headsmith.report.other_claims import ASKED, BERNSTEIN, lower_bound
+from headsmith.transformer.heads.gate_fit import gate_product_fit
 
 # Remez --------------------------------------------------------------------------------------------------------------
 

@@ -13,8 +13,8 @@ from helpers.oracles.exact import extended
 from helpers.oracles.textbook import Rounded
 
 import headsmith as hs
-from headsmith.heads.sink import SinkBank
 from headsmith.kernel.arithmetic import EXP_ULPS
+from headsmith.transformer.heads.sink import SinkBank
 
 over = hs.tokens
 

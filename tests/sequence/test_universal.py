@@ -12,7 +12,6 @@ from helpers.effort import CAMPAIGN
 from headsmith.analysis.smoothness import Lipschitz, as_smoothness
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, TargetError, UnreachableError
-from headsmith.heads.ramp import WIDTH
 from headsmith.kernel.sampled import moment
 from headsmith.report.recipe_claims import exponent
 from headsmith.report.universal_claims import TARGETS, Target, largest_error
@@ -22,6 +21,7 @@ from headsmith.sequence.universal import Universal, universal
 from headsmith.sequence.universal_fit import fitted
 from headsmith.sequence.universal_inputs import sample
 from headsmith.sequence.universal_model import Architecture, points_of
+from headsmith.transformer.heads.ramp import WIDTH
 
 ONE: Architecture = "one layer and a softmax"
 TWO: Architecture = "two layers"

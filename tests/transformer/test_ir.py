@@ -11,7 +11,7 @@ from helpers.models.networks import random_network
 
 import headsmith as hs
 from headsmith.core.errors import CertificateError
-from headsmith.heads.stream import Link, Register
+from headsmith.transformer.heads.stream import Link, Register
 from headsmith.transformer.ir import Layer, Transformer, layout, width
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -43,7 +42,7 @@ from headsmith.source.graph import (
     Quotient,
     once_for_graph,
 )
-from headsmith.source.stored_nodes import node_data
+from headsmith.source.stored import Tensors, nodes_data
 
 Slopes = tuple[Interval, ...]
 
@@ -115,13 +114,8 @@ NOTHING = Proof(Circuit((), 0), {}, {}, {}, {}, {}, {}, {}, {}, {}, 0, 0)
 
 def kernel_graph(graph: Graph, more: Sequence[Node] = ()) -> Circuit:
     """A graph as the kernel reads it, with more nodes behind its own."""
-    tensors: dict[str, Any] = {}
-
-    def keep(_: str, values: Any, kind: Any = np.float64) -> str:
-        tensors[str(len(tensors))] = np.ascontiguousarray(values, dtype=kind)
-        return str(len(tensors) - 1)
-
-    stored = [node_data(node, int, keep) for node in (*graph.nodes, *more)]
+    tensors: Tensors = {}
+    stored = nodes_data((*graph.nodes, *more), tensors, "nodes")
     return read_graph({"nodes": stored, "output": graph.output}, tensors)
 
 
@@ -159,7 +153,7 @@ def known_steps(target: Graph) -> int:
 def flow_of(known: Proof, around: Sequence[Interval], slopes: Mapping[int, Slopes]) -> Flow:
     """How errors travel if values lie in the ranges `around`, and exactly the gates that may cross zero have a head;
     `slopes` are those of expressions."""
-    found, nodes = [kernel_interval(each) for each in around], known.circuit.nodes
+    found, nodes = [arithmetic.Interval(each.low, each.high) for each in around], known.circuit.nodes
     places = {}
     for number, node in enumerate(nodes):
         if node.kind == "relu":

@@ -23,16 +23,18 @@ def added(left: Interval, right: Interval) -> Interval:
 
 def multiplied(left: Interval, right: Interval) -> Interval:
     """Encloses every product of one member of each."""
-    corners = [(a, b) for a in (left.low, left.high) for b in (right.low, right.high)]
-    low = np.minimum.reduce([_product(a, b, -inf) for a, b in corners])
-    return Interval(low, np.maximum.reduce([_product(a, b, inf) for a, b in corners]))
+    ends = np.broadcast_arrays(left.low, left.high, right.low, right.high)
+    low, high = _products(np.stack([ends[0], ends[0], ends[1], ends[1]]), np.stack([ends[2], ends[3]] * 2))
+    return Interval(low.min(axis=0), high.max(axis=0))
 
 
 def squared(interval: Interval) -> Interval:
     """Encloses the square of every member."""
     magnitude = interval.magnitude
     nearest = np.maximum(np.maximum(interval.low, -interval.high), 0.0)
-    return Interval(np.maximum(_product(nearest, nearest, -inf), 0.0), _product(magnitude, magnitude, inf))
+    ends = np.stack([nearest, magnitude])
+    low, high = _products(ends, ends)
+    return Interval(np.maximum(low[0], 0.0), high[1])
 
 
 def divided(numerator: Interval, denominator: Interval) -> Interval:
@@ -48,12 +50,14 @@ def intersected(left: Interval, right: Interval) -> Interval:
     return Interval(np.where(low <= high, low, right.low), np.where(low <= high, high, right.high))
 
 
-def _product(a: Array, b: Array, direction: float) -> Array:
+def _products(a: Array, b: Array) -> tuple[Array, Array]:
+    """The doubles next to a b, below and above."""
     with np.errstate(all="ignore"):
         result = a * b
         error = product_rest(a, b, result)
         small = (np.abs(result) < SAFE) & (a != 0.0) & (b != 0.0)
-        return stepped(result, np.where(small, np.nan, error), direction)
+        error = np.where(small, np.nan, error)
+        return stepped(result, error, -inf), stepped(result, error, inf)
 
 
 def fraction_bounds(value: Fraction) -> tuple[float, float]:
@@ -95,4 +99,5 @@ def multiple(factor: Fraction, interval: Interval) -> Interval:
     first, second = (interval.low, interval.high) if low >= 0.0 else (interval.high, interval.low)
     if abs(low) == 1.0:
         return Interval(low * first, low * second)
-    return Interval(_product(np.asarray(low), first, -inf), _product(np.asarray(low), second, inf))
+    below, above = _products(np.asarray(low), np.stack([first, second]))
+    return Interval(below[0], above[1])

@@ -31,17 +31,6 @@ from headsmith.core.certificate import Certificate
 from headsmith.core.errors import FileFormatError, HeadsmithError
 from headsmith.core.folders import replaced
 from headsmith.core.intervals import Box
-from headsmith.export.banks import read_transformer
-from headsmith.export.stored import (
-    APPROXIMATES,
-    Header,
-    Proof,
-    Tensors,
-    approximated_data,
-    graph_data,
-    proof_of,
-    transformer_data,
-)
 from headsmith.rewrite.fuse import Fusion
 from headsmith.source.graph import (
     Affine,
@@ -64,8 +53,18 @@ from headsmith.source.graph import (
     Term,
 )
 from headsmith.source.node_programs import domain_names
-from headsmith.source.stored_nodes import read_weights
+from headsmith.source.stored import (
+    APPROXIMATES,
+    Header,
+    Proof,
+    Tensors,
+    approximated_data,
+    graph_data,
+    proof_of,
+    read_weights,
+)
 from headsmith.transformer.ir import Transformer
+from headsmith.transformer.stored import read_transformer, transformer_data
 
 FORMAT = "headsmith"
 VERSION = 2

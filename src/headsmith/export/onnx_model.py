@@ -16,12 +16,12 @@ from headsmith.export.onnx_builder import Builder
 from headsmith.export.onnx_sparse import sparse_times
 from headsmith.export.onnx_weights import positive, weights_of
 from headsmith.export.plain import Plain
-from headsmith.heads.attend import AttendBank
-from headsmith.heads.move import TARGETS
-from headsmith.heads.stream import Link
-from headsmith.heads.table import TableBank
 from headsmith.kernel.sparse import Sparse
 from headsmith.run.closed_forms import first_rows
+from headsmith.transformer.heads.attend import AttendBank
+from headsmith.transformer.heads.move import TARGETS
+from headsmith.transformer.heads.stream import Link
+from headsmith.transformer.heads.table import TableBank
 from headsmith.transformer.ir import Bank, Transformer
 
 

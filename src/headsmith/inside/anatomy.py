@@ -21,11 +21,11 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError
 from headsmith.core.figures import bound, count, number
-from headsmith.heads.table import TableBank
 from headsmith.inside.explain import bank_sentences, neuron_sentences
 from headsmith.inside.meanings import Meanings, Model, without_kind
 from headsmith.inside.shares import Share
 from headsmith.transformer.dense import DenseLayer, dense_layer
+from headsmith.transformer.heads.table import TableBank
 from headsmith.transformer.ir import Bank, Layer, Transformer, layout
 
 ROWS = 12

@@ -14,11 +14,11 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any, Protocol
 
-from headsmith.heads.stream import RESERVED
 from headsmith.inside.anatomy import Anatomy, Head, LayerView, Unit
 from headsmith.inside.meanings import Model, read_text
 from headsmith.inside.shares import Share
 from headsmith.source.describe import outputs_text
+from headsmith.transformer.heads.stream import RESERVED
 from headsmith.transformer.ir import layout
 
 

@@ -23,10 +23,10 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, TargetError
 from headsmith.core.figures import bound, count
-from headsmith.heads.mean import MeanBank
-from headsmith.heads.move import MoveBank
-from headsmith.heads.stream import RESERVED, Link
 from headsmith.run.numpy_runner import Edits, run_edited
+from headsmith.transformer.heads.mean import MeanBank
+from headsmith.transformer.heads.move import MoveBank
+from headsmith.transformer.heads.stream import RESERVED, Link
 from headsmith.transformer.ir import Bank, Transformer
 
 Runner = Callable[..., Any]

@@ -14,11 +14,11 @@ from headsmith.circuits.pieces import Pieces
 from headsmith.core.certificate import MEANING, PARTS, Certificate
 from headsmith.core.figures import bound, count, number, shortened
 from headsmith.core.intervals import Box
-from headsmith.heads.stream import RESERVED
 from headsmith.inside.meanings import Meanings, Model, read_text, without_kind
 from headsmith.source.describe import outputs_text
 from headsmith.source.graph import Graph, Relu
 from headsmith.source.node_programs import masks
+from headsmith.transformer.heads.stream import RESERVED
 from headsmith.transformer.ir import Bank, Transformer
 
 FEWEST, NAME = 4, 40
@@ -172,7 +172,7 @@ def _neurons(meanings: Meanings, bank: Bank, most: int) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class _Words:
-    """What one bank is told with (heads/bank.py)."""
+    """What one bank is told with (transformer/heads/bank.py)."""
 
     meanings: Meanings
     bank: Bank

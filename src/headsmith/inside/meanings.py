@@ -19,14 +19,14 @@ from headsmith.circuits.pieces import Arrangement, Pieces, lay_out
 from headsmith.core.certificate import Certificate
 from headsmith.core.figures import shortened
 from headsmith.core.intervals import Box
-from headsmith.heads.gate import GateBank
-from headsmith.heads.sink import SinkBank
-from headsmith.heads.stream import RESERVED, Link
 from headsmith.rewrite.fuse import Fusion, fuse, fused_nodes
 from headsmith.source.describe import Reading, describe, number
 from headsmith.source.graph import Affine, Expression, Graph, Input, Node, Pool
 from headsmith.source.node_programs import taken_apart
 from headsmith.transformer.bill import Bill
+from headsmith.transformer.heads.gate import GateBank
+from headsmith.transformer.heads.sink import SinkBank
+from headsmith.transformer.heads.stream import RESERVED, Link
 from headsmith.transformer.ir import Bank, Transformer
 
 LENGTH = 44

@@ -6,7 +6,7 @@ Decoding theorem.  Let a number of the output stand for one of several levels, n
 
 Soft bound.  K tokens; all margins below are at least m, the `margin`. An attention whose right tokens score alike and
     at least m more than all others gives those at most K e^{-m}. If scores are off by at most d, that is at most
-    K e^{2d - m}, and the mean over several right tokens moves by d / 2 times the spread (heads/softmax.py).
+    K e^{2d - m}, and the mean over several right tokens moves by d / 2 times the spread (kernel/softmax.py).
 
     formation    digits of codes weigh m: another seat or step is 2 m below, null in the middle. Queries are exact, and
                  fields are off by e0 = 2 K e^{-m}

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.heads.bank import HeadBank
-from headsmith.heads.stream import Link
 from headsmith.iprm.model import Reasoner
+from headsmith.transformer.heads.bank import HeadBank
+from headsmith.transformer.heads.stream import Link
 
 Matrices = tuple[tuple[Any, ...], ...]
 """What the heads of one step read and write: name, register by its first use within the step, place, weights."""

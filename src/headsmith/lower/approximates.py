@@ -16,13 +16,13 @@ from headsmith.analysis.ranges import ranges
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, UnreachableError
 from headsmith.core.intervals import Box
-from headsmith.export.stored import Proof
 from headsmith.lower.compositions import Compared, compare
 from headsmith.lower.meet import Met, Request
 from headsmith.lower.prove import checked_again, refusals
 from headsmith.lower.relaxed import linear_ranges
 from headsmith.lower.smallest import rounded_up
 from headsmith.source.graph import Graph
+from headsmith.source.stored import Proof
 
 LEAST = 1e-6
 """The least share of the error that a model is looked for with."""

@@ -30,13 +30,13 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
-from headsmith.heads.scaling import SMALLEST_SCALE, Scaling, heaviest_read
-from headsmith.heads.sink import SinkBank
-from headsmith.heads.stream import position_bits
-from headsmith.heads.swiglu import SiluBank
 from headsmith.kernel.arithmetic import Interval, Upper, smallest
 from headsmith.kernel.flow import Far, Gain
 from headsmith.kernel.walk import Facts
+from headsmith.transformer.heads.scaling import SMALLEST_SCALE, Scaling, heaviest_read
+from headsmith.transformer.heads.sink import SinkBank
+from headsmith.transformer.heads.stream import position_bits
+from headsmith.transformer.heads.swiglu import SiluBank
 from headsmith.transformer.ir import Bank, Layer, Transformer
 
 TINY = 1e-280

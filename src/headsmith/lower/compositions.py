@@ -17,7 +17,6 @@ from headsmith.analysis.flow import kernel_graph
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
 from headsmith.core.intervals import Box
-from headsmith.export.stored import APPROXIMATES, PROOF, Tensors, graph_data
 from headsmith.kernel.approximates import boxes_of
 from headsmith.kernel.arithmetic import Interval, Upper
 from headsmith.kernel.composed import Pair, check_composition, checked_piece, slopes_of, turned
@@ -28,6 +27,7 @@ from headsmith.rewrite.cuts import Cut, by_squares, composed, piece, uncut
 from headsmith.search.approximates import search_cells, turn_of
 from headsmith.source.evaluation import evaluate, node_values
 from headsmith.source.graph import Graph, needed
+from headsmith.source.stored import APPROXIMATES, PROOF, Tensors, graph_data
 
 POINTS, MORE = 1 << 9, 1 << 13
 """How many points are tried, for finding pieces and for what they are off by."""

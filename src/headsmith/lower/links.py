@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from headsmith.core.arrays import Array
-from headsmith.heads.stream import Link
 from headsmith.lower.linear import applied, product
 from headsmith.lower.registers import Allocation, Combination
+from headsmith.transformer.heads.stream import Link
 
 
 def writes(allocation: Allocation, names: dict[int, str], sources: dict[int, int]) -> list[Link]:

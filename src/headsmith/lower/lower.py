@@ -13,12 +13,6 @@ from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Interval
 from headsmith.core.rounding import Dtype, held
-from headsmith.heads.attentions import AttentionKind
-from headsmith.heads.mean import MeanBank
-from headsmith.heads.move import MoveBank
-from headsmith.heads.sink import SinkBank
-from headsmith.heads.stream import Link, Register
-from headsmith.heads.swiglu import SiluBank
 from headsmith.lower.linear import diagonal
 from headsmith.lower.links import constant, links, writes
 from headsmith.lower.mixing_banks import address_registers, gather, mixing_banks
@@ -29,6 +23,12 @@ from headsmith.lower.split import with_sums_in_parts
 from headsmith.lower.table_banks import table_banks
 from headsmith.lower.tables import Multiplied, Tables
 from headsmith.source.graph import Graph, Positional, Relu
+from headsmith.transformer.heads.attentions import AttentionKind
+from headsmith.transformer.heads.mean import MeanBank
+from headsmith.transformer.heads.move import MoveBank
+from headsmith.transformer.heads.sink import SinkBank
+from headsmith.transformer.heads.stream import Link, Register
+from headsmith.transformer.heads.swiglu import SiluBank
 from headsmith.transformer.ir import Bank, Layer, Transformer, reserved_registers
 
 

@@ -32,8 +32,6 @@ from headsmith.core.errors import (
 )
 from headsmith.core.intervals import Box, Interval
 from headsmith.core.rounding import PRECISIONS, Dtype
-from headsmith.export.stored import Proof
-from headsmith.heads.attentions import WITHOUT_SINK, AttentionKind
 from headsmith.kernel.walk import Facts
 from headsmith.lower.budget import NONE, demand_of, relief_of, with_softmax_budget
 from headsmith.lower.design import Design, design_circuits
@@ -48,6 +46,8 @@ from headsmith.lower.units import in_larger_units
 from headsmith.rewrite.fuse import Fusion, fuse
 from headsmith.search.norms import ANY_WIDTH, USUAL, Effort
 from headsmith.source.graph import Attend, Graph, Pool, Relu
+from headsmith.source.stored import Proof
+from headsmith.transformer.heads.attentions import WITHOUT_SINK, AttentionKind
 from headsmith.transformer.ir import Transformer
 
 ATTEMPTS = (

@@ -10,15 +10,15 @@ import numpy as np
 
 from headsmith.core.arrays import Array, Indices
 from headsmith.core.errors import TargetError
-from headsmith.heads.attend import AttendBank
-from headsmith.heads.boltzmann import BoltzmannBank
-from headsmith.heads.mean import MeanBank
-from headsmith.heads.move import MoveBank, addresses
-from headsmith.heads.stream import DATA, Link
 from headsmith.lower.links import constant, links, writes
 from headsmith.lower.reduce import Reduced
 from headsmith.lower.registers import Allocation, Reader
 from headsmith.source.graph import Attend, Move, Pool
+from headsmith.transformer.heads.attend import AttendBank
+from headsmith.transformer.heads.boltzmann import BoltzmannBank
+from headsmith.transformer.heads.mean import MeanBank
+from headsmith.transformer.heads.move import MoveBank, addresses
+from headsmith.transformer.heads.stream import DATA, Link
 
 
 @dataclass(frozen=True, eq=False)

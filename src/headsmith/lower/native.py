@@ -22,7 +22,6 @@ from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, UnreachableError
 from headsmith.core.intervals import Interval
 from headsmith.core.rounding import Precision
-from headsmith.heads.gate_choice import MOST_GATE_TOKENS
 from headsmith.lower.approximation import approximate
 from headsmith.lower.candidates import analytic
 from headsmith.lower.choose import committed, possible_margin, softmax_share, target_flow, target_gains
@@ -39,6 +38,7 @@ from headsmith.source.graph import (
     Relu,
 )
 from headsmith.source.node_programs import is_product, program_of
+from headsmith.transformer.heads.gate_choice import MOST_GATE_TOKENS
 
 ROUNDS = 6
 EASY = 0.01

@@ -15,7 +15,6 @@ from headsmith.analysis.exchange import exchanges
 from headsmith.circuits.assemble import Assembly, Choice, Extremum
 from headsmith.core.arrays import same_weights
 from headsmith.core.program import Over, Program, Times
-from headsmith.export.stored import Header, Tensors
 from headsmith.kernel.sampled import BEYOND
 from headsmith.lower.views import Views
 from headsmith.source.graph import (
@@ -32,7 +31,7 @@ from headsmith.source.graph import (
     Sampled,
     arguments,
 )
-from headsmith.source.stored_nodes import node_data, program_data
+from headsmith.source.stored import Header, Tensors, node_data, program_data
 
 PERSPECTIVE = Program(2, (Times(0, 0), Over(2, 1)))
 """s^2 / V."""

@@ -23,17 +23,6 @@ from headsmith.circuits.pieces import Pieces, lay_out
 from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, MissingHeadError, ThinMarginError
 from headsmith.core.intervals import Box
-from headsmith.export.stored import (
-    PROOF,
-    SOURCE,
-    Header,
-    Proof,
-    Tensors,
-    approximated_data,
-    graph_data,
-    proof_of,
-    transformer_data,
-)
 from headsmith.kernel.arithmetic import FLOAT32, Interval
 from headsmith.kernel.check import DAMAGE, box_of, certificate, checked, facts_of, proved
 from headsmith.kernel.chord import check_region, curves_of
@@ -58,7 +47,9 @@ from headsmith.search.steps import find_powers, find_steps
 from headsmith.source.graph import (
     Graph,
 )
+from headsmith.source.stored import PROOF, SOURCE, Header, Proof, Tensors, approximated_data, graph_data, proof_of
 from headsmith.transformer.ir import Transformer
+from headsmith.transformer.stored import transformer_data
 
 HALVINGS = 9
 

@@ -10,10 +10,10 @@ import math
 from dataclasses import replace
 
 from headsmith.core.errors import UnreachableError
-from headsmith.heads.ramp import ramp_error, ramp_table
 from headsmith.lower.design import Design
 from headsmith.lower.tables import Table
 from headsmith.source.graph import Relu
+from headsmith.transformer.heads.ramp import ramp_error, ramp_table
 
 MOST_TOKENS, FEW_TOKENS = 1025, 193
 """What is tried; and what is soon proven."""

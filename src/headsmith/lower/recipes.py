@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -124,11 +125,11 @@ def _tables(request: Request, recipe: str) -> list[tuple[Way, tuple[int, int]]]:
         return []
     request.tell("looking for sub-expressions that one head can stand for")
     graph = request.graph
-    numbers = [number for number in graph.used if isinstance(graph.nodes[number], Approximated)]
-    smooth = [analytic(graph, request.found, number) for number in numbers]
+    plain = without_tables(graph, request.found)
+    smooth = [number not in plain for number in graph.used if isinstance(graph.nodes[number], Approximated)]
     if not any(smooth) and recipe == "auto":
         return []  # circuits for all nodes, which others have
-    found = with_neurons(graph, request.found) if request.neurons else variants(graph, request.found)
+    found = with_neurons(graph, plain) if request.neurons else variants(graph, plain)
     found = [item for item in found if request.max_layers is None or item[1][0] <= request.max_layers]
     circuits = not all(smooth)
     return [(Way(partial(_with_exits, fusion=fusion), circuits), cost) for fusion, cost in found]
@@ -238,15 +239,20 @@ def _with_exits(request: Request, fusion: Fusion | None) -> Met:
     return meet_with_tables(request, fusion)
 
 
-def variants(graph: Graph, found: Sequence[Interval]) -> list[tuple[Fusion | None, tuple[int, int]]]:
-    """How a target may be fused, with the layers and heads of each, the cheapest first."""
-    plain = frozenset(
-        number
-        for number, node in enumerate(graph.nodes)
-        if isinstance(node, Approximated) and not analytic(graph, found, number)
-    )
+def without_tables(graph: Graph, found: Sequence[Interval]) -> frozenset[int]:
+    """The nodes for which no table could stand."""
+    numbers = [number for number, node in enumerate(graph.nodes) if isinstance(node, Approximated)]
+    return frozenset(number for number in numbers if not analytic(graph, found, number))
+
+
+def variants(graph: Graph, plain: frozenset[int]) -> list[tuple[Fusion | None, tuple[int, int]]]:
+    """How a target may be fused, with the layers and heads of each, the cheapest first; nodes in `plain` stay as they
+    are."""
     items: dict[tuple[object, ...], tuple[Fusion | None, tuple[int, int]]] = {}
     fusions: list[Fusion | None] = [Fusion(2, plain=plain), Fusion(1, plain=plain), None]
+    with suppress(TargetError):
+        if fuse(graph, Fusion(2, plain=plain)) is graph:
+            fusions = fusions[:1]  # there is nothing to fuse: the others are the same
     if any(isinstance(graph.nodes[number], Quotient) for number in graph.used):
         places = taken_apart(graph)[1]
         fusions.append(Fusion(1, plain=frozenset(places[number] for number in plain), apart=True))
@@ -255,7 +261,7 @@ def variants(graph: Graph, found: Sequence[Interval]) -> list[tuple[Fusion | Non
             fused = graph if fusion is None else fuse(graph, fusion)
         except TargetError:
             continue
-        if known_steps(fused) < known_steps(graph):
+        if fused is not graph and known_steps(fused) < known_steps(graph):
             # What is known of a step as a whole is worth more than fewer heads.
             continue
         programs = tuple(program_of(node) for node in fused.nodes if isinstance(node, Approximated))
@@ -264,14 +270,12 @@ def variants(graph: Graph, found: Sequence[Interval]) -> list[tuple[Fusion | Non
     return sorted(items.values(), key=lambda item: item[1])
 
 
-def with_neurons(graph: Graph, found: Sequence[Interval]) -> list[tuple[Fusion | None, tuple[int, int]]]:
-    """The same where neurons multiply: functions of one form are fused, but for products, and a quotient is a product
-    with a reciprocal."""
+def with_neurons(graph: Graph, plain: frozenset[int]) -> list[tuple[Fusion | None, tuple[int, int]]]:
+    """The same where neurons multiply: functions of one form are fused, but for products and nodes in `plain`, and a
+    quotient is a product with a reciprocal."""
     apart, places = taken_apart(graph)
-    numbers = [number for number, node in enumerate(graph.nodes) if isinstance(node, Approximated)]
-    plain = {places[each] for each in numbers if not analytic(graph, found, each)}
-    plain |= {number for number, node in enumerate(apart.nodes) if is_product(node)}
-    fusion = Fusion(1, plain=frozenset(plain), apart=True)
+    products = {number for number, node in enumerate(apart.nodes) if is_product(node)}
+    fusion = Fusion(1, plain=frozenset(products | {places[each] for each in plain}), apart=True)
     return [(fusion, shape(fuse(graph, fusion)))]
 
 
@@ -306,7 +310,7 @@ def _gates_may_win(request: Request, best: Met) -> bool:
     graph, found = request.graph, request.found
     order = graph.used
     gains = target_gains(graph, found, order)
-    total = sum(node.size for node in graph.nodes if isinstance(node, Relu))
+    total, heads = graph.gates, sum(layer.heads for layer in best.transformer.layers)
     for number in order:
         node = graph.nodes[number]
         if isinstance(node, Approximated) and not isinstance(node, Expression):
@@ -316,6 +320,6 @@ def _gates_may_win(request: Request, best: Met) -> bool:
             if not options:
                 return False
             total += options[0].gates
-        if total > sum(layer.heads for layer in best.transformer.layers):
+        if total > heads:
             return False
     return True

@@ -23,9 +23,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from headsmith.core.arrays import Array
-from headsmith.heads.mean import MeanBank
-from headsmith.heads.move import MoveBank, addresses
-from headsmith.heads.stream import DATA, RESERVED, Link, Register
+from headsmith.transformer.heads.mean import MeanBank
+from headsmith.transformer.heads.move import MoveBank, addresses
+from headsmith.transformer.heads.stream import DATA, RESERVED, Link, Register
 from headsmith.transformer.ir import Bank, Layer, Transformer, width
 
 NARROWER, MORE_HEADS = 0.45, 0.125

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from headsmith.heads.stream import RESERVED, Link, Register
+from headsmith.transformer.heads.stream import RESERVED, Link, Register
 from headsmith.transformer.ir import Bank, Layer, Transformer
 
 FEW = 16

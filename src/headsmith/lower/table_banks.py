@@ -11,17 +11,17 @@ import math
 import numpy as np
 
 from headsmith.core.arrays import Array
-from headsmith.heads.gate import GateBank
-from headsmith.heads.product import ProductBank
-from headsmith.heads.stream import DATA, Link
-from headsmith.heads.swiglu import SwigluBank
-from headsmith.heads.table import TableBank
 from headsmith.lower.linear import product
 from headsmith.lower.links import constant, links, sourced
 from headsmith.lower.reduce import Reduced
 from headsmith.lower.registers import Allocation
 from headsmith.lower.tables import GateHead, Multiplied, Table, Tables
 from headsmith.source.graph import Expression, Relu
+from headsmith.transformer.heads.gate import GateBank
+from headsmith.transformer.heads.product import ProductBank
+from headsmith.transformer.heads.stream import DATA, Link
+from headsmith.transformer.heads.swiglu import SwigluBank
+from headsmith.transformer.heads.table import TableBank
 
 
 def table_banks(

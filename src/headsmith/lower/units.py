@@ -17,11 +17,11 @@ from dataclasses import replace
 import numpy as np
 
 from headsmith.core.arrays import Array
-from headsmith.heads.bank import largest
-from headsmith.heads.stream import RESERVED, Link
 from headsmith.kernel.sparse import Sparse
 from headsmith.lower.linear import product
 from headsmith.transformer.bill import max_weight
+from headsmith.transformer.heads.bank import largest
+from headsmith.transformer.heads.stream import RESERVED, Link
 from headsmith.transformer.ir import Bank, Layer, Transformer
 
 LARGEST = 2.0**20

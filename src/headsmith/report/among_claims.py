@@ -41,7 +41,6 @@ import numpy as np
 
 from headsmith.compile import compile
 from headsmith.core.arrays import Array
-from headsmith.heads.attentions import BANKS, SHARP, WITHOUT_SINK, weights_of
 from headsmith.model import Compiled
 from headsmith.report.audit import audit
 from headsmith.report.claims import Finding, Rows, claim, judged, need
@@ -49,6 +48,7 @@ from headsmith.report.falsify import errors_at, falsify
 from headsmith.report.recipe_claims import Counted, random_network
 from headsmith.sequence import tokens as over
 from headsmith.sequence.compiled import compile_sequence
+from headsmith.transformer.heads.attentions import BANKS, SHARP, WITHOUT_SINK, weights_of
 
 AMONG = tuple(kind for kind, banks in BANKS.items() if "move" in banks)
 BILLED = ("layers", "heads", "reference_tokens", "data_tokens", "d_head", "max_weight")

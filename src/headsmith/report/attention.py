@@ -15,11 +15,11 @@ import numpy as np
 from headsmith.circuits.pieces import Pieces
 from headsmith.core.arrays import Array
 from headsmith.core.figures import shortened
-from headsmith.heads.sink import SinkBank
 from headsmith.inside.meanings import Meanings
 from headsmith.model import Compiled
 from headsmith.report.shares import PANELS, draw_shares
 from headsmith.run.numpy_runner import patterns
+from headsmith.transformer.heads.sink import SinkBank
 
 ROWS = 64
 """How many heads are shown when there is one data token."""

@@ -13,13 +13,13 @@ import numpy as np
 from headsmith import head_models
 from headsmith.compile import compile
 from headsmith.core.arrays import Array
-from headsmith.heads.ramp import HARDMAX_ERROR, WIDTH, ramp_error, ramp_table
 from headsmith.kernel.heads import RAMP_CELLS, ramp_sides
 from headsmith.report.audit import audit
 from headsmith.report.claims import Finding, Rows, claim, judged, need
 from headsmith.report.falsify import falsify
 from headsmith.report.recipe_claims import Counted, exponent
 from headsmith.run.numpy_runner import run
+from headsmith.transformer.heads.ramp import HARDMAX_ERROR, WIDTH, ramp_error, ramp_table
 
 LOW, HIGH = -0.5, 1.5
 """The ends a and b of the ramps."""

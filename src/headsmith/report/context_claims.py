@@ -16,7 +16,6 @@ from headsmith.circuits.assemble import GATE, Choice, assemble, expression_of
 from headsmith.core.arrays import Array
 from headsmith.core.certificate import PARTS
 from headsmith.core.extras import install
-from headsmith.heads.gate_fit import gate_product_fit
 from headsmith.lower.approximation import approximate
 from headsmith.lower.budget import demand_of, with_softmax_budget
 from headsmith.lower.design import gained
@@ -33,6 +32,7 @@ from headsmith.sequence.descent import Descent, descent_graph
 from headsmith.sequence.learner import Learner
 from headsmith.source.graph import Product
 from headsmith.transformer.bill import bill
+from headsmith.transformer.heads.gate_fit import gate_product_fit
 
 RISE = 2.0**-6
 MARGIN = 0.05

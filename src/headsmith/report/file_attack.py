@@ -18,11 +18,11 @@ import numpy as np
 
 from headsmith.core import precise
 from headsmith.core.errors import HeadsmithError
-from headsmith.export.banks import read_transformer
 from headsmith.kernel.reading import read
 from headsmith.report.rounding_oracle import plain_run, worst_run
 from headsmith.report.target_oracle import Digits, Wide, target_values
 from headsmith.transformer.dense import DenseTransformer, dense
+from headsmith.transformer.stored import read_transformer
 
 Header = Mapping[str, Any]
 Tensors = Mapping[str, Any]

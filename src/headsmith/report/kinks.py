@@ -14,11 +14,11 @@ import numpy as np
 from headsmith.circuits.assemble import assemble
 from headsmith.core.arrays import Array, Indices
 from headsmith.core.balls import gate_constant
-from headsmith.heads.attentions import PEAKS
-from headsmith.heads.sink import SinkBank
 from headsmith.model import Compiled
 from headsmith.source.evaluation import node_values
 from headsmith.source.graph import Affine, Graph, Relu
+from headsmith.transformer.heads.attentions import PEAKS
+from headsmith.transformer.heads.sink import SinkBank
 
 HELD = 4_000_000
 """How many arguments are held at once."""

@@ -25,8 +25,6 @@ import numpy as np
 
 from headsmith.compile import compile
 from headsmith.core.arrays import Array
-from headsmith.heads.attentions import EXACT, GATES, weights_of
-from headsmith.heads.sink import SinkBank
 from headsmith.lower.product_design import BERNSTEIN
 from headsmith.model import Compiled
 from headsmith.report.audit import audit
@@ -34,6 +32,8 @@ from headsmith.report.claims import Finding, Rows, claim, judged, need
 from headsmith.report.falsify import errors_at, falsify
 from headsmith.report.recipe_claims import Counted, random_network
 from headsmith.transformer.dense import DenseTransformer
+from headsmith.transformer.heads.attentions import EXACT, GATES, weights_of
+from headsmith.transformer.heads.sink import SinkBank
 
 SOFTMAX = 0.2784645427610738
 CONSTANTS = {"softmax": SOFTMAX, **GATES}

@@ -15,8 +15,6 @@ import numpy as np
 
 from headsmith.compile import compile
 from headsmith.core.arrays import Array
-from headsmith.heads.sink import SinkBank
-from headsmith.heads.stream import position_bits
 from headsmith.lower.prove import certified, drafted
 from headsmith.lower.reuse import MORE_HEADS
 from headsmith.model import Compiled
@@ -25,6 +23,8 @@ from headsmith.report.claims import Finding, Rows, claim, judged, need
 from headsmith.report.falsify import errors_at, falsify
 from headsmith.source.network import Network
 from headsmith.transformer.bill import bill
+from headsmith.transformer.heads.sink import SinkBank
+from headsmith.transformer.heads.stream import position_bits
 from headsmith.transformer.ir import Bank, Layer
 
 Counted = tuple[dict[str, Any], dict[str, Any]]

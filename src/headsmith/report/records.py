@@ -26,12 +26,12 @@ from headsmith.compile import compile
 from headsmith.core.certificate import Certificate
 from headsmith.core.errors import HeadsmithError
 from headsmith.core.markup import csv_text
-from headsmith.export.stored import graph_data
 from headsmith.files import load
 from headsmith.kernel.reading import digest
 from headsmith.model import Compiled
 from headsmith.reading import read
 from headsmith.report.record_targets import ENTRIES, ERRORS, Entry
+from headsmith.source.stored import graph_data
 from headsmith.verify import verified_file
 
 TABLE = "records.csv"

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.rounding import HALVES, PRECISIONS, arithmetic, held
-from headsmith.heads.attentions import weights_of
-from headsmith.heads.swiglu import silu
 from headsmith.transformer.dense import DenseLayer, DenseTransformer
+from headsmith.transformer.heads.attentions import weights_of
+from headsmith.transformer.heads.swiglu import silu
 
 EXP_UNITS = 8.0
 """exp is correct to 4 units in the last place, and one of these is at most 2 u."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.rounding import Dtype
-from headsmith.heads.attentions import SHARP
+from headsmith.transformer.heads.attentions import SHARP
 
 Random = np.random.Generator
 Maker = Callable[[Random], Any]

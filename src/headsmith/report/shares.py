@@ -16,11 +16,11 @@ import numpy as np
 from headsmith.circuits.pieces import Pieces, in_blocks
 from headsmith.core.arrays import Array
 from headsmith.core.figures import shortened
-from headsmith.heads.boltzmann import BoltzmannBank
-from headsmith.heads.gate import GateBank
 from headsmith.inside.meanings import Meanings
 from headsmith.model import Compiled
 from headsmith.run.numpy_runner import patterns
+from headsmith.transformer.heads.boltzmann import BoltzmannBank
+from headsmith.transformer.heads.gate import GateBank
 
 PANELS = 6
 """How many heads get a panel."""

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.arrays import Array
-from headsmith.heads.ramp import WIDTH
 from headsmith.kernel.sampled import moment
 from headsmith.report.audit import audit
 from headsmith.report.claims import Finding, Rows, claim, judged, need
@@ -39,6 +38,7 @@ from headsmith.sequence.universal_fit import fitted
 from headsmith.sequence.universal_inputs import sample
 from headsmith.sequence.universal_model import Architecture
 from headsmith.transformer.dense import dense
+from headsmith.transformer.heads.ramp import WIDTH
 
 KERNELS = (1.0, 2.0, WIDTH, 4.0, 10.0, 100.0)
 CELLS = (4, 8, 16)

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.arrays import Array
-from headsmith.heads.ramp import WIDTH, ramp_error, ramp_table
 from headsmith.source.network import Network
 from headsmith.transformer.dense import DenseLayer, DenseTransformer
+from headsmith.transformer.heads.ramp import WIDTH, ramp_error, ramp_table
 
 TOKENS, FEATURES, HIDDEN = 20, 5, 10
 GATHERED = 60.0

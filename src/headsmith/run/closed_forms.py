@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.heads.stream import DATA, POSITION, position_code
+from headsmith.transformer.heads.stream import DATA, POSITION, position_code
 from headsmith.transformer.ir import Transformer
 
 

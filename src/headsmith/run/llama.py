@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headsmith.heads.swiglu import silu
+from headsmith.transformer.heads.swiglu import silu
 
 Singles = npt.NDArray[np.float32]
 

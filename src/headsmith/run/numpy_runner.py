@@ -4,7 +4,7 @@ It evaluates the transformer and nothing else: scores, their powers of e, weight
 residual stream. It leaves out what is zero or unused: registers are kept apart instead of multiplied with zeros, scores
 that heads of a bank share are computed once, and the rows of reference tokens are not computed (nothing reads what
 heads write there, but for the sink, which stays zero within the certificate's leak). Memory stays bounded: attention
-goes chunk by chunk. With `fused`, heads are evaluated through their closed forms (`closed`, heads/bank.py).
+goes chunk by chunk. With `fused`, heads are evaluated through their closed forms (`closed`, transformer/heads/bank.py).
 
 Models of 16 bits compute in float32. What the embedding, the reads and outputs of heads, their output maps, the sums of
 the stream and the read-out return is rounded to the model's format before anything else reads it (`transformer.held`).
@@ -22,11 +22,11 @@ import numpy as np
 
 from headsmith.core.errors import DomainError
 from headsmith.core.rounding import HALVES
-from headsmith.heads.attentions import SHARP
-from headsmith.heads.running import Attention, Stream, linear, read
-from headsmith.heads.stream import DATA, POSITION, position_code
 from headsmith.run.textbook import attended, first_stream
 from headsmith.transformer.dense import dense_layer
+from headsmith.transformer.heads.attentions import SHARP
+from headsmith.transformer.heads.running import Attention, Stream, linear, read
+from headsmith.transformer.heads.stream import DATA, POSITION, position_code
 from headsmith.transformer.ir import Bank, Transformer
 
 CHUNK = 1 << 18

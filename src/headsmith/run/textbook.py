@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.heads.attentions import weights_of
-from headsmith.heads.running import linear
-from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, position_code
-from headsmith.heads.swiglu import silu
 from headsmith.transformer.dense import DenseLayer, grid_rows
+from headsmith.transformer.heads.attentions import weights_of
+from headsmith.transformer.heads.running import linear
+from headsmith.transformer.heads.stream import DATA, GRID, POSITION, REFERENCE, position_code
+from headsmith.transformer.heads.swiglu import silu
 from headsmith.transformer.ir import Transformer, layout, width
 
 

@@ -17,12 +17,12 @@ from torch.nn import functional
 
 from headsmith.core.figures import count
 from headsmith.core.sparse import SparseArray
-from headsmith.heads.attend import AttendBank
-from headsmith.heads.move import TARGETS
-from headsmith.heads.stream import Link
-from headsmith.heads.table import TableBank
 from headsmith.run.closed_forms import first_rows
 from headsmith.run.torch_model import inside, laid_out, refuse
+from headsmith.transformer.heads.attend import AttendBank
+from headsmith.transformer.heads.move import TARGETS
+from headsmith.transformer.heads.stream import Link
+from headsmith.transformer.heads.table import TableBank
 from headsmith.transformer.ir import Bank, Layer, Transformer
 
 Stream = dict[str, torch.Tensor]

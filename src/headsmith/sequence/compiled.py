@@ -25,7 +25,6 @@ from headsmith.core.intervals import as_box
 from headsmith.core.rounding import Dtype
 from headsmith.export.file import Form
 from headsmith.export.plain import Plain, called, plain
-from headsmith.heads.attentions import AttentionKind
 from headsmith.inside.edits import Runner
 from headsmith.model import Compiled, parts_of, real_inputs
 from headsmith.progress import Shown
@@ -43,6 +42,7 @@ from headsmith.source.graph import Attend, Graph, Move, Pool, Positional
 from headsmith.source.network import Network
 from headsmith.source.node_programs import masks
 from headsmith.source.trace import Traced, outputs_of
+from headsmith.transformer.heads.attentions import AttentionKind
 
 
 @dataclass(frozen=True, eq=False, repr=False)

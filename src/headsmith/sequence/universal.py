@@ -31,7 +31,6 @@ from headsmith.core.figures import bound, count
 from headsmith.core.html import card, table
 from headsmith.core.intervals import Box
 from headsmith.export.plain import called
-from headsmith.heads.ramp import WIDTH
 from headsmith.inside.edits import Runner
 from headsmith.inside.explain import HEADS, explain
 from headsmith.inside.meanings import Meanings
@@ -47,6 +46,7 @@ from headsmith.sequence.universal_model import FORMS, Architecture, points_of, s
 from headsmith.source.graph import Affine, Graph, Sampled
 from headsmith.source.kuhn import Grid
 from headsmith.transformer.bill import bill
+from headsmith.transformer.heads.ramp import WIDTH
 
 SHARE = 0.999
 """How much of the error the kernel may take: leak and rounding are small."""

@@ -33,11 +33,11 @@ import numpy as np
 
 from headsmith.analysis.smoothness import Lipschitz
 from headsmith.core.arrays import Array
-from headsmith.heads.move import MoveBank
-from headsmith.heads.stream import DATA, Link, Register, position_bits, position_code
-from headsmith.heads.table import TableBank
 from headsmith.source.builder import Builder
 from headsmith.source.graph import Graph, Move, Sampled
+from headsmith.transformer.heads.move import MoveBank
+from headsmith.transformer.heads.stream import DATA, Link, Register, position_bits, position_code
+from headsmith.transformer.heads.table import TableBank
 from headsmith.transformer.ir import GridForm, Layer, Transformer, reserved_registers
 
 APART, LEAST_APART = 60.0, 36.0

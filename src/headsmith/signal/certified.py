@@ -40,14 +40,14 @@ from headsmith.core.directed import multiplied
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Box, Interval, add, centre_and_radius, linear_image, point
 from headsmith.core.rounding import lower, magnitude_product, upper
-from headsmith.heads.attend import AttendBank
-from headsmith.heads.boltzmann import BoltzmannBank
-from headsmith.heads.gate import GateBank
-from headsmith.heads.sink import SinkBank, leak_weight
-from headsmith.heads.stream import DATA, GRID, RESERVED
-from headsmith.heads.table import TableBank
 from headsmith.signal.softmax_slopes import steepness
 from headsmith.transformer.dense import DenseTransformer, read_matrix, write_matrix
+from headsmith.transformer.heads.attend import AttendBank
+from headsmith.transformer.heads.boltzmann import BoltzmannBank
+from headsmith.transformer.heads.gate import GateBank
+from headsmith.transformer.heads.sink import SinkBank, leak_weight
+from headsmith.transformer.heads.stream import DATA, GRID, RESERVED
+from headsmith.transformer.heads.table import TableBank
 from headsmith.transformer.ir import Bank, Transformer, layout, width
 
 SWISH = (-0.1, 1.1)

@@ -22,8 +22,6 @@ from headsmith.core.figures import bound, count, shortened
 from headsmith.core.program import Call, Linear, Over, Program
 from headsmith.core.prose import blocks_of
 from headsmith.files import Model
-from headsmith.heads import attentions
-from headsmith.heads.kinds import KINDS
 from headsmith.inside.explain import bank_sentences, domain_text, readout_lines
 from headsmith.inside.meanings import Meanings, without_kind
 from headsmith.inside.shares import head_shares
@@ -36,10 +34,12 @@ from headsmith.sequence.learner import Learner
 from headsmith.sequence.universal import Universal
 from headsmith.source.describe import outputs_text
 from headsmith.source.graph import Affine, Expression, Function, Graph, Relu
-from headsmith.source.stored_nodes import node_data
+from headsmith.source.stored import node_data
 from headsmith.studio.extras import checks, regions_data
 from headsmith.transformer.bill import bill_rows
 from headsmith.transformer.dense import DenseLayer
+from headsmith.transformer.heads import attentions
+from headsmith.transformer.heads.kinds import KINDS
 from headsmith.transformer.ir import Bank
 
 MOST_NONZEROS, MOST_PARAMETERS, MOST_TOKENS = 300_000, 60_000_000, 1024

@@ -10,9 +10,9 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
-from headsmith.heads.attentions import AttentionKind
-from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, Link, position_code
-from headsmith.heads.swiglu import NeuronBank
+from headsmith.transformer.heads.attentions import AttentionKind
+from headsmith.transformer.heads.stream import DATA, GRID, POSITION, REFERENCE, Link, position_code
+from headsmith.transformer.heads.swiglu import NeuronBank
 from headsmith.transformer.ir import Bank, Layer, Transformer, layout, width
 
 

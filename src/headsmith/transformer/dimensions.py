@@ -19,8 +19,8 @@ from dataclasses import astuple, dataclass, fields
 from headsmith.core.figures import number
 from headsmith.core.html import table
 from headsmith.core.markup import PREAMBLE, csv_text, latex_table, markdown_table
-from headsmith.heads.stream import position_bits
 from headsmith.transformer.bill import head_features
+from headsmith.transformer.heads.stream import position_bits
 from headsmith.transformer.ir import Bank, Transformer, width
 
 COLUMNS = ("layer", "heads", "kind", "W_Q, W_K", "W_V", "W_O", "d_head", "one head for each")

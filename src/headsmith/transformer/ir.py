@@ -37,10 +37,10 @@ from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import CertificateError
 from headsmith.core.figures import count
 from headsmith.core.rounding import PRECISIONS, Dtype, Precision, arithmetic, held
-from headsmith.heads.attentions import ATTENTIONS, BANKS, ONE_TOKEN, WITHOUT_SINK, AttentionKind
-from headsmith.heads.bank import HeadBank
-from headsmith.heads.move import MoveBank
-from headsmith.heads.stream import (
+from headsmith.transformer.heads.attentions import ATTENTIONS, BANKS, ONE_TOKEN, WITHOUT_SINK, AttentionKind
+from headsmith.transformer.heads.bank import HeadBank
+from headsmith.transformer.heads.move import MoveBank
+from headsmith.transformer.heads.stream import (
     DATA,
     GRID,
     POSITION,
@@ -51,9 +51,8 @@ from headsmith.heads.stream import (
     position_bits,
     position_code,
 )
-from headsmith.heads.swiglu import NeuronBank
-from headsmith.heads.table import TableBank
-from headsmith.kernel.sparse import entries_of
+from headsmith.transformer.heads.swiglu import NeuronBank
+from headsmith.transformer.heads.table import TableBank
 
 GridForm = Literal["one-hot", "rows", "softmax"]
 Bank = HeadBank
@@ -196,7 +195,7 @@ def arrays(transformer: Transformer, folded: bool = True) -> Iterator[tuple[str,
     """Every stored number of the model with the place where it stands. Without `folded`, those alone that stand in a
     matrix as they are, and not in sums and products with others."""
     for link in transformer.embedding:
-        yield f"embedding into {link.register}", entries_of(link.weights)
+        yield f"embedding into {link.register}", link.entries
     for name, value in transformer.initial.items():
         yield f"initial value of {name}", value
     for name, value in transformer.positional.items():
@@ -205,16 +204,16 @@ def arrays(transformer: Transformer, folded: bool = True) -> Iterator[tuple[str,
         for bank in layer.banks:
             where = f"layer {number}, {bank.kind} bank"
             for link in bank.read:
-                yield f"{where}, read of {link.register}", entries_of(link.weights)
+                yield f"{where}, read of {link.register}", link.entries
             for link in bank.write:
-                yield f"{where}, write to {link.register}", entries_of(link.weights)
+                yield f"{where}, write to {link.register}", link.entries
             for name in bank.arrays:
                 if folded or name not in bank.folded_arrays:
                     yield f"{where}, {name.replace('_', ' ')}", getattr(bank, name)
             if folded and bank.numbers:
                 yield f"{where}, gains", np.array([getattr(bank, name) for name in bank.numbers])
     for link in transformer.readout:
-        yield f"read-out of {link.register}", entries_of(link.weights)
+        yield f"read-out of {link.register}", link.entries
     yield "read-out bias", transformer.readout_bias
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import mpmath
 import numpy as np
 
-from headsmith.heads.sink import SinkBank
-from headsmith.heads.stream import DATA, Link, Register
-from headsmith.heads.table import (
+from headsmith.transformer.heads.sink import SinkBank
+from headsmith.transformer.heads.stream import DATA, Link, Register
+from headsmith.transformer.heads.table import (
     TableBank,
 )
 from headsmith.transformer.ir import Layer, Transformer, reserved_registers

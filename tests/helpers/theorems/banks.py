@@ -18,14 +18,14 @@ from headsmith.core.certificate import PARTS, Certificate
 from headsmith.core.errors import CertificateError
 from headsmith.core.intervals import Box
 from headsmith.export.file import Contents, read_file, write_file
-from headsmith.heads.sink import SinkBank
-from headsmith.heads.stream import DATA, Link, Register
-from headsmith.heads.table import TableBank
 from headsmith.kernel.arithmetic import EXP_ULPS
 from headsmith.run.numpy_runner import patterns, run
 from headsmith.source.graph import Affine, Graph, Input, Term
 from headsmith.transformer.bill import bill
 from headsmith.transformer.dense import DenseTransformer, dense
+from headsmith.transformer.heads.sink import SinkBank
+from headsmith.transformer.heads.stream import DATA, Link, Register
+from headsmith.transformer.heads.table import TableBank
 from headsmith.transformer.ir import Layer, Transformer, reserved_registers
 from helpers.attacks.proving import certify
 from helpers.oracles.textbook import Floating, run_dense

@@ -12,8 +12,8 @@ from helpers.theorems import banks as models
 from headsmith import head_models
 from headsmith.core.errors import CertificateError
 from headsmith.core.rounding import PRECISIONS
-from headsmith.heads.mean import MeanBank
-from headsmith.heads.stream import DATA, Link
+from headsmith.transformer.heads.mean import MeanBank
+from headsmith.transformer.heads.stream import DATA, Link
 
 FLOAT32, FLOAT64 = PRECISIONS["float32"], PRECISIONS["float64"]
 

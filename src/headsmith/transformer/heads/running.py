@@ -18,10 +18,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from headsmith.core.sparse import blocks_of, sparse_product
-from headsmith.heads.attentions import shares_of
-from headsmith.heads.stream import Link, position_bits, position_code
-from headsmith.heads.surroundings import Surroundings
 from headsmith.kernel.sparse import Sparse
+from headsmith.transformer.heads.attentions import shares_of
+from headsmith.transformer.heads.stream import Link, position_bits, position_code
+from headsmith.transformer.heads.surroundings import Surroundings
 
 Stream = dict[str, Any]
 """What data tokens hold: for each register an array (batch, token, column); a batch of one stands for all alike. A

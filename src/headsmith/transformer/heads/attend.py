@@ -32,7 +32,7 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
 from headsmith.core.figures import count
-from headsmith.heads.bank import (
+from headsmith.transformer.heads.bank import (
     KEY,
     Columns,
     HeadBank,
@@ -44,10 +44,10 @@ from headsmith.heads.bank import (
     keep_name,
     keep_nonzeros,
 )
-from headsmith.heads.running import Attention, shares
-from headsmith.heads.scaling import Scaling
-from headsmith.heads.stream import DATA, GRID, REFERENCE
-from headsmith.heads.surroundings import Surroundings
+from headsmith.transformer.heads.running import Attention, shares
+from headsmith.transformer.heads.scaling import Scaling
+from headsmith.transformer.heads.stream import DATA, GRID, REFERENCE
+from headsmith.transformer.heads.surroundings import Surroundings
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,8 +41,8 @@ from headsmith.core.balls import boltzmann_constant
 from headsmith.core.errors import CertificateError
 from headsmith.core.figures import number, shortened
 from headsmith.core.rounding import upper
-from headsmith.heads.attentions import EXACT, MAXIMA
-from headsmith.heads.bank import (
+from headsmith.transformer.heads.attentions import EXACT, MAXIMA
+from headsmith.transformer.heads.bank import (
     KEY,
     Columns,
     Matrices,
@@ -54,10 +54,10 @@ from headsmith.heads.bank import (
     keep_nonzeros,
     largest_scaled,
 )
-from headsmith.heads.running import Attention, shares
-from headsmith.heads.scaling import Scaling, heaviest_read, split_scale
-from headsmith.heads.stream import DATA
-from headsmith.heads.surroundings import Surroundings
+from headsmith.transformer.heads.running import Attention, shares
+from headsmith.transformer.heads.scaling import Scaling, heaviest_read, split_scale
+from headsmith.transformer.heads.stream import DATA
+from headsmith.transformer.heads.surroundings import Surroundings
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,16 +18,16 @@ from helpers.oracles.textbook import Rounded, stream_dense
 from helpers.theorems import banks as models
 
 from headsmith.core.rounding import PRECISIONS
-from headsmith.export.stored import transformer_data
-from headsmith.heads import attend, boltzmann, gate, mean, move, sink, table
-from headsmith.heads.scaling import split_scale
-from headsmith.heads.stream import Link
 from headsmith.kernel.arithmetic import EXP_ULPS, Interval, Upper
 from headsmith.kernel.heads import local_errors
 from headsmith.kernel.model import read_model
 from headsmith.kernel.softmax import Local, Reads
 from headsmith.transformer.dense import dense
+from headsmith.transformer.heads import attend, boltzmann, gate, mean, move, sink, table
+from headsmith.transformer.heads.scaling import split_scale
+from headsmith.transformer.heads.stream import Link
 from headsmith.transformer.ir import layout
+from headsmith.transformer.stored import transformer_data
 
 PRECISION = PRECISIONS["float32"]
 UNIT = PRECISION.unit_roundoff

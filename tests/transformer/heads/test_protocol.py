@@ -13,7 +13,8 @@ from helpers.theorems import banks as models
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import FileFormatError
-from headsmith.heads.bank import (
+from headsmith.transformer.dimensions import dimensions
+from headsmith.transformer.heads.bank import (
     KEY,
     Columns,
     HeadBank,
@@ -25,11 +26,10 @@ from headsmith.heads.bank import (
     keep_nonzeros,
     largest_scaled,
 )
-from headsmith.heads.kinds import KINDS
-from headsmith.heads.running import Attention
-from headsmith.heads.stream import DATA, Link
-from headsmith.heads.surroundings import Surroundings
-from headsmith.transformer.dimensions import dimensions
+from headsmith.transformer.heads.kinds import KINDS
+from headsmith.transformer.heads.running import Attention
+from headsmith.transformer.heads.stream import DATA, Link
+from headsmith.transformer.heads.surroundings import Surroundings
 
 
 @dataclass(frozen=True, eq=False)

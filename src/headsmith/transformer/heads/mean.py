@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from headsmith.core.arrays import Array
-from headsmith.heads.bank import (
+from headsmith.transformer.heads.bank import (
     KEY,
     Columns,
     HeadBank,
@@ -40,10 +40,10 @@ from headsmith.heads.bank import (
     keep_nonzeros,
     split_rows,
 )
-from headsmith.heads.running import Attention
-from headsmith.heads.scaling import Scaling
-from headsmith.heads.stream import DATA
-from headsmith.heads.surroundings import Surroundings
+from headsmith.transformer.heads.running import Attention
+from headsmith.transformer.heads.scaling import Scaling
+from headsmith.transformer.heads.stream import DATA
+from headsmith.transformer.heads.surroundings import Surroundings
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,9 @@ import numpy as np
 
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.rounding import FLOAT64, Precision, held
-from headsmith.heads.running import Reader
-from headsmith.heads.surroundings import Surroundings
 from headsmith.kernel.sparse import parts_of
+from headsmith.transformer.heads.running import Reader
+from headsmith.transformer.heads.surroundings import Surroundings
 
 SMALLEST_SCALE = 2.0**-20
 

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from headsmith import head_models
 from headsmith.core.balls import boltzmann_constant, gate_constant
 from headsmith.core.errors import CertificateError
-from headsmith.heads.boltzmann import (
+from headsmith.run.numpy_runner import run
+from headsmith.transformer.heads.boltzmann import (
     BoltzmannBank,
     boltzmann_error,
 )
-from headsmith.heads.stream import DATA, Link
-from headsmith.run.numpy_runner import run
+from headsmith.transformer.heads.stream import DATA, Link
 
 DIGITS = 40
 FIGURES = {2: 0.2785, 3: 0.463, 8: 0.973, 64: 2.307, 1024: 4.44}

@@ -1,4 +1,4 @@
-"""Transformers, banks and links as a file holds them: structure as JSON, numbers as tensors.
+"""Models as a file holds them: structure as JSON, numbers as tensors by name.
 
 `keep(name, values, type)` stores a tensor and returns its name; `tensor(name)` gives it back.
 """
@@ -6,16 +6,68 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from headsmith.core.errors import FileFormatError
 from headsmith.core.rounding import PRECISIONS
-from headsmith.heads.kinds import KINDS
-from headsmith.heads.stream import Link, Register
-from headsmith.source.stored_nodes import read_weights, stored_weights
+from headsmith.source.stored import SOURCE, Header, Tensors, read_weights, stored_weights
+from headsmith.transformer.heads.kinds import KINDS
+from headsmith.transformer.heads.stream import Link, Register
 from headsmith.transformer.ir import Bank, Layer, Transformer
+
+SPARSE = (".gaps", ".values")
+"""How the names of the tensors of sparse weights end."""
+
+SMALL = 64
+"""Arrays of at most so many numbers are stored wherever they are used."""
+
+
+def _place(array: Any) -> tuple[Any, ...]:
+    """Where an array without gaps lies, and how: others of the same place are the same."""
+    return array.ctypes.data, array.shape, array.dtype
+
+
+def transformer_data(transformer: Transformer, tensors: Tensors) -> Header:
+    """A model as JSON; its weights are added to the tensors, in its own format. Large weights of the target, in the
+    same memory, are stored once; and so are equal entries of sparse weights, and their places."""
+    dtype = np.dtype(transformer.arithmetic)
+    large = {name: each for name, each in tensors.items() if name.startswith(SOURCE) and each.size > SMALL}
+    known = {_place(each): name for name, each in large.items()}
+    sparse = {name: each for name, each in large.items() if name.endswith(SPARSE)}
+
+    def keep(name: str, values: Any, kind: Any = dtype) -> str:
+        array = np.ascontiguousarray(values, dtype=kind)
+        name = known.get(_place(array), name)
+        for other, each in sparse.items() if name.endswith(SPARSE) else ():
+            if each.dtype == array.dtype and np.array_equal(each, array):
+                name = other
+        tensors[name] = array
+        return name
+
+    # Models without positional constants look as they did before there were any.
+    positional = {name: keep(f"positional.{name}", value) for name, value in transformer.positional.items()}
+    return {
+        "inputs": transformer.inputs,
+        "outputs": transformer.outputs,
+        "tokens": transformer.tokens,
+        "dtype": transformer.dtype,
+        "registers": [asdict(register) for register in transformer.registers],
+        "embedding": stored_links("embedding", transformer.embedding, keep),
+        "initial": {name: keep(f"initial.{name}", value) for name, value in transformer.initial.items()},
+        **({"positional": positional} if positional else {}),
+        "layers": [
+            [stored_bank(f"layers.{index}.{place}", item, keep) for place, item in enumerate(layer.banks)]
+            for index, layer in enumerate(transformer.layers)
+        ],
+        "readout": stored_links("readout", transformer.readout, keep),
+        "readout_bias": keep("readout_bias", transformer.readout_bias),
+        **({"grid_form": transformer.grid_form} if transformer.grid_form != "one-hot" else {}),
+        **({"attention": transformer.attention} if transformer.attention != "softmax" else {}),
+        **({"alone": True} if transformer.alone else {}),
+    }
 
 
 def stored_links(stem: str, items: Sequence[Link], keep: Callable[..., str]) -> list[dict[str, Any]]:
@@ -24,7 +76,9 @@ def stored_links(stem: str, items: Sequence[Link], keep: Callable[..., str]) -> 
         {
             "register": link.register,
             "first": link.first,
-            "weights": stored_weights(f"{stem}.{index}", link.weights, keep),
+            "weights": keep(f"{stem}.{index}", link.weights)
+            if isinstance(link.weights, np.ndarray)
+            else stored_weights(f"{stem}.{index}", link.weights, keep),
         }
         for index, link in enumerate(items)
     ]
@@ -74,7 +128,7 @@ def read_bank(item: dict[str, Any], tensor: Callable[[str], Any]) -> Bank:
 
 
 def read_transformer(stored: Mapping[str, Any], tensor: Callable[[str], Any]) -> Transformer:
-    """The transformer that export/stored.py stored, or FileFormatError."""
+    """The transformer that `transformer_data` stored, or FileFormatError."""
     if stored["dtype"] not in PRECISIONS:
         raise FileFormatError(f"unknown dtype {stored['dtype']!r}")
     return Transformer(

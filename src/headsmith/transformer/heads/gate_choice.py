@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from headsmith.core.errors import DomainError
 from headsmith.core.rounding import Precision
-from headsmith.heads.gate_fit import LARGEST_RISE, GateFit, gate_product_fit, rise_for
+from headsmith.transformer.heads.gate_fit import LARGEST_RISE, GateFit, gate_product_fit, rise_for
 
 MOST_GATE_TOKENS = 4
 RISES = (0.125, 0.1, 0.05, 0.025, 0.0125)

@@ -24,11 +24,11 @@ import numpy as np
 
 from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
 from headsmith.core.errors import CertificateError
-from headsmith.heads.running import Attention
-from headsmith.heads.scaling import Scaling
-from headsmith.heads.stream import GRID, REFERENCE, Link
-from headsmith.heads.surroundings import Surroundings
 from headsmith.kernel.sparse import entries_of
+from headsmith.transformer.heads.running import Attention
+from headsmith.transformer.heads.scaling import Scaling
+from headsmith.transformer.heads.stream import GRID, REFERENCE, Link
+from headsmith.transformer.heads.surroundings import Surroundings
 
 KEY = 8.0
 """Keys of constants: it only shares gains between query and key, so that neither has large weights. A power of two, it

@@ -13,10 +13,10 @@ import pytest
 from helpers.theorems import banks as models
 
 from headsmith.core.errors import CertificateError
-from headsmith.heads.stream import DATA, Link
-from headsmith.heads.swiglu import SiluBank, SwigluBank
 from headsmith.run.numpy_runner import run
 from headsmith.transformer.bill import bill
+from headsmith.transformer.heads.stream import DATA, Link
+from headsmith.transformer.heads.swiglu import SiluBank, SwigluBank
 from headsmith.transformer.ir import Transformer
 
 WRITE = (Link("out", np.eye(2)),)

@@ -53,7 +53,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
-from headsmith.heads.bank import (
+from headsmith.transformer.heads.bank import (
     KEY,
     Columns,
     HeadBank,
@@ -64,10 +64,10 @@ from headsmith.heads.bank import (
     keep_nonzeros,
     largest,
 )
-from headsmith.heads.running import Attention, blocks
-from headsmith.heads.scaling import Scaling
-from headsmith.heads.stream import DATA, GRID, POSITION, position_bits
-from headsmith.heads.surroundings import Surroundings
+from headsmith.transformer.heads.running import Attention, blocks
+from headsmith.transformer.heads.scaling import Scaling
+from headsmith.transformer.heads.stream import DATA, GRID, POSITION, position_bits
+from headsmith.transformer.heads.surroundings import Surroundings
 
 
 @dataclass(frozen=True, eq=False)

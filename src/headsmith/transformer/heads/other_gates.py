@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headsmith.heads.attentions import WITHOUT_SINK, shares_of, weights_of
-from headsmith.heads.running import Attention
-from headsmith.heads.stream import position_bits, position_code
+from headsmith.transformer.heads.attentions import WITHOUT_SINK, shares_of, weights_of
+from headsmith.transformer.heads.running import Attention
+from headsmith.transformer.heads.stream import position_bits, position_code
 
 if TYPE_CHECKING:
-    from headsmith.heads.sink import SinkBank
+    from headsmith.transformer.heads.sink import SinkBank
 
 
 def other_gates(attention: Attention, bank: SinkBank) -> Any:

@@ -14,10 +14,10 @@ from helpers.theorems import banks as models
 
 from headsmith import head_models
 from headsmith.core.errors import CertificateError, DomainError
-from headsmith.heads.gate import GateBank
-from headsmith.heads.gate_fit import _fitted, gate_product_fit
-from headsmith.heads.stream import DATA, Link
 from headsmith.run.numpy_runner import run
+from headsmith.transformer.heads.gate import GateBank
+from headsmith.transformer.heads.gate_fit import _fitted, gate_product_fit
+from headsmith.transformer.heads.stream import DATA, Link
 from headsmith.transformer.ir import Transformer
 
 each_dtype = pytest.mark.parametrize("dtype", ["float64", "float32"])

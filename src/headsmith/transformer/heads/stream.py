@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.arrays import Array, Weights, frozen, frozen_weights
-from headsmith.kernel.sparse import entries_of
+from headsmith.kernel.sparse import Sparse
 
 DATA = "data"
 """One on every data token, zero on the reference tokens."""
@@ -78,8 +78,13 @@ class Link:
         return self.__dict__["_grouped"]
 
     @property
+    def entries(self) -> Array:
+        """The numbers that are stored of the weights, all that are not zero among them."""
+        return np.asarray(self.weights.values if isinstance(self.weights, Sparse) else self.weights)
+
+    @property
     def nonzeros(self) -> int:
-        return int(np.count_nonzero(entries_of(self.weights)))
+        return int(np.count_nonzero(self.entries))
 
 
 def position_bits(tokens: int) -> int:

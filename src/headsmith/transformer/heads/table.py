@@ -44,7 +44,7 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, DomainError
 from headsmith.core.figures import shortened
-from headsmith.heads.bank import (
+from headsmith.transformer.heads.bank import (
     Columns,
     HeadBank,
     Matrices,
@@ -55,10 +55,10 @@ from headsmith.heads.bank import (
     keep_nonzeros,
     largest,
 )
-from headsmith.heads.running import Attention, blocks
-from headsmith.heads.scaling import Scaling
-from headsmith.heads.stream import DATA, GRID, REFERENCE
-from headsmith.heads.surroundings import Surroundings
+from headsmith.transformer.heads.running import Attention, blocks
+from headsmith.transformer.heads.scaling import Scaling
+from headsmith.transformer.heads.stream import DATA, GRID, REFERENCE
+from headsmith.transformer.heads.surroundings import Surroundings
 
 
 @dataclass(frozen=True, eq=False)

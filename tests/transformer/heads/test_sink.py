@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headsmith.core.rounding import PRECISIONS
-from headsmith.heads.scaling import split_scale
-from headsmith.heads.sink import feature_names, leak_weight
-from headsmith.heads.stream import position_bits, position_code
+from headsmith.transformer.heads.scaling import split_scale
+from headsmith.transformer.heads.sink import feature_names, leak_weight
+from headsmith.transformer.heads.stream import position_bits, position_code
 
 DIGITS = 60
 

@@ -43,13 +43,13 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.balls import gate_constant
 from headsmith.core.figures import number
-from headsmith.heads.attentions import EXACT, GATES, WITHOUT_SINK
-from headsmith.heads.bank import KEY, Columns, Matrices, ScaledBank, Words, largest_scaled
-from headsmith.heads.other_gates import other_gates
-from headsmith.heads.running import Attention
-from headsmith.heads.scaling import Scaling, even, heaviest_read, in_parts, rounded_up, split_scale
-from headsmith.heads.stream import DATA, GRID, POSITION, REFERENCE, position_bits
-from headsmith.heads.surroundings import Surroundings
+from headsmith.transformer.heads.attentions import EXACT, GATES, WITHOUT_SINK
+from headsmith.transformer.heads.bank import KEY, Columns, Matrices, ScaledBank, Words, largest_scaled
+from headsmith.transformer.heads.other_gates import other_gates
+from headsmith.transformer.heads.running import Attention
+from headsmith.transformer.heads.scaling import Scaling, even, heaviest_read, in_parts, rounded_up, split_scale
+from headsmith.transformer.heads.stream import DATA, GRID, POSITION, REFERENCE, position_bits
+from headsmith.transformer.heads.surroundings import Surroundings
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,8 +46,8 @@ import numpy as np
 from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
 from headsmith.core.errors import CertificateError, DomainError
 from headsmith.core.figures import shortened
-from headsmith.heads.attentions import EXACT, WITHOUT_SINK
-from headsmith.heads.bank import (
+from headsmith.transformer.heads.attentions import EXACT, WITHOUT_SINK
+from headsmith.transformer.heads.bank import (
     KEY,
     Columns,
     HeadBank,
@@ -59,11 +59,11 @@ from headsmith.heads.bank import (
     keep_nonzeros,
     split_rows,
 )
-from headsmith.heads.other_gates import other_moves
-from headsmith.heads.running import Attention
-from headsmith.heads.scaling import Scaling
-from headsmith.heads.stream import DATA, POSITION, position_bits, position_code
-from headsmith.heads.surroundings import Surroundings
+from headsmith.transformer.heads.other_gates import other_moves
+from headsmith.transformer.heads.running import Attention
+from headsmith.transformer.heads.scaling import Scaling
+from headsmith.transformer.heads.stream import DATA, POSITION, position_bits, position_code
+from headsmith.transformer.heads.surroundings import Surroundings
 
 NOTHING = -1
 """Stands for a token's index where nothing is fetched."""

@@ -40,13 +40,13 @@ import headsmith as hs
 from headsmith.core.errors import CertificateError, HeadsmithError
 from headsmith.core.intervals import Box
 from headsmith.export.file import Contents, read_file, write_file
-from headsmith.heads.sink import SinkBank
-from headsmith.heads.stream import GRID, Link, Register
-from headsmith.heads.table import TableBank
 from headsmith.run.numpy_runner import patterns, run
 from headsmith.source.graph import Affine, Function, Graph, Input, Relu, Term
 from headsmith.transformer.bill import bill
 from headsmith.transformer.dense import DenseTransformer, dense
+from headsmith.transformer.heads.sink import SinkBank
+from headsmith.transformer.heads.stream import GRID, Link, Register
+from headsmith.transformer.heads.table import TableBank
 from headsmith.transformer.ir import Layer, Transformer, layout, reserved_registers
 
 TABLES_ALONE = [square, columns, product, tower]

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headsmith.core.arrays import Array
-from headsmith.heads.bank import Columns, HeadBank, Matrices, Words
-from headsmith.heads.running import Attention
-from headsmith.heads.stream import DATA
-from headsmith.heads.surroundings import Surroundings
+from headsmith.transformer.heads.bank import Columns, HeadBank, Matrices, Words
+from headsmith.transformer.heads.running import Attention
+from headsmith.transformer.heads.stream import DATA
+from headsmith.transformer.heads.surroundings import Surroundings
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,13 +14,13 @@ from helpers.theorems import banks as models
 
 from headsmith import head_models
 from headsmith.core.errors import CertificateError
-from headsmith.heads.attend import (
-    AttendBank,
-)
-from headsmith.heads.stream import DATA, Link
 from headsmith.kernel.arithmetic import Interval
 from headsmith.kernel.slopes import _attend_slopes
 from headsmith.run.numpy_runner import run
+from headsmith.transformer.heads.attend import (
+    AttendBank,
+)
+from headsmith.transformer.heads.stream import DATA, Link
 
 each_mask = pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
 

@@ -19,11 +19,11 @@ from headsmith import head_models
 from headsmith.core.errors import CertificateError, DomainError, HeadsmithError
 from headsmith.core.rounding import PRECISIONS
 from headsmith.export.file import read_file, write_file
-from headsmith.heads.ramp import HARDMAX_ERROR, WIDTH, ramp_error, ramp_table
-from headsmith.heads.stream import GRID, Link, Register
-from headsmith.heads.table import TableBank
 from headsmith.run.numpy_runner import patterns, run
 from headsmith.transformer.bill import bill
+from headsmith.transformer.heads.ramp import HARDMAX_ERROR, WIDTH, ramp_error, ramp_table
+from headsmith.transformer.heads.stream import GRID, Link, Register
+from headsmith.transformer.heads.table import TableBank
 from headsmith.transformer.ir import Transformer
 
 FIGURES = {0.5: 0.520, 1.0: 0.292, 2.0: 0.120, 4.0: 0.135, 10.0: 0.303, 50.0: 0.444, WIDTH: 0.0622}

@@ -1,8 +1,9 @@
-"""The nodes of graphs as a file holds them: of the target, and of the circuit that a proof is about."""
+"""Targets, and the circuits of proofs, as a file holds them: structure as JSON, numbers as tensors by name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, assert_never
 
 import numpy as np
@@ -16,6 +17,7 @@ from headsmith.source.graph import (
     Attend,
     Expression,
     Function,
+    Graph,
     Hypotenuse,
     Input,
     Maximum,
@@ -29,6 +31,51 @@ from headsmith.source.graph import (
     Relu,
     Sampled,
 )
+
+Header = dict[str, Any]
+Tensors = dict[str, Any]
+
+SOURCE, PROOF, APPROXIMATES = "source.", "proof.", "approximates"
+"""How the names of the target's tensors begin, and those of a proof's own; the field of a file, and the beginning of
+the names of tensors, of what a network approximates."""
+
+
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """What a file carries for the kernel: structure as JSON, and the tensors that are the proof's own."""
+
+    stored: Header
+    tensors: Tensors
+
+
+def proof_of(header: Header, tensors: Tensors) -> Proof:
+    """The proof in a file."""
+    return Proof(header["proof"], {name: each for name, each in tensors.items() if name.startswith(PROOF)})
+
+
+def graph_data(graph: Graph, tensors: Tensors, prefix: str = "source") -> Header:
+    """A target as JSON; its weights are added to the tensors."""
+    if any(isinstance(node, Expression) for node in graph.nodes):
+        raise FileFormatError("a target that is stored has no fused expressions")
+    return {"nodes": nodes_data(graph.nodes, tensors, prefix), "output": graph.output}
+
+
+def nodes_data(nodes: Sequence[Node], tensors: Tensors, prefix: str) -> list[Header]:
+    """Nodes as JSON, with the numbers that they have; their weights are added to the tensors."""
+
+    def stored(number: int, node: Node) -> Header:
+        def keep(name: str, values: Any, kind: Any = np.float64) -> str:
+            tensors[f"{prefix}.{number}.{name}"] = np.ascontiguousarray(values, dtype=kind)
+            return f"{prefix}.{number}.{name}"
+
+        return node_data(node, int, keep)
+
+    return [stored(number, node) for number, node in enumerate(nodes)]
+
+
+def approximated_data(graph: Graph | None, tensors: Tensors) -> Header:
+    """What a network approximates, as the fields of a file."""
+    return {} if graph is None else {APPROXIMATES: graph_data(graph, tensors, APPROXIMATES)}
 
 
 def node_data(node: Node, place: Callable[[int], int], keep: Callable[..., str]) -> dict[str, Any]:

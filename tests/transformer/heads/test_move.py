@@ -18,7 +18,8 @@ from headsmith import head_models
 from headsmith.core.errors import CertificateError, DomainError, HeadsmithError
 from headsmith.core.rounding import PRECISIONS
 from headsmith.export.file import read_file, write_file
-from headsmith.heads.move import (
+from headsmith.run.numpy_runner import patterns, run
+from headsmith.transformer.heads.move import (
     NOTHING,
     MoveBank,
     addresses,
@@ -27,8 +28,7 @@ from headsmith.heads.move import (
     shift_address,
     targets,
 )
-from headsmith.heads.stream import DATA, Link
-from headsmith.run.numpy_runner import patterns, run
+from headsmith.transformer.heads.stream import DATA, Link
 from headsmith.transformer.ir import Transformer
 
 each_dtype = pytest.mark.parametrize("dtype", ["float64", "float32"])

@@ -18,11 +18,11 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.balls import gate_constant
 from headsmith.core.figures import number
-from headsmith.heads.attentions import GATES
-from headsmith.heads.bank import HeadBank, Words, largest_scaled
-from headsmith.heads.running import Attention
-from headsmith.heads.scaling import Scaling, heaviest_read
-from headsmith.heads.surroundings import Surroundings
+from headsmith.transformer.heads.attentions import GATES
+from headsmith.transformer.heads.bank import HeadBank, Words, largest_scaled
+from headsmith.transformer.heads.running import Attention
+from headsmith.transformer.heads.scaling import Scaling, heaviest_read
+from headsmith.transformer.heads.surroundings import Surroundings
 
 
 @dataclass(frozen=True, eq=False)
