@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import headsmith as hs
-from headsmith.lower.candidates import Option, candidates
+from headsmith.lower.choose import Option, candidates
 from headsmith.lower.choose import Chooser, Plan
 
 HOPELESS = 20.0

@@ -1,9 +1,9 @@
 """The compiler, on one page: target -> source graph -> transformer -> certificate -> bill.
 
-    read      what is wanted, exactly: a graph, a domain, where every node can lie    reading.py, source/
+    read      what is wanted, exactly: a graph, a domain, where every node can lie    reading.py, source/, analysis/
     search    table heads (lower/native.py), ReLU circuits (lower/design.py, circuits/),
               ramps or pieces for all non-linear nodes; of the recipes the cheapest   lower/recipes.py
-    lower     registers and heads, then scales                                        lower/lower.py, lower/budget.py
+    lower     registers and heads, then scales                                        lower/lower.py, lower/scales.py
     prove     why the model is right, step by step                                    lower/prove.py, search/
     check     what the kernel finds the proof to prove: the certificate               kernel/
     apart     how far a network is from what it approximates, where that is said      lower/approximates.py
@@ -29,8 +29,8 @@ from headsmith.lower.recipes import as_cost, meet
 from headsmith.model import Compiled
 from headsmith.progress import Shown, shown
 from headsmith.reading import Target, multiplied, paired, read
+from headsmith.source.builder import masks
 from headsmith.source.graph import Attend, Graph, Move, Pool
-from headsmith.source.node_programs import masks
 from headsmith.transformer.bill import bill
 from headsmith.transformer.heads.attentions import (
     ATTENTIONS,

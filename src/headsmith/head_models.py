@@ -27,8 +27,7 @@ from headsmith.core.errors import DomainError
 from headsmith.core.rounding import PRECISIONS, Dtype, held
 from headsmith.transformer.heads.attend import AttendBank
 from headsmith.transformer.heads.boltzmann import BoltzmannBank
-from headsmith.transformer.heads.gate import GateBank
-from headsmith.transformer.heads.gate_fit import RISE, gate_product_fit
+from headsmith.transformer.heads.gate import RISE, GateBank, gate_product_fit
 from headsmith.transformer.heads.mean import MeanBank
 from headsmith.transformer.heads.move import MoveBank, shift_address
 from headsmith.transformer.heads.ramp import WIDTH, ramp_table

@@ -38,8 +38,8 @@ from headsmith.intermediates import head_names, run_with_cache
 from headsmith.lower.prove import checked_again
 from headsmith.rewrite.fuse import Fusion, fuse
 from headsmith.run.numpy_runner import refuse_length, run
+from headsmith.source.builder import masks
 from headsmith.source.graph import Graph
-from headsmith.source.node_programs import masks
 from headsmith.source.stored import Proof
 from headsmith.transformer.bill import Bill, bill
 from headsmith.transformer.dense import DenseTransformer, dense

@@ -28,8 +28,8 @@ from headsmith.model import Compiled
 from headsmith.progress import Report, Shown, shown
 from headsmith.reading import Target, multiplied, read
 from headsmith.rewrite.fuse import Fusion, fuse
+from headsmith.source.builder import program_of
 from headsmith.source.graph import Affine, Approximated, Input, Maximum, Minimum, Relu
-from headsmith.source.node_programs import program_of
 from headsmith.transformer.bill import Bill
 from headsmith.transformer.heads.table import TableBank
 

@@ -15,9 +15,8 @@ import numpy as np
 from headsmith.compile import compile
 from headsmith.core.errors import TargetError, UnreachableError
 from headsmith.model import Compiled
-from headsmith.source.builder import Builder
+from headsmith.source.builder import Builder, moved
 from headsmith.source.graph import Graph, Move, Pool
-from headsmith.source.node_programs import moved
 
 
 def prompted(model: Compiled, error: float | None = None) -> Compiled:

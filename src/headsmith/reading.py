@@ -11,16 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.analysis.ranges import ranges
+from headsmith.analysis.ranges import linear_ranges, ranges
 from headsmith.core.errors import TargetError, UnreachableError
 from headsmith.core.intervals import Box, Interval, as_box
 from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.kernel.functions import FUNCTIONS as KNOWN
 from headsmith.lower.meet import Request
-from headsmith.lower.relaxed import linear_ranges
 from headsmith.progress import Report
-from headsmith.rewrite.fixed import without_fixed
-from headsmith.rewrite.layers import in_layers
+from headsmith.rewrite.simplify import in_layers, without_fixed
+from headsmith.source.builder import mixes, multiplied_out
 from headsmith.source.describe import describe
 from headsmith.source.foreign import advice
 from headsmith.source.formula import formula_graph, parse
@@ -28,7 +27,6 @@ from headsmith.source.graph import Approximated, Function, Graph, Input
 from headsmith.source.imported import Imported
 from headsmith.source.maxout import MaxoutNetwork
 from headsmith.source.network import Network
-from headsmith.source.node_programs import mixes, multiplied_out
 from headsmith.source.trace import graph_of, names_of
 
 Target = Network | MaxoutNetwork | Imported | Graph | str | Sequence[str] | Callable[..., Any]

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headsmith as hs
-from headsmith.analysis.exchange import exchanges
+from headsmith.analysis.flow import exchanges
 from headsmith.analysis.ranges import ranges
 from headsmith.core.intervals import Box
 from headsmith.sequence.compiled import sequence_graph

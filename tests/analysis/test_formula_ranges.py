@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from source.test_formula import TREES
 
 from headsmith.analysis.ranges import ranges
-from headsmith.core.directed import added, divided, exact_sum, multiplied, squared
 from headsmith.core.errors import DomainError
-from headsmith.core.intervals import Interval, as_box
+from headsmith.core.intervals import Interval, added, as_box, divided, exact_sum, multiplied, squared
 from headsmith.source import library as hs
 from headsmith.source.evaluation import node_values
 from headsmith.source.formula import formula_graph

@@ -12,8 +12,17 @@ import pytest
 from helpers.effort import tried
 from helpers.models.programs import ONE_VARIABLE, TWO_VARIABLES, exact_value, linear, random_program
 
-from headsmith.core.program import Call, Linear, Over, Program, Times, fault_of, program_values
-from headsmith.core.program_range import defined_on, program_range
+from headsmith.core.program import (
+    Call,
+    Linear,
+    Over,
+    Program,
+    Times,
+    defined_on,
+    fault_of,
+    program_range,
+    program_values,
+)
 from headsmith.core.program_slopes import program_slopes
 
 CATALOGUE = {

@@ -24,8 +24,8 @@ from headsmith.analysis.ranges import ranges
 from headsmith.circuits.assemble import Choice, assemble
 from headsmith.core.functions import FUNCTIONS
 from headsmith.lower.approximation import approximate
-from headsmith.lower.budget import demand_of, with_softmax_budget
 from headsmith.lower.lower import lower
+from headsmith.lower.scales import demand_of, with_softmax_budget
 from headsmith.source.evaluation import evaluate
 from headsmith.source.graph import Function, Graph, Hypotenuse, Maximum, Minimum, Node, Product, Quotient
 

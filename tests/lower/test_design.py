@@ -16,10 +16,9 @@ from headsmith.circuits.assemble import Choice, assemble
 from headsmith.circuits.fragment import depth
 from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Interval, as_box
-from headsmith.lower.approximation import approximate
-from headsmith.lower.candidates import Option, candidates
-from headsmith.lower.choose import Chooser, Plan, target_gains
-from headsmith.lower.design import Design, design_circuits, gained
+from headsmith.lower.approximation import Design, approximate, gained
+from headsmith.lower.choose import Chooser, Option, Plan, candidates, target_gains
+from headsmith.lower.design import design_circuits
 from headsmith.source.evaluation import node_values
 from headsmith.source.formula import formula_graph
 from headsmith.source.graph import Function, Graph, Product, Quotient

@@ -8,7 +8,7 @@ from kernel.test_norms import circuit_of, gates_of
 
 from headsmith.kernel.arithmetic import Interval
 from headsmith.kernel.norms import norms_of
-from headsmith.lower.budget import NONE, Relief, _factors
+from headsmith.lower.scales import NONE, Relief, _factors
 from headsmith.search.norms import _descended, _layers, _objective, find_norms
 
 

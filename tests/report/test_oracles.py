@@ -15,7 +15,7 @@ import pytest
 
 import headsmith as hs
 from headsmith.report.other_claims import ASKED, BERNSTEIN, lower_bound
-from headsmith.transformer.heads.gate_fit import gate_product_fit
+from headsmith.transformer.heads.gate import gate_product_fit
 
 # Remez --------------------------------------------------------------------------------------------------------------
 

@@ -11,8 +11,7 @@ import headsmith as hs
 from headsmith.analysis.ranges import ranges
 from headsmith.core.intervals import as_box
 from headsmith.reading import as_graph, read
-from headsmith.rewrite.fixed import without_fixed
-from headsmith.rewrite.layers import in_layers
+from headsmith.rewrite.simplify import in_layers, without_fixed
 from headsmith.source.evaluation import evaluate
 from headsmith.source.graph import Affine, Function, Input
 

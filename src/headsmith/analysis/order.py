@@ -24,8 +24,7 @@ from fractions import Fraction
 import numpy as np
 
 from headsmith.analysis.piecewise import Atom, Form, Forms, form_range, share_of
-from headsmith.core.directed import added, exact_sum, hull, multiple
-from headsmith.core.intervals import Interval, point
+from headsmith.core.intervals import Interval, added, exact_sum, hull, multiple, point
 from headsmith.source.graph import Graph, Pool
 
 

@@ -17,8 +17,18 @@ from fractions import Fraction
 
 import numpy as np
 
-from headsmith.core.directed import added, divided, exact_sum, fraction_bounds, hull, intersected, interval_of, multiple
-from headsmith.core.intervals import Interval, point
+from headsmith.core.intervals import (
+    Interval,
+    added,
+    divided,
+    exact_sum,
+    fraction_bounds,
+    hull,
+    intersected,
+    interval_of,
+    multiple,
+    point,
+)
 from headsmith.source.graph import Affine, Graph, Maximum, Minimum, Quotient, Relu
 
 LARGEST_FORM = 1024

@@ -3,32 +3,34 @@
 Term by term, intervals forget that x * x - x + 1 reads the same x three times. Three things remember it:
   columns    column 0 of every range is the whole box, the others are cells that cover it; the hull of the cells trims
              column 0, and column 0 trims the cells (it holds for each of them, so that is sound)
-  rounding   results that are doubles are not widened (core.directed), so a range that touches 0 still touches it
-  sharing    sums of gates, maxima and minima of one argument are bounded as functions of it (source.piecewise), sums
-             of a value and its pools over the tokens by their order (source.order)
+  rounding   results that are doubles are not widened (core.intervals), so a range that touches 0 still touches it
+  sharing    sums of gates, maxima and minima of one argument are bounded as functions of it (analysis.piecewise), sums
+             of a value and its pools over the tokens by their order (analysis.order)
+
+Networks of gates are also bounded by linear functions (search/linear.py), where these are better than intervals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from headsmith.analysis.exchange import exchanges
-from headsmith.analysis.flow import NOTHING, known_of_target
+from headsmith.analysis.flow import NOTHING, exchanges, kernel_graph, known_of_target
 from headsmith.analysis.order import order_range
 from headsmith.analysis.piecewise import Forms, affine_range, quotient_range, stacked
-from headsmith.core.directed import divided, intersected, multiplied, squared
 from headsmith.core.errors import DomainError, TargetError
 from headsmith.core.functions import FUNCTIONS, missing
-from headsmith.core.intervals import Box, Interval, add, linear_image, point
-from headsmith.core.program_range import program_range
+from headsmith.core.intervals import Box, Interval, add, divided, intersected, linear_image, multiplied, point, squared
+from headsmith.core.program import program_range
 from headsmith.kernel import arithmetic
+from headsmith.kernel.arithmetic import Interval as Known
 from headsmith.kernel.flow import norm
 from headsmith.kernel.proof import Proof
 from headsmith.kernel.steps import entries, length
+from headsmith.search.linear import find_linear
 from headsmith.source.describe import describe, number
 from headsmith.source.graph import (
     Affine,
@@ -332,3 +334,22 @@ def _columns(box: Box, halvings: int) -> Interval:
 def _interval_text(range_: Interval, component: int) -> str:
     low, high = float(range_.low[component, 0]), float(range_.high[component, 0])
     return f"[{low:.6g}, {high:.6g}]"
+
+
+ROOM = 1e-9
+"""Ranges are wider by that share of their sizes: the kernel bounds another graph of the same function."""
+
+
+def linear_ranges(graph: Graph, box: Box, found: Sequence[Interval]) -> tuple[Interval, ...]:
+    """The ranges of all nodes, smaller where linear bounds are."""
+    if not all(isinstance(node, Input | Affine | Relu) for node in graph.nodes):
+        return tuple(found)
+    better = find_linear(kernel_graph(graph), Known(box.low, box.high))
+    if not better.slopes or better.ranges is None:
+        return tuple(found)
+    return tuple(_met(before, after) for before, after in zip(found, better.ranges, strict=True))
+
+
+def _met(before: Interval, after: Known) -> Interval:
+    room = ROOM * after.magnitude.value
+    return Interval(np.maximum(before.low, after.low - room), np.minimum(before.high, after.high + room))

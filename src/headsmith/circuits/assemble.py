@@ -34,7 +34,7 @@ from headsmith.circuits.fragment import Fragment
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, TargetError
 from headsmith.core.program import gate_program
-from headsmith.source.builder import Builder
+from headsmith.source.builder import Builder, program_of
 from headsmith.source.graph import (
     Affine,
     Approximated,
@@ -56,7 +56,6 @@ from headsmith.source.graph import (
     Term,
     arguments,
 )
-from headsmith.source.node_programs import program_of
 
 MOST_GATES = 1 << 16
 

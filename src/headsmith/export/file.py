@@ -32,6 +32,7 @@ from headsmith.core.errors import FileFormatError, HeadsmithError
 from headsmith.core.folders import replaced
 from headsmith.core.intervals import Box
 from headsmith.rewrite.fuse import Fusion
+from headsmith.source.builder import domain_names
 from headsmith.source.graph import (
     Affine,
     Attend,
@@ -52,7 +53,6 @@ from headsmith.source.graph import (
     Sampled,
     Term,
 )
-from headsmith.source.node_programs import domain_names
 from headsmith.source.stored import (
     APPROXIMATES,
     Header,
@@ -126,7 +126,7 @@ def read_tensors(path: str | os.PathLike[str], kind: str, contents: Callable[[He
     A header without a kind is that of a compiled model.
     """
     path = os.fspath(path)
-    metadata, tensors = _opened(path, True)
+    metadata, tensors = _opened(path)
     with _damage(path):
         header = json.loads(metadata)
         _refuse_version(header)
@@ -136,23 +136,14 @@ def read_tensors(path: str | os.PathLike[str], kind: str, contents: Callable[[He
         return contents(header, tensors)
 
 
-def _from_header(path: str | os.PathLike[str], found: Callable[[Header], Read]) -> Read:
-    path = os.fspath(path)
-    metadata, _ = _opened(path, False)
-    with _damage(path):
-        header = json.loads(metadata)
-        _refuse_version(header)
-        return found(header)
-
-
-def _opened(path: str, whole: bool) -> tuple[str, dict[str, Any]]:
-    """The header as text, and the tensors if the `whole` file is wanted."""
+def _opened(path: str) -> tuple[str, dict[str, Any]]:
+    """The header as text, and the tensors."""
     if not os.path.isfile(path):
         raise FileFormatError(f"{path}: {'a folder, not a file' if os.path.isdir(path) else 'no such file'}")
     try:
         with safe_open(path, framework="np") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()} if whole else {}  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as problem:
         raise FileFormatError(f"{path}: not a complete safetensors file, so no saved model ({problem})") from None
     if FORMAT not in metadata:

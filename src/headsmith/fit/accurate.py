@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.arrays import Array
-from headsmith.core.program import Program, program_values
-from headsmith.core.program_range import defined_on
+from headsmith.core.program import Program, defined_on, program_values
 from headsmith.core.rounding import Precision
 from headsmith.fit.curve import ROUNDINGS, USUAL_SCORE, Curves, Fit, finished
 from headsmith.fit.exact import exact_table

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.arrays import Array, frozen
-from headsmith.core.program import Call, Linear, Over, Program, Step, Times, fault_of, program_values
-from headsmith.core.program_range import defined_on
+from headsmith.core.program import Call, Linear, Over, Program, Step, Times, defined_on, fault_of, program_values
 from headsmith.core.rounding import FLOAT64, Precision
 from headsmith.fit.curve import Curves, Fit, fit_curves
 from headsmith.fit.exact import exact_table

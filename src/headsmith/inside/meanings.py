@@ -20,9 +20,9 @@ from headsmith.core.certificate import Certificate
 from headsmith.core.figures import shortened
 from headsmith.core.intervals import Box
 from headsmith.rewrite.fuse import Fusion, fuse, fused_nodes
+from headsmith.source.builder import taken_apart
 from headsmith.source.describe import Reading, describe, number
 from headsmith.source.graph import Affine, Expression, Graph, Input, Node, Pool
-from headsmith.source.node_programs import taken_apart
 from headsmith.transformer.bill import Bill
 from headsmith.transformer.heads.gate import GateBank
 from headsmith.transformer.heads.sink import SinkBank

@@ -12,14 +12,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from headsmith.analysis.ranges import ranges
+from headsmith.analysis.ranges import linear_ranges, ranges
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, UnreachableError
 from headsmith.core.intervals import Box
 from headsmith.lower.compositions import Compared, compare
 from headsmith.lower.meet import Met, Request
 from headsmith.lower.prove import checked_again, refusals
-from headsmith.lower.relaxed import linear_ranges
 from headsmith.lower.smallest import rounded_up
 from headsmith.source.graph import Graph
 from headsmith.source.stored import Proof

@@ -7,45 +7,19 @@ the budget is scaled until the proven approximation part just fits.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from headsmith.analysis.flow import kernel_interval
-from headsmith.circuits.assemble import Assembly, Choice, assemble
+from headsmith.circuits.assemble import Choice, assemble
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TooManyPiecesError, UnreachableError
 from headsmith.core.intervals import Interval
-from headsmith.kernel.arithmetic import Upper, largest
-from headsmith.kernel.flow import Gain
-from headsmith.lower.approximation import Approximation, approximate
+from headsmith.lower.approximation import Design, approximate, gained
 from headsmith.lower.choose import Chooser
-from headsmith.lower.tables import Tables
 from headsmith.source.graph import Graph
 
 ROUNDS = 14
-
-
-@dataclass(frozen=True, eq=False)
-class Design:
-    """What stands for a target: a circuit, with where the target's nodes are in it, the choices that rebuild it, ranges
-    and gains of its nodes, its proven approximation part, and the tables, gate heads and products of its expressions by
-    node and component."""
-
-    choices: Mapping[int, Choice]
-    assembly: Assembly
-    ranges: tuple[Interval, ...]
-    gains: Mapping[int, Gain]
-    approximation: float
-    tables: Tables = field(default_factory=dict)
-
-    @property
-    def circuit(self) -> Graph:
-        return self.assembly.circuit
-
-    @property
-    def gates(self) -> int:
-        return self.assembly.circuit.gates
 
 
 def design_circuits(
@@ -145,20 +119,3 @@ class _Search:
             chooser.exclude(refusal.target)
             return None
         return gained(self.target, choices, assembly, approximation)
-
-
-def gained(
-    target: Graph,
-    choices: Mapping[int, Choice],
-    assembly: Assembly,
-    approximation: Approximation,
-    tables: Tables | None = None,
-) -> Design:
-    """The design with its gains and its proven approximation part."""
-    gains = approximation.flow.gains
-    sides = [Upper(np.zeros(target.nodes[target.output].size))] * 2
-    for number in approximation.errors.keys() & gains.keys():
-        pushes = gains[number].pushes(kernel_interval(approximation.errors[number]))
-        sides = [total + pushed for total, pushed in zip(sides, pushes, strict=True)]
-    proven = float(largest(*sides).max().value)
-    return Design(choices, assembly, approximation.ranges, gains, proven, tables or {})

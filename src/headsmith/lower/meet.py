@@ -33,16 +33,16 @@ from headsmith.core.errors import (
 from headsmith.core.intervals import Box, Interval
 from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.kernel.walk import Facts
-from headsmith.lower.budget import NONE, demand_of, relief_of, with_softmax_budget
-from headsmith.lower.design import Design, design_circuits
+from headsmith.lower.approximation import Design
+from headsmith.lower.design import design_circuits
 from headsmith.lower.lower import lower
 from headsmith.lower.native import native_design
 from headsmith.lower.native_fits import Failed
 from headsmith.lower.product_design import product_design
 from headsmith.lower.prove import Draft, certified, drafted
 from headsmith.lower.ramp_design import FEW_TOKENS, MOST_TOKENS, with_ramps
+from headsmith.lower.scales import NONE, demand_of, in_larger_units, relief_of, with_softmax_budget
 from headsmith.lower.tables import GateHead, Progress
-from headsmith.lower.units import in_larger_units
 from headsmith.rewrite.fuse import Fusion, fuse
 from headsmith.search.norms import ANY_WIDTH, USUAL, Effort
 from headsmith.source.graph import Attend, Graph, Pool, Relu

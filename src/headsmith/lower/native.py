@@ -22,12 +22,11 @@ from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, UnreachableError
 from headsmith.core.intervals import Interval
 from headsmith.core.rounding import Precision
-from headsmith.lower.approximation import approximate
-from headsmith.lower.candidates import analytic
-from headsmith.lower.choose import committed, possible_margin, softmax_share, target_flow, target_gains
-from headsmith.lower.design import Design, gained
+from headsmith.lower.approximation import Design, approximate, gained
+from headsmith.lower.choose import analytic, committed, possible_margin, softmax_share, target_flow, target_gains
 from headsmith.lower.native_fits import Failed, Fitted, Fitter, Group, UnfittableError
 from headsmith.lower.tables import GateHead, Multiplied, Progress, Table
+from headsmith.source.builder import is_product, program_of
 from headsmith.source.graph import (
     Approximated,
     Graph,
@@ -37,8 +36,7 @@ from headsmith.source.graph import (
     Pool,
     Relu,
 )
-from headsmith.source.node_programs import is_product, program_of
-from headsmith.transformer.heads.gate_choice import MOST_GATE_TOKENS
+from headsmith.transformer.heads.gate import MOST_GATE_TOKENS
 
 ROUNDS = 6
 EASY = 0.01

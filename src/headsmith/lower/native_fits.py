@@ -17,12 +17,11 @@ from headsmith.core.rounding import HALVES, Precision
 from headsmith.fit import Fit, fit_program
 from headsmith.fit.accurate import attained, fit_accurate
 from headsmith.fit.curve import value_room
-from headsmith.lower.candidates import Option, analytic, candidates
-from headsmith.lower.choose import cheapest
+from headsmith.lower.choose import Option, analytic, candidates, cheapest
+from headsmith.source.builder import is_given, is_product, program_of
 from headsmith.source.describe import describe
 from headsmith.source.graph import Approximated, Expression, Graph, Product
-from headsmith.source.node_programs import is_given, is_product, program_of
-from headsmith.transformer.heads.gate_choice import Factors, Gating, best_gate, factors_of, fewest_tokens, gate_of
+from headsmith.transformer.heads.gate import Factors, Gating, best_gate, factors_of, fewest_tokens, gate_of
 
 LIMITS = (1e3, 30.0)
 """Limits of the values that are tried besides none."""

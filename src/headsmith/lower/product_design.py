@@ -17,11 +17,11 @@ from headsmith.analysis.ranges import ranges
 from headsmith.circuits.assemble import TABLE, Choice, assemble, expressions_of
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Box, Interval
-from headsmith.lower.design import Design
+from headsmith.lower.approximation import Design
 from headsmith.lower.tables import Multiplied
+from headsmith.source.builder import is_product
 from headsmith.source.describe import describe
 from headsmith.source.graph import Affine, Graph, Input, arguments
-from headsmith.source.node_programs import is_product
 
 BERNSTEIN = 0.2801694990238691
 MARGIN, ROUNDINGS = 1e-3, 12.0

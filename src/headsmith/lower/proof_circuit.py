@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.analysis.exchange import exchanges
+from headsmith.analysis.flow import exchanges
 from headsmith.circuits.assemble import Assembly, Choice, Extremum
 from headsmith.core.arrays import same_weights
 from headsmith.core.program import Over, Program, Times

@@ -267,10 +267,13 @@ def _search(
         for name in ("views", "bends"):
             stored[name] = [each for each in stored[name] if each["node"] not in inside]
         model, proof = _parsed(stored, header, tensors, target)
-    proof = replace(proof, steps=find_steps(proof), powers=find_powers(proof))
+    kinds = {node.kind for node in proof.circuit.nodes}
+    if not kinds.isdisjoint(("pool", "relu")):  # which steps, thresholds and powers are made of
+        proof = replace(proof, steps=find_steps(proof), powers=find_powers(proof))
     stored["steps"], stored["powers"] = list(proof.steps), list(proof.powers)
     box = box_of(_plain(header["domain"]), target)
-    proof = replace(proof, linear=find_linear(proof.circuit, box).slopes)
+    if kinds <= {"input", "affine", "relu"}:
+        proof = replace(proof, linear=find_linear(proof.circuit, box).slopes)
     for number, slopes in proof.linear.items():
         tensors[f"proof.linear.{number}"] = slopes
         stored["linear"].append({"node": number, "slopes": f"proof.linear.{number}"})

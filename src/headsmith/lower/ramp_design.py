@@ -10,7 +10,7 @@ import math
 from dataclasses import replace
 
 from headsmith.core.errors import UnreachableError
-from headsmith.lower.design import Design
+from headsmith.lower.approximation import Design
 from headsmith.lower.tables import Table
 from headsmith.source.graph import Relu
 from headsmith.transformer.heads.ramp import ramp_error, ramp_table

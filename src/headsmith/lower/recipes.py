@@ -19,8 +19,7 @@ from headsmith.analysis.flow import known_steps
 from headsmith.core.errors import HeadsmithError, TargetError, UnreachableError
 from headsmith.core.intervals import Interval
 from headsmith.kernel.same import MOST_WORK
-from headsmith.lower.candidates import analytic, candidates
-from headsmith.lower.choose import target_gains
+from headsmith.lower.choose import analytic, candidates, target_gains
 from headsmith.lower.meet import (
     Met,
     Request,
@@ -33,6 +32,7 @@ from headsmith.lower.meet import (
 from headsmith.lower.native_fits import FINEST, UnfittableError
 from headsmith.lower.smallest import REFUSALS, Way, refused, size_of_outputs, smallest_met
 from headsmith.rewrite.fuse import Fusion, fuse, fused_nodes
+from headsmith.source.builder import is_product, program_of, taken_apart
 from headsmith.source.graph import (
     Affine,
     Approximated,
@@ -50,7 +50,6 @@ from headsmith.source.graph import (
     Relu,
     Sampled,
 )
-from headsmith.source.node_programs import is_product, program_of, taken_apart
 from headsmith.transformer.bill import Bill, bill
 
 COSTS = ("layers", "heads", "reference_tokens", "max_weight")
@@ -310,7 +309,7 @@ def _gates_may_win(request: Request, best: Met) -> bool:
     graph, found = request.graph, request.found
     order = graph.used
     gains = target_gains(graph, found, order)
-    total, heads = graph.gates, sum(layer.heads for layer in best.transformer.layers)
+    total, heads = graph.gates, best.transformer.heads
     for number in order:
         node = graph.nodes[number]
         if isinstance(node, Approximated) and not isinstance(node, Expression):

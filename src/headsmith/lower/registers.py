@@ -13,6 +13,9 @@ gates):
   carried   P = Q + W z, where z is complete a layer before Q is: what active gates pass on. Folded, W z is written by
             all heads that wrote z, and P's register is in use since then; virtual, z's register is for longer. Instead,
             a head that looks at its own token alone may read z and add W z to P's register while other heads write Q.
+
+Links say how heads and the read-out read registers, and how heads write them. Weights are dense or sparse matrices, or
+diagonal vectors.
 """
 
 from __future__ import annotations
@@ -22,9 +25,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headsmith.core.arrays import Array, Weights
-from headsmith.lower.linear import applied, product, total
-from headsmith.lower.reduce import holds_constants
+from headsmith.core.arrays import LARGE, Array, Indices, Weights
+from headsmith.core.sparse import sparse_array
 from headsmith.source.graph import (
     Affine,
     Attend,
@@ -39,9 +41,18 @@ from headsmith.source.graph import (
     Term,
     needed,
 )
+from headsmith.transformer.heads.stream import Link
 
 Headed = Relu | Expression | Mixing
 """The nodes that heads compute."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced:
+    """The reduced graph, and for each of its relu nodes and expressions the original (node, components)."""
+
+    graph: Graph
+    origin: dict[int, tuple[int, Indices]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,6 +183,18 @@ class _Allocator:
         return self.graph.nodes[number].size * sum(self.folded[number].values())
 
 
+def holds_constants(graph: Graph, number: int) -> bool:
+    """Whether an affine node holds constants of tokens, through affine nodes: no head could write those."""
+    stack = [number]
+    while stack:
+        node = graph.nodes[stack.pop()]
+        if isinstance(node, Positional):
+            return True
+        if isinstance(node, Affine):
+            stack.extend(term.node for term in node.terms)
+    return False
+
+
 def _itself(number: int, size: int) -> Combination:
     return Combination({number: np.ones(size)}, np.zeros(size))
 
@@ -286,3 +309,76 @@ def _predecessor(
         return None
     first_write = min(levels[other.node] for other in node.terms if other is not term)
     return term if last_read.get(term.node, 0) <= first_write else None
+
+
+def writes(allocation: Allocation, names: dict[int, str], sources: dict[int, int]) -> list[Link]:
+    """What the given source nodes (with the number of their first head or input) add to each register."""
+    return [link for _, link in sourced(allocation, names, sources)]
+
+
+def sourced(allocation: Allocation, names: dict[int, str], sources: dict[int, int]) -> list[tuple[int, Link]]:
+    """The same, with the source of each link."""
+    found = []
+    for register, combinations in allocation.writes.items():
+        for combination in combinations:
+            for source, weights in combination.parts.items():
+                if source in sources and weights.any():
+                    found.append((source, Link(names[register], weights, sources[source])))
+    return found
+
+
+def links(allocation: Allocation, names: dict[int, str], combination: Combination, first: int) -> list[Link]:
+    """A combination of placed nodes as reads of their registers."""
+    found = []
+    for number, weights in combination.parts.items():
+        home = allocation.homes[number]
+        scaled = weights if np.all(home.scale == 1.0) else product(weights, home.scale)
+        found.append(Link(names[home.register], scaled, first))
+    return found
+
+
+def constant(allocation: Allocation, combination: Combination) -> Array:
+    total = np.array(combination.constant)
+    for number, weights in combination.parts.items():
+        offset = allocation.homes[number].offset
+        if offset.any():
+            total = total + applied(weights, offset)
+    return total
+
+
+def product(left: Weights, right: Weights) -> Weights:
+    """left @ right; diagonal where both are."""
+    if left.ndim == 1:
+        return left * right if right.ndim == 1 else left[:, None] * right
+    return left * right if right.ndim == 1 else left @ right
+
+
+def total(left: Weights, right: Weights) -> Weights:
+    """left + right; diagonal where both are."""
+    if left.ndim == right.ndim:
+        return left + right
+    return diagonal(left) + right if left.ndim == 1 else left + diagonal(right)
+
+
+def diagonal(weights: Array) -> Weights:
+    """The diagonal matrix; by its entries, unless it is small."""
+    return np.diag(weights) if len(weights) ** 2 < LARGE else sparse_array(weights)
+
+
+def applied(weights: Weights, vector: Array) -> Array:
+    """weights @ vector."""
+    return weights * vector if weights.ndim == 1 else np.asarray(weights @ vector)
+
+
+def select_rows(weights: Weights, rows: Indices) -> Weights:
+    """Some rows of the matrix; the whole diagonal stays a diagonal."""
+    if weights.ndim == 2:
+        return weights if len(rows) == len(weights) else weights[rows]
+    return weights if len(rows) == len(weights) else diagonal(weights)[rows]
+
+
+def select_columns(weights: Weights, columns: Indices) -> Weights:
+    """Some columns of the matrix; the whole diagonal stays a diagonal."""
+    if weights.ndim == 2:
+        return weights if len(columns) == weights.shape[1] else weights[:, columns]
+    return weights if len(columns) == len(weights) else diagonal(weights)[:, columns]

@@ -74,7 +74,7 @@ def with_registers_reused(transformer: Transformer, carrying: Transformer | None
     """The same function with fewer columns, where that pays; else the model as it is. `carrying` computes it, too, with
     heads that carry what is complete to later registers (registers.py). What is cleared stays empty for a layer if
     `apart`."""
-    before, heads, best = width(transformer), _heads(transformer), transformer
+    before, heads, best = width(transformer), transformer.heads, transformer
     for candidate in (transformer, carrying):
         if candidate is None or not all(_plain(bank) for bank in _banks(candidate)):
             continue
@@ -83,7 +83,7 @@ def with_registers_reused(transformer: Transformer, carrying: Transformer | None
         saved = sum(each.size for each in found.values()) - sum(home.size for home in shared)
         if width(candidate) - saved <= min(NARROWER * before, width(best) - 1):
             reused = _rewritten(candidate, found, shared)
-            best = reused if _heads(reused) <= (1.0 + MORE_HEADS) * heads else best
+            best = reused if reused.heads <= (1.0 + MORE_HEADS) * heads else best
     return best
 
 
@@ -107,10 +107,6 @@ def own_head(
 
 def _plain(bank: Bank) -> bool:
     return not bank.mixes or bool(np.all(bank.node == -1))
-
-
-def _heads(transformer: Transformer) -> int:
-    return sum(layer.heads for layer in transformer.layers)
 
 
 def lifetimes(transformer: Transformer) -> dict[str, Lifetime]:

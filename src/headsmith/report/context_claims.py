@@ -16,11 +16,10 @@ from headsmith.circuits.assemble import GATE, Choice, assemble, expression_of
 from headsmith.core.arrays import Array
 from headsmith.core.certificate import PARTS
 from headsmith.core.extras import install
-from headsmith.lower.approximation import approximate
-from headsmith.lower.budget import demand_of, with_softmax_budget
-from headsmith.lower.design import gained
+from headsmith.lower.approximation import approximate, gained
 from headsmith.lower.lower import lower
 from headsmith.lower.prove import certified, drafted
+from headsmith.lower.scales import demand_of, with_softmax_budget
 from headsmith.lower.tables import GateHead
 from headsmith.model import Compiled, parts_of
 from headsmith.reading import read
@@ -32,7 +31,7 @@ from headsmith.sequence.descent import Descent, descent_graph
 from headsmith.sequence.learner import Learner
 from headsmith.source.graph import Product
 from headsmith.transformer.bill import bill
-from headsmith.transformer.heads.gate_fit import gate_product_fit
+from headsmith.transformer.heads.gate import gate_product_fit
 
 RISE = 2.0**-6
 MARGIN = 0.05

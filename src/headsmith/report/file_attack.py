@@ -66,7 +66,7 @@ def stored_model(header: Header, tensors: Tensors) -> DenseTransformer:
         ]
         # Keys and values are the same numbers in all forms of the grid.
         transformer = read_transformer({**stored, "layers": layers, "grid_form": "one-hot"}, tensors.__getitem__)
-        heads = sum(layer.heads for layer in transformer.layers)
+        heads = transformer.heads
         columns = sum(register.size for register in transformer.registers)
         if (4 * heads + transformer.tokens + 1) * columns**2 > LARGEST:
             raise CannotRunError("the matrices are too large to be written out")

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from headsmith.core.arrays import Array
-from headsmith.source.builder import Builder
+from headsmith.source.builder import Builder, moved
 from headsmith.source.evaluation import node_values
 from headsmith.source.graph import Affine, Graph, Input, Product, Relu, arguments, needed
-from headsmith.source.node_programs import moved
 
 MOST_GATES, MOST_VALUES = 4096, 3
 CLOSE = 0.05

@@ -17,12 +17,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from headsmith.analysis.exchange import exchanges
+from headsmith.analysis.flow import exchanges
 from headsmith.analysis.piecewise import Atom, Form, Forms
 from headsmith.core.errors import TargetError
 from headsmith.core.functions import FUNCTIONS
 from headsmith.core.program import Call, Linear, Over, Program, Step, Times
-from headsmith.source.builder import Builder
+from headsmith.source.builder import Builder, pruned, taken_apart
 from headsmith.source.graph import (
     Affine,
     Attend,
@@ -43,7 +43,6 @@ from headsmith.source.graph import (
     arguments,
     once_for_graph,
 )
-from headsmith.source.node_programs import pruned, taken_apart
 
 
 @dataclass(frozen=True)

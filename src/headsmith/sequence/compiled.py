@@ -35,12 +35,12 @@ from headsmith.sequence.sampled import HINT, sampled
 from headsmith.sequence.tokens import over_tokens
 from headsmith.sequence.universal import MAX_NODES, Universal
 from headsmith.sequence.universal_model import Architecture
+from headsmith.source.builder import masks
 from headsmith.source.columns import Columns
 from headsmith.source.evaluation import evaluate
 from headsmith.source.expression import Value, build, combine
 from headsmith.source.graph import Attend, Graph, Move, Pool, Positional
 from headsmith.source.network import Network
-from headsmith.source.node_programs import masks
 from headsmith.source.trace import Traced, outputs_of
 from headsmith.transformer.heads.attentions import AttentionKind
 

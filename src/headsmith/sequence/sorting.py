@@ -8,7 +8,7 @@ c and c' are constants of the tokens, 0 where that gate acts and the width of th
 token without a partner fetches its own value, and keeps it.
 
 For 2^k tokens there are d = k (k + 1) / 2 stages: 2 d layers and 3 d heads. That is 12 and 18 for 8 tokens, 42 and 63
-for 64, 90 and 135 for 512. An exchange does not expand errors (`analysis.exchange`), so the error of a sorted value is
+for 64, 90 and 135 for 512. An exchange does not expand errors (`analysis.flow`), so the error of a sorted value is
 within the sum of what the heads of all stages commit.
 """
 

@@ -36,9 +36,8 @@ import numpy as np
 
 from headsmith.core.arrays import Array, Indices
 from headsmith.core.balls import boltzmann_constant
-from headsmith.core.directed import multiplied
 from headsmith.core.errors import TargetError
-from headsmith.core.intervals import Box, Interval, add, centre_and_radius, linear_image, point
+from headsmith.core.intervals import Box, Interval, add, centre_and_radius, linear_image, multiplied, point
 from headsmith.core.rounding import lower, magnitude_product, upper
 from headsmith.signal.softmax_slopes import steepness
 from headsmith.transformer.dense import DenseTransformer, read_matrix, write_matrix

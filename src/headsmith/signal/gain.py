@@ -26,7 +26,7 @@ from headsmith.core.errors import TargetError
 from headsmith.model import Compiled
 from headsmith.signal.certified import certified_gains, working_columns
 from headsmith.signal.theory import counted
-from headsmith.source.node_programs import masks
+from headsmith.source.builder import masks
 from headsmith.transformer.dense import DenseLayer, DenseTransformer, dense
 from headsmith.transformer.ir import Transformer
 

@@ -7,9 +7,8 @@ from collections.abc import Collection
 import numpy as np
 
 from headsmith.kernel.sparse import sparse_of
-from headsmith.source.builder import Builder
+from headsmith.source.builder import Builder, moved, pruned
 from headsmith.source.graph import Affine, Graph, Input, Maximum, Relu, arguments
-from headsmith.source.node_programs import moved, pruned
 
 
 def finished(graph: Graph) -> Graph:

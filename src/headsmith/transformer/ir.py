@@ -107,11 +107,15 @@ class Transformer:
         check(self)
 
     def __repr__(self) -> str:
-        heads, references = sum(layer.heads for layer in self.layers), count(self.reference_tokens, "reference token")
+        heads, references = self.heads, count(self.reference_tokens, "reference token")
         return (
             f"<Transformer: {count(len(self.layers), 'layer')}, {count(heads, 'head')}, {references}, "
             f"up to {count(self.tokens, 'data token')}, {self.dtype}>"
         )
+
+    @property
+    def heads(self) -> int:
+        return sum(layer.heads for layer in self.layers)
 
     @property
     def precision(self) -> Precision:

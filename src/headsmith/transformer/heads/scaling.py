@@ -1,4 +1,4 @@
-"""What the scales and gains of a bank are chosen from, once the whole model is known (lower/budget.py)."""
+"""What the scales and gains of a bank are chosen from, once the whole model is known (lower/scales.py)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The residual stream's vocabulary: registers (named columns) and links (weights between registers and heads).
 
-Nobody writes a column index: weights are attached to names, and `transformer.layout` alone knows which columns a name
-has.
+Nobody writes a column index: weights are attached to names, and `transformer.ir.layout` alone knows which columns a
+name has.
 """
 
 from __future__ import annotations
