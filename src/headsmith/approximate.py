@@ -24,8 +24,8 @@ from headsmith.compile import compile
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, TargetError, UnreachableError
 from headsmith.core.figures import bound, count
-from headsmith.core.html import card, table
 from headsmith.core.intervals import Box, as_box
+from headsmith.core.markup import card, table
 from headsmith.core.rounding import Dtype
 from headsmith.inside.explain import HEADS
 from headsmith.inside.notebook import bill_text, box_text

@@ -16,6 +16,7 @@ from helpers.oracles.precise import Grower, precise
 from headsmith.core.errors import TargetError
 from headsmith.rewrite.fuse import Fusion, fuse, fused_nodes
 from headsmith.source.builder import Builder
+from headsmith.source.formula import formula_graph
 from headsmith.source.graph import Expression, Function, Graph, Product, Quotient
 
 TOKENWISE = ("affine", "affine", "function", "product", "square", "quotient", "relu", "extreme", "singular")
@@ -141,3 +142,17 @@ def test_what_is_plain_stays() -> None:
     assert largest_gap(graph, plain, [[0.2, 0.4]]) < 1e-40
     alone = fuse(graph, Fusion(2, exits=frozenset({ratio})))
     assert largest_gap(graph, alone, [[0.2, 0.4]]) < 1e-40
+
+
+@pytest.mark.parametrize("formula", ["x*y", "2*x*y + 1", "(x + y)*(x - y) + x", "sin(3*x)", "x/(3 + y)", "relu(x) - y"])
+@pytest.mark.parametrize("variables", [1, 2])
+def test_where_nothing_can_be_fused_the_graph_is_the_same_one(formula: str, variables: int) -> None:
+    graph = formula_graph(formula, ["x", "y"])
+    assert fuse(graph, Fusion(variables)) is graph
+    assert fused_nodes(graph, Fusion(variables)) == {}
+
+
+@pytest.mark.parametrize("formula", ["sin(x)*x", "x*x + x**3", "sin(x) + cos(x)", "x*(2*x + 1)"])
+def test_what_depends_on_one_number_is_not_left_as_it_is(formula: str) -> None:
+    graph = formula_graph(formula, ["x"])
+    assert fuse(graph, Fusion(1)) is not graph

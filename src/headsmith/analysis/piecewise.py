@@ -29,7 +29,7 @@ from headsmith.core.intervals import (
     multiple,
     point,
 )
-from headsmith.source.graph import Affine, Graph, Maximum, Minimum, Quotient, Relu
+from headsmith.source.graph import Affine, Graph, Input, Maximum, Minimum, Node, Quotient, Relu
 
 LARGEST_FORM = 1024
 LARGEST_HALVES = 32
@@ -138,15 +138,22 @@ def affine_range(forms: Forms, graph: Graph, number: int, component: int, found:
         result = intersected(_by_halves(forms, graph, form, found), result)
     for atom in form.terms:
         node = graph.nodes[atom[0]]
-        if isinstance(node, Maximum | Minimum) and _meets(forms, form, node, atom):
+        if meets(forms, form, node, atom):
             result = intersected(_by_choice(forms, graph, form, atom, found), result)
     return result
 
 
-def _meets(forms: Forms, form: Form, node: Maximum | Minimum, atom: Atom) -> bool:
-    """Whether an argument of a maximum or minimum has an atom in common with the rest of the form: only then can
-    putting the argument in its place cancel anything."""
-    return any(
+def is_layered(graph: Graph) -> bool:
+    """Whether every sum is of one node, and all else gates: no sum reads an argument twice."""
+    return all(
+        isinstance(node, Input | Relu) or (isinstance(node, Affine) and len(node.terms) <= 1) for node in graph.nodes
+    )
+
+
+def meets(forms: Forms, form: Form, node: Node, atom: Atom) -> bool:
+    """Whether the node of an atom is a maximum or minimum of which an argument has an atom in common with the rest of
+    the form: only then can putting the argument in its place cancel anything."""
+    return isinstance(node, Maximum | Minimum) and any(
         other in form.terms and other != atom
         for argument in node.arguments
         for other in forms.of(argument, atom[1]).terms

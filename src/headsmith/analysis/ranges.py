@@ -20,7 +20,7 @@ import numpy as np
 
 from headsmith.analysis.flow import NOTHING, exchanges, kernel_graph, known_of_target
 from headsmith.analysis.order import order_range
-from headsmith.analysis.piecewise import Forms, affine_range, quotient_range, stacked
+from headsmith.analysis.piecewise import Forms, affine_range, is_layered, quotient_range, stacked
 from headsmith.core.errors import DomainError, TargetError
 from headsmith.core.functions import FUNCTIONS, missing
 from headsmith.core.intervals import Box, Interval, add, divided, intersected, linear_image, multiplied, point, squared
@@ -78,7 +78,7 @@ _KNOWN: WeakKeyDictionary[Graph, dict[bytes, tuple[Interval, ...]]] = WeakKeyDic
 
 
 def _ranges(graph: Graph, box: Box) -> tuple[Interval, ...]:
-    if all(isinstance(node, Input | Relu) or _one_term(node) for node in graph.nodes) or _is_maxout(graph):
+    if is_layered(graph) or _is_maxout(graph):
         return _chain_ranges(graph, box)
     if not any(isinstance(node, Approximated) for node in graph.nodes) or _known(graph).powers:
         return _Propagation(graph, box, 0).result()
@@ -92,10 +92,6 @@ def _ranges(graph: Graph, box: Box) -> tuple[Interval, ...]:
 def _known(graph: Graph) -> Proof:
     """The steps and powers of a graph in which tokens meet."""
     return known_of_target(graph) if any(isinstance(node, Pool) for node in graph.nodes) else NOTHING
-
-
-def _one_term(node: Node) -> bool:
-    return isinstance(node, Affine) and len(node.terms) <= 1
 
 
 def _is_maxout(graph: Graph) -> bool:

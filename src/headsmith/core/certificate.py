@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from headsmith.core.figures import bound, count, number
-from headsmith.core.html import table
+from headsmith.core.markup import table
 from headsmith.core.rounding import HALVES
 from headsmith.kernel.check import PARTS
 from headsmith.kernel.check import Certificate as Proved

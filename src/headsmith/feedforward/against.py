@@ -19,8 +19,7 @@ from typing import Any
 from headsmith.compile import compile
 from headsmith.core.errors import HeadsmithError
 from headsmith.core.figures import bound, number
-from headsmith.core.html import table
-from headsmith.core.markup import PREAMBLE, csv_text, latex_table, markdown_table
+from headsmith.core.markup import PREAMBLE, csv_text, latex_table, markdown_table, table
 from headsmith.core.rounding import Dtype
 from headsmith.feedforward.build import Built, gated_network, relu_network
 from headsmith.feedforward.network import FIGURES, FeedForward, Work

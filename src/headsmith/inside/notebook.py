@@ -4,8 +4,8 @@ side."""
 from __future__ import annotations
 
 from headsmith.core.figures import bound, number
-from headsmith.core.html import card, table
 from headsmith.core.intervals import Box
+from headsmith.core.markup import card, table
 from headsmith.inside.meanings import Meanings, Model
 from headsmith.source.describe import outputs_text
 from headsmith.transformer.bill import Bill

@@ -7,8 +7,7 @@ from dataclasses import fields
 from typing import Protocol
 
 from headsmith.core.figures import bound, number
-from headsmith.core.html import table
-from headsmith.core.markup import PREAMBLE, csv_text, latex_table, markdown_table
+from headsmith.core.markup import PREAMBLE, csv_text, latex_table, markdown_table, table
 from headsmith.inside.notebook import bill_text
 from headsmith.transformer.bill import Bill
 

@@ -215,6 +215,7 @@ def lower(
     if parts > 1 and not inner:
         transformer = with_sums_in_parts(transformer, parts)
     elif reuse and attention == "softmax" and not inner and MORE_HEADS * transformer.heads >= 1.0:
+        # Where there are fewer heads, one more to clear registers is too much.
         others = allocate(reduced.graph, carry=True)
         plain = all(
             np.all(others.homes[each].scale == 1.0) and not others.homes[each].offset.any() for each in others.carried

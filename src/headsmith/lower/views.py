@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.analysis.piecewise import Atom, Direction, Form, Forms, share_of
-from headsmith.source.graph import Affine, Graph, Input, Maximum, Minimum, Node, Pool, Relu
+from headsmith.analysis.piecewise import Atom, Direction, Form, Forms, is_layered, meets, share_of
+from headsmith.source.graph import Affine, Graph, Maximum, Minimum, Pool, Relu
 
 Header = dict[str, Any]
 MOST_TERMS, MOST_DOUBLES, MOST_ROWS = 32, 4, 16
@@ -37,8 +37,8 @@ class Views:
     ) -> None:
         self.target, self.places, self.add, self.keep = target, places, add, keep
         self.forms = Forms(target)
-        self.layered = all(isinstance(node, Input | Relu) or _one_term(node) for node in target.nodes)
-        """No sum reads an argument twice: there is nothing that intervals forget."""
+        self.layered = is_layered(target)
+        """There is nothing that intervals forget."""
         self.sizes: dict[int, int] = {}
         self.mirrored: dict[int, int] = {}
         self.bends: list[Header] = []
@@ -63,7 +63,8 @@ class Views:
             found.append(self._bent(rows))
         if node.size == 1:
             found += self._ordered(rows[0])
-            found += [self._choice(rows[0], atom) for atom in sorted(atoms) if self._meets(rows[0], atom)]
+            met = [atom for atom in sorted(atoms) if meets(self.forms, rows[0], self.target.nodes[atom[0]], atom)]
+            found += [self._choice(rows[0], atom) for atom in met]
         return [each for each in found if each is not None]
 
     def _placed(self, form: Form) -> Sum:
@@ -230,17 +231,6 @@ class Views:
         self.sizes[place] = 1
         return place
 
-    def _meets(self, form: Form, atom: Atom) -> bool:
-        """Whether an argument of a maximum or minimum has an atom in common with the rest of the form."""
-        node = self.target.nodes[atom[0]]
-        if not isinstance(node, Maximum | Minimum):
-            return False
-        return any(
-            other in form.terms and other != atom
-            for argument in node.arguments
-            for other in self.forms.of(argument, atom[1]).terms
-        )
-
     def _choice(self, form: Form, atom: Atom) -> int | None:
         node, weight, rest = self.target.nodes[atom[0]], form.terms[atom], form.without(atom)
         assert isinstance(node, Maximum | Minimum)
@@ -254,10 +244,6 @@ class Views:
 
 def _atom(atom: Atom) -> Form:
     return Form({atom: Fraction(1)}, Fraction(0))
-
-
-def _one_term(node: Node) -> bool:
-    return isinstance(node, Affine) and len(node.terms) <= 1
 
 
 def _doubles(value: Fraction) -> list[float] | None:

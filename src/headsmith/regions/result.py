@@ -13,8 +13,8 @@ import numpy as np
 from headsmith.core.arrays import Array, Indices, frozen
 from headsmith.core.errors import HeadsmithError
 from headsmith.core.figures import count
-from headsmith.core.html import table
 from headsmith.core.intervals import Box
+from headsmith.core.markup import table
 from headsmith.regions.complex import Complex, Pattern, corners, members
 from headsmith.regions.exact import Oracle
 from headsmith.regions.forms import readout

@@ -9,7 +9,7 @@ import numpy as np
 
 from headsmith.core import figures
 from headsmith.core.arrays import Array
-from headsmith.core.html import table
+from headsmith.core.markup import table
 from headsmith.source.graph import Affine, Graph
 
 SMALL = 20_000

@@ -11,7 +11,7 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, TargetError
 from headsmith.core.figures import bound, count
-from headsmith.core.html import card
+from headsmith.core.markup import card
 from headsmith.export.file import Form
 from headsmith.inside.explain import HEADS
 from headsmith.inside.notebook import bill_text

@@ -28,8 +28,8 @@ from headsmith.core.arrays import Array, frozen
 from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, DomainError, TargetError, ThinMarginError, UnreachableError
 from headsmith.core.figures import bound, count
-from headsmith.core.html import card, table
 from headsmith.core.intervals import Box
+from headsmith.core.markup import card, table
 from headsmith.export.plain import called
 from headsmith.inside.edits import Runner
 from headsmith.inside.explain import HEADS, explain

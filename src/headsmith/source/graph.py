@@ -37,7 +37,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array, Weights, frozen, frozen_weights
 from headsmith.core.errors import TargetError
-from headsmith.core.html import table
+from headsmith.core.markup import table
 from headsmith.core.program import Program
 from headsmith.kernel.sparse import Sparse
 

@@ -12,7 +12,7 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
 from headsmith.core.figures import count
-from headsmith.core.html import table
+from headsmith.core.markup import table
 from headsmith.source.evaluation import evaluate, node_values
 from headsmith.source.graph import Affine, Graph, Maximum, Minimum
 from headsmith.source.limits import refuse_absurd

@@ -12,7 +12,7 @@ import numpy as np
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import TargetError
 from headsmith.core.figures import count, number
-from headsmith.core.html import table
+from headsmith.core.markup import table
 from headsmith.source.builder import Builder
 from headsmith.source.evaluation import evaluate
 from headsmith.source.foreign import advice, plain

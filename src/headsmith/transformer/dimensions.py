@@ -17,8 +17,7 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass, fields
 
 from headsmith.core.figures import number
-from headsmith.core.html import table
-from headsmith.core.markup import PREAMBLE, csv_text, latex_table, markdown_table
+from headsmith.core.markup import PREAMBLE, csv_text, latex_table, markdown_table, table
 from headsmith.transformer.bill import head_features
 from headsmith.transformer.heads.stream import position_bits
 from headsmith.transformer.ir import Bank, Transformer, width
