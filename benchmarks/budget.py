@@ -18,10 +18,10 @@ import headsmith as hs
 from headsmith.analysis.flow import flow_of, known_of
 from headsmith.analysis.ranges import ranges
 from headsmith.core.balls import gate_constant
-from headsmith.transformer.heads.scaling import split_scale
-from headsmith.lower.scales import gains_of_heads
 from headsmith.lower.prove import certified, drafted
+from headsmith.lower.scales import gains_of_heads
 from headsmith.transformer.bill import bill
+from headsmith.transformer.heads.scaling import split_scale
 from headsmith.transformer.ir import Layer, Transformer
 
 ERROR = 1e-3

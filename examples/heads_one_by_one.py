@@ -5,10 +5,10 @@ from show import show
 
 import headsmith as hs
 from headsmith import head_models
+from headsmith.run.numpy_runner import run
 from headsmith.transformer.heads.boltzmann import boltzmann_error
 from headsmith.transformer.heads.move import permutation_address
 from headsmith.transformer.heads.ramp import ramp_error
-from headsmith.run.numpy_runner import run
 from headsmith.transformer.ir import Transformer
 
 sequence = np.array([[[1.0], [5.0], [3.0], [4.0]]])  # one sequence of four tokens, one number each
