@@ -23,7 +23,17 @@ from headsmith.analysis.order import order_range
 from headsmith.analysis.piecewise import Forms, affine_range, is_layered, quotient_range, stacked
 from headsmith.core.errors import DomainError, TargetError
 from headsmith.core.functions import FUNCTIONS, missing
-from headsmith.core.intervals import Box, Interval, add, divided, intersected, linear_image, multiplied, point, squared
+from headsmith.core.intervals import (
+    Box,
+    Interval,
+    added_outwards,
+    divided,
+    intersected,
+    linear_image,
+    multiplied,
+    point,
+    squared,
+)
 from headsmith.core.program import program_range
 from headsmith.kernel import arithmetic
 from headsmith.kernel.arithmetic import Interval as Known
@@ -129,7 +139,7 @@ def _plain_affine(node: Affine, found: Mapping[int, Interval]) -> Interval:
     columns = [1] * (max((found[term.node].low.ndim for term in node.terms), default=1) - 1)
     total = point(node.bias.reshape(-1, *columns))
     for term in node.terms:
-        total = add(total, linear_image(term.weights, found[term.node]))
+        total = added_outwards(total, linear_image(term.weights, found[term.node]))
     return total
 
 

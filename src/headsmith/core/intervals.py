@@ -1,7 +1,7 @@
 """Vectors and matrices of intervals, rounded outwards, and boxes.
 
-Large images are rounded outwards always (`linear_image`, `add`). Below, arithmetic that steps outwards only where a
-result is not a double: the error of a floating-point sum or product is itself a double, found by error-free
+Large images are always rounded outwards (`linear_image`, `added_outwards`). Below, arithmetic that steps outwards only
+where a result is not a double: the error of a floating-point sum or product is itself a double, found by error-free
 transformations (Knuth's two-sum, Dekker's two-product), and its sign tells on which side of the computed result the
 exact one lies.
 """
@@ -100,7 +100,7 @@ def _kept_at_zero(weights: Array, interval: Interval, found: Interval) -> Interv
     return Interval(low, high)
 
 
-def add(left: Interval, right: Interval) -> Interval:
+def added_outwards(left: Interval, right: Interval) -> Interval:
     """Encloses every sum of one member of each; adding zero is exact."""
     return Interval(_sum(left.low, right.low, -np.inf), _sum(left.high, right.high, np.inf))
 
@@ -241,6 +241,9 @@ def _box_from_mapping(domain: Mapping[str, Any], names: tuple[str, ...]) -> Box:
         pairs.append((low, high))
     ends = np.asarray(pairs, dtype=np.float64).reshape(-1, 2)
     return Box(names, ends[:, 0], ends[:, 1])
+
+
+# Outwards only where a result is not a double -------------------------------------------------------------------------
 
 
 def added(left: Interval, right: Interval) -> Interval:

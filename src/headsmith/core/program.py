@@ -25,8 +25,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.functions import FUNCTIONS
-from headsmith.core.intervals import Interval, divided, interval_of, multiple, multiplied, squared
-from headsmith.core.intervals import added as sum_of
+from headsmith.core.intervals import Interval, added, divided, interval_of, multiple, multiplied, squared
 from headsmith.kernel.functions import Program as KernelProgram
 
 
@@ -182,6 +181,9 @@ def _long(value: Fraction) -> Any:
     return np.longdouble(nearest) + np.longdouble(float(value - Fraction(nearest)))
 
 
+# Ranges on boxes ------------------------------------------------------------------------------------------------------
+
+
 def program_range(program: Program, lows: Any, highs: Any) -> tuple[Array, Array]:
     """Bounds of the program over each box: `lows` and `highs` have the shape (variables, boxes).
 
@@ -266,7 +268,7 @@ def _image(name: str, parameter: float | None, value: Interval) -> Interval:
 NUMBERS = Arithmetic(
     constant=interval_of,
     scaled=_multiple,
-    added=_lifted(sum_of),
+    added=_lifted(added),
     multiplied=_lifted(_product),
     divided=_lifted(_quotient),
     called=_image,

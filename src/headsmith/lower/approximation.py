@@ -21,7 +21,7 @@ from headsmith.analysis.flow import Flow, Stretch, flow_of, kernel_interval, kno
 from headsmith.circuits.assemble import Assembly, Choice, Splice, expressions_of
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, TooManyPiecesError
-from headsmith.core.intervals import Interval, add, linear_image, point
+from headsmith.core.intervals import Interval, added_outwards, linear_image, point
 from headsmith.core.program import Linear, Program, Times, kernel_program, program_range
 from headsmith.core.rounding import upper
 from headsmith.kernel.arithmetic import Interval as KernelInterval
@@ -156,7 +156,7 @@ class _Approximator:
             elif isinstance(node, Affine):
                 total = point(node.bias)
                 for term in node.terms:
-                    total = add(total, linear_image(term.weights, self._read(number, term.node)))
+                    total = added_outwards(total, linear_image(term.weights, self._read(number, term.node)))
                 self.known[number] = total
             elif isinstance(node, Relu):
                 self.known[number] = self._read(number, node.argument).relu()
@@ -392,7 +392,7 @@ def table_bounds(items: Sequence[Item], tables: Tables, progress: Progress | Non
 
 def _product_bounds(item: Item) -> TableBounds:
     """Nothing is off; the slopes of x y are y and x, those of a square twice its argument."""
-    slopes = tuple(reversed(item.ranges)) if len(item.ranges) > 1 else (add(item.ranges[0], item.ranges[0]),)
+    slopes = tuple(reversed(item.ranges)) if len(item.ranges) > 1 else (added_outwards(item.ranges[0], item.ranges[0]),)
     return TableBounds(point(np.zeros(item.node.size)), slopes)
 
 

@@ -131,6 +131,9 @@ def address_name(targets: tuple[int, ...]) -> str:
     return f"from[{','.join(map(str, targets))}]"
 
 
+# Table heads ----------------------------------------------------------------------------------------------------------
+
+
 def table_banks(
     reduced: Reduced,
     allocation: Allocation,

@@ -53,12 +53,17 @@ from headsmith.source.graph import (
     once_for_graph,
 )
 
+ROUNDS = 200
+LARGEST_ERROR = 1e6
+
 MARGIN = 0.994
 """The proof of a fragment is a little looser than its estimate: ask the catalogue for that much less."""
 
-
 MOST_PIECES = 1 << 19
 """Circuits of more pieces are not compared with their function: the kernel refuses them."""
+
+
+# What could stand for one node ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -189,8 +194,7 @@ def _quotients(
     return found
 
 
-ROUNDS = 200
-LARGEST_ERROR = 1e6
+# What stands for all of them ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

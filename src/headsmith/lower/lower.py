@@ -191,6 +191,9 @@ class _Reducer:
         return self.builder.affine([(running, np.ones(len(bias))), *passed], np.zeros(len(bias)))
 
 
+# Registers and heads --------------------------------------------------------------------------------------------------
+
+
 def lower(
     graph: Graph,
     ranges: Sequence[Interval],

@@ -311,6 +311,9 @@ def _predecessor(
     return term if last_read.get(term.node, 0) <= first_write else None
 
 
+# Links ----------------------------------------------------------------------------------------------------------------
+
+
 def writes(allocation: Allocation, names: dict[int, str], sources: dict[int, int]) -> list[Link]:
     """What the given source nodes (with the number of their first head or input) add to each register."""
     return [link for _, link in sourced(allocation, names, sources)]
@@ -344,6 +347,9 @@ def constant(allocation: Allocation, combination: Combination) -> Array:
         if offset.any():
             total = total + applied(weights, offset)
     return total
+
+
+# Weights --------------------------------------------------------------------------------------------------------------
 
 
 def product(left: Weights, right: Weights) -> Weights:

@@ -214,6 +214,8 @@ def _factors(shares: Array, sizes: Array, most: float) -> Array:
     return np.minimum(high / np.maximum(sizes, 1e-300), most)
 
 
+# Units ----------------------------------------------------------------------------------------------------------------
+
 LARGEST = 2.0**20
 """The largest unit: numbers in the stream are to stay far from overflow."""
 

@@ -37,7 +37,7 @@ import numpy as np
 from headsmith.core.arrays import Array, Indices
 from headsmith.core.balls import boltzmann_constant
 from headsmith.core.errors import TargetError
-from headsmith.core.intervals import Box, Interval, add, centre_and_radius, linear_image, multiplied, point
+from headsmith.core.intervals import Box, Interval, added_outwards, centre_and_radius, linear_image, multiplied, point
 from headsmith.core.rounding import lower, magnitude_product, upper
 from headsmith.signal.softmax_slopes import steepness
 from headsmith.transformer.dense import DenseTransformer, read_matrix, write_matrix
@@ -113,7 +113,7 @@ def certified_gains(transformer: Transformer, model: DenseTransformer, box: Box)
             if isinstance(bank, SinkBank):
                 heads = replace(heads, groups=_groups(transformer, bank, read, write, stream))
             found.append((read, write, heads))
-            after = add(after, linear_image(write.T, heads.returned))
+            after = added_outwards(after, linear_image(write.T, heads.returned))
         passed.append(found)
         stream = after
     working = working_columns(transformer)
@@ -131,7 +131,7 @@ def _through(own: Interval, rest: Array, banks: list[tuple[Array, Array, _Heads]
     passed, rest_before = point(np.zeros(own.low.shape)), rest
     for read, write, heads in banks:
         at_heads = _times(own, write.T)
-        passed = add(passed, _times(_product(at_heads, heads.alone), read))
+        passed = added_outwards(passed, _times(_product(at_heads, heads.alone), read))
         for group in heads.groups:
             row = read[group.heads[0]].copy()
             columns = np.flatnonzero((row != 0.0) & write[group.heads].any(axis=0) & ~taken)
@@ -140,12 +140,12 @@ def _through(own: Interval, rest: Array, banks: list[tuple[Array, Array, _Heads]
                 found = _collected(own, vertices, row[columns], write[group.heads], columns)
                 kept_low[:, columns], kept_high[:, columns] = found.low, found.high
                 taken[columns], row[columns] = True, 0.0
-            passed = add(passed, _times(_together(at_heads[:, group.heads], group), row[None]))
+            passed = added_outwards(passed, _times(_together(at_heads[:, group.heads], group), row[None]))
         rest_at = magnitude_product(rest, np.abs(write.T))
         size = upper(at_heads.magnitude + rest_at, 1)
         at_reads = magnitude_product(rest_at, heads.own.magnitude) + magnitude_product(np.asarray(size), heads.rest)
         rest_before = np.asarray(upper(rest_before + magnitude_product(upper(at_reads, 1), np.abs(read)), 1))
-    return add(Interval(kept_low, kept_high), passed), rest_before
+    return added_outwards(Interval(kept_low, kept_high), passed), rest_before
 
 
 def _collected(own: Interval, vertices: Array, row: Array, write: Array, columns: Indices) -> Interval:
@@ -209,8 +209,8 @@ def _start(transformer: Transformer, model: DenseTransformer, box: Box) -> Inter
     if inputs > 1:
         # Inputs in blocks: a token's own block holds its inputs, the others hold zeros.
         low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
-    embedded = add(linear_image(model.W_E.T, Interval(low, high)), point(model.b_E))
-    return add(embedded, Interval(model.W_pos.min(axis=0), model.W_pos.max(axis=0)))
+    embedded = added_outwards(linear_image(model.W_E.T, Interval(low, high)), point(model.b_E))
+    return added_outwards(embedded, Interval(model.W_pos.min(axis=0), model.W_pos.max(axis=0)))
 
 
 def _nothing(bank: Bank) -> Interval:

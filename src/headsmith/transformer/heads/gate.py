@@ -214,6 +214,8 @@ class GateBank(HeadBank):
         ]
 
 
+# How a gate is made affine --------------------------------------------------------------------------------------------
+
 LARGEST_RISE = 0.125
 """Larger ones have no good gates."""
 
@@ -335,6 +337,8 @@ def _gate(constants: Array, points: Array) -> Array:
     count = len(constants) // 2
     return np.asarray(1.0 / (1.0 + np.exp(constants[:count] + np.outer(points, constants[count:])).sum(axis=1)))
 
+
+# How a gate is chosen for a product -----------------------------------------------------------------------------------
 
 MOST_GATE_TOKENS = 4
 RISES = (0.125, 0.1, 0.05, 0.025, 0.0125)
