@@ -8,7 +8,7 @@ import subprocess
 import sys
 from itertools import pairwise
 
-MOST_MODULES, MOST_CHANGES = 64, 590
+MOST_MODULES, MOST_CHANGES = 63, 590
 
 TRACE = """
 import json, sys
