@@ -44,7 +44,7 @@ under sigmoid and relu attention a move has this one more:
     move        KEY data | -gain (bits - 1/2)/KEY data
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -275,12 +275,12 @@ class _Reader:
     def _refuse_rounded(self, links: list[Link], way: str) -> None:
         """Raise Refused unless weights of several links at one place of a matrix, which holds their sum, have one sign,
         and a sum that is a number of the format: no rule counts a sum that is rounded, or so small that it is lost."""
-        parts = defaultdict[str, list[Any]](list)
-        for link in links:
+        parts, often = defaultdict[str, list[Any]](list), Counter(link.register for link in links)
+        for link in (each for each in links if often[each.register] > 1):
             entries = sparse_of(link.weights if way == "read" else link.weights.T)
             parts[link.register].append((entries.rows + link.first, entries.columns, entries.values))
             spend(1000.0 * entries.size)
-        for several in (each for each in parts.values() if len(each) > 1):
+        for several in parts.values():
             rows, columns, values = map(np.concatenate, zip(*several, strict=True))
             sums, sizes = (summed((0, 0), rows, columns, interval(each)).values for each in (values, np.abs(values)))
             alike = [np.array_equal(np.abs(self._of_format(end)), sizes.high) for end in (sums.low, sums.high)]
