@@ -89,7 +89,7 @@ def _gates(model: Model, bank: Bank, reads: Reads) -> Local:
         leak = size * (Upper(-gain).exp() * 1.001)
     elif kind == "sigmoid" and bits:
         leak = above.exp() * (3.01 * model.tokens) * size
-    reach, score = size + precision.gamma(40) * size + rounding + leak, (own + code + gain).max()
+    reach, score = size + precision.gamma(40) * size + rounding + leak, (own + code + gain + off).max()
     return Local(below, nothing, leak, rounding, reach, nothing, float(score.value))
 
 

@@ -44,6 +44,7 @@ under sigmoid and relu attention a move has this one more:
     move        KEY data | -gain (bits - 1/2)/KEY data
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -52,9 +53,9 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import FLOAT64, PRECISIONS, Array, Interval, Precision, Weights, interval
-from .errors import Refused, refuse
+from .errors import Refused, refuse, spend
 from .reading import Tensors, field, flag, indices, items, mapping, numbers, real, text, weights, whole
-from .sparse import entries_of, entrywise, of_rows
+from .sparse import entries_of, entrywise, of_rows, sparse_of, summed
 
 DATA, REFERENCE, POSITION, GRID = "data", "reference", "position", "grid"
 RESERVED = (DATA, REFERENCE, POSITION, GRID)
@@ -268,7 +269,22 @@ class _Reader:
             if ours != self.sizes.get(register) or theirs.stop > count:
                 raise Refused(f"weights {link.weights.shape} that {way} the register {register} do not fit")
             links.append(link)
+        self._refuse_rounded(links, way)
         return tuple(links)
+
+    def _refuse_rounded(self, links: list[Link], way: str) -> None:
+        """Raise Refused unless weights of several links at one place of a matrix, which holds their sum, have one sign,
+        and a sum that is a number of the format: no rule counts a sum that is rounded, or so small that it is lost."""
+        parts, often = defaultdict[str, list[Any]](list), Counter(link.register for link in links)
+        for link in (each for each in links if often[each.register] > 1):
+            entries = sparse_of(link.weights if way == "read" else link.weights.T)
+            parts[link.register].append((entries.rows + link.first, entries.columns, entries.values))
+            spend(1000.0 * entries.size)
+        for several in parts.values():
+            rows, columns, values = map(np.concatenate, zip(*several, strict=True))
+            sums, sizes = (summed((0, 0), rows, columns, interval(each)).values for each in (values, np.abs(values)))
+            alike = [np.array_equal(np.abs(self._of_format(end)), sizes.high) for end in (sums.low, sums.high)]
+            refuse(not all(alike), f"two links that {way} meet in one weight, whose sum is rounded or smaller")
 
     def bank(self, stored: Any, role: Any) -> Bank:
         """All heads of one kind in a layer."""
@@ -300,8 +316,8 @@ class _Reader:
 
 
 def largest_weight(model: Model) -> float:
-    """No entry of the dense matrices is larger: of links (those of one register may add up), of what is read times the
-    heads' scales, of stored numbers and gains."""
+    """No entry of the dense matrices is larger: of links, of what is read times the heads' scales, of stored numbers
+    and gains. (Products are rounded to the model's format.)"""
     arrays = [*model.initial.values(), *model.positional.values(), model.readout_bias]
     banks = [bank for layer in model.layers for bank in layer]
     sums = [*_heaviest(model.embedding), *_heaviest(model.readout), 1.0]
@@ -312,7 +328,9 @@ def largest_weight(model: Model) -> float:
         for name, gain in bank.gains.items():
             plain = (bank.kind, name) == ("table", "gain") or model.attention == "elu+1"
             sums.append(abs(gain) if plain else abs(gain) * max(model.bits, 1) / KEY)
-    return max([*sums, *(float(np.max(np.abs(array), initial=0.0)) for array in arrays)])
+    found = max([*sums, *(float(np.max(np.abs(array), initial=0.0)) for array in arrays)])
+    digit = np.ldexp(model.precision.held or model.precision.unit_roundoff, np.frexp(found)[1])
+    return float(np.ceil(found / digit) * digit)
 
 
 def _heaviest(links: Iterable[Link], scale: Array | float = 1.0) -> list[float]:

@@ -196,7 +196,7 @@ def committed(
     spilled = Upper(np.where(kept.value == 0.0, 0.0, (kept + every * kept + underflow).value))
     reach = smallest(values + every * values, means + leak + sums) + underflow
     away = spilled if model.references else nothing
-    return Local(nothing, nothing, leak, moved + sums + underflow, reach, away, float(score.value))
+    return Local(nothing, nothing, leak, moved + sums + underflow, reach, away, float((score + rounded).value))
 
 
 def exp_error(precision: Precision) -> Upper:
