@@ -105,7 +105,7 @@ def almost_all() -> Cleared:
 
 def read_twice() -> Cleared:
     file = Cleared()
-    file.beside([file.link("x", [1.0]), file.link("x", [1.0])], [file.link("x", [-1.0])])
+    file.beside([file.link("x", [2.0])], [file.link("x", [-1.0])])
     file.proof["roles"][-1][-1] = {"node": file.keep([-1], np.int64), "component": file.keep([0], np.int64)}
     return file
 

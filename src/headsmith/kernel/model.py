@@ -52,10 +52,10 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import FLOAT64, PRECISIONS, Array, Interval, Precision, Weights, interval
+from .arithmetic import FLOAT64, PRECISIONS, Array, Precision, Weights, interval
 from .errors import Refused, refuse, spend
-from .reading import Tensors, field, flag, indices, items, mapping, numbers, real, text, weights, whole
-from .sparse import entries_of, entrywise, of_rows, sparse_of, summed
+from .reading import MOST, Tensors, field, flag, indices, items, mapping, numbers, real, text, weights, whole
+from .sparse import entries_of, entrywise, of_rows, sparse_of
 
 DATA, REFERENCE, POSITION, GRID = "data", "reference", "position", "grid"
 RESERVED = (DATA, REFERENCE, POSITION, GRID)
@@ -269,22 +269,8 @@ class _Reader:
             if ours != self.sizes.get(register) or theirs.stop > count:
                 raise Refused(f"weights {link.weights.shape} that {way} the register {register} do not fit")
             links.append(link)
-        self._refuse_rounded(links, way)
+        _refuse_meeting(links, way)
         return tuple(links)
-
-    def _refuse_rounded(self, links: list[Link], way: str) -> None:
-        """Raise Refused unless weights of several links at one place of a matrix, which holds their sum, have one sign,
-        and a sum that is a number of the format: no rule counts a sum that is rounded, or so small that it is lost."""
-        parts, often = defaultdict[str, list[Any]](list), Counter(link.register for link in links)
-        for link in (each for each in links if often[each.register] > 1):
-            entries = sparse_of(link.weights if way == "read" else link.weights.T)
-            parts[link.register].append((entries.rows + link.first, entries.columns, entries.values))
-            spend(1000.0 * entries.size)
-        for several in parts.values():
-            rows, columns, values = map(np.concatenate, zip(*several, strict=True))
-            sums, sizes = (summed((0, 0), rows, columns, interval(each)).values for each in (values, np.abs(values)))
-            alike = [np.array_equal(np.abs(self._of_format(end)), sizes.high) for end in (sums.low, sums.high)]
-            refuse(not all(alike), f"two links that {way} meet in one weight, whose sum is rounded or smaller")
 
     def bank(self, stored: Any, role: Any) -> Bank:
         """All heads of one kind in a layer."""
@@ -315,31 +301,44 @@ class _Reader:
         return Bank(kind, read, write, arrays, gains, forms, outputs, heads, node, component, address, width)
 
 
+def _refuse_meeting(links: list[Link], way: str) -> None:
+    """Raise Refused where two links have a weight at the same place. A matrix holds their sum, which may be rounded, or
+    so much smaller that it is lost; and all other rules look at links one by one."""
+    places, often = defaultdict[str, list[Any]](list), Counter(link.register for link in links)
+    for link in (each for each in links if often[each.register] > 1):
+        entries = sparse_of(link.weights if way == "read" else link.weights.T)
+        spend(1000.0 * entries.size)
+        entries = entries.kept(entries.values != 0.0)
+        places[link.register].append((entries.rows.astype(np.int64) + link.first) * MOST + entries.columns)
+    for register, several in places.items():
+        meet = np.unique(np.concatenate(several)).size < sum(map(len, several))
+        refuse(meet, f"two links that {way} the register {register} meet in one weight")
+
+
 def largest_weight(model: Model) -> float:
     """No entry of the dense matrices is larger: of links, of what is read times the heads' scales, of stored numbers
     and gains. (Products are rounded to the model's format.)"""
     arrays = [*model.initial.values(), *model.positional.values(), model.readout_bias]
-    banks = [bank for layer in model.layers for bank in layer]
-    sums = [*_heaviest(model.embedding), *_heaviest(model.readout), 1.0]
-    for bank in banks:
+    found = [_heaviest(model.embedding), _heaviest(model.readout), 1.0]
+    for bank in [bank for layer in model.layers for bank in layer]:
         arrays += bank.arrays.values()
-        sums += [*_heaviest(bank.read), *_heaviest(bank.read, bank.scale), *_heaviest(bank.write)]
-        sums += [] if bank.kind in NEURONS or (bank.kind == "table" and not model.sink_tokens) else [KEY]
+        found += [_heaviest(bank.read), _heaviest(bank.read, bank.scale), _heaviest(bank.write)]
+        found += [] if bank.kind in NEURONS or (bank.kind == "table" and not model.sink_tokens) else [KEY]
         for name, gain in bank.gains.items():
             plain = (bank.kind, name) == ("table", "gain") or model.attention == "elu+1"
-            sums.append(abs(gain) if plain else abs(gain) * max(model.bits, 1) / KEY)
-    found = max([*sums, *(float(np.max(np.abs(array), initial=0.0)) for array in arrays)])
-    digit = np.ldexp(model.precision.held or model.precision.unit_roundoff, np.frexp(found)[1])
-    return float(np.ceil(found / digit) * digit)
+            found.append(abs(gain) if plain else abs(gain) * max(model.bits, 1) / KEY)
+    most = max([*found, *(float(np.max(np.abs(array), initial=0.0)) for array in arrays)])
+    digit = np.ldexp(model.precision.held or model.precision.unit_roundoff, np.frexp(most)[1])
+    return float(np.ceil(most / digit) * digit)
 
 
-def _heaviest(links: Iterable[Link], scale: Array | float = 1.0) -> list[float]:
-    """For each register the sum of the largest weights of its links, times the scales of what they feed."""
-    found: dict[str, Interval] = {}
+def _heaviest(links: Iterable[Link], scale: Array | float = 1.0) -> float:
+    """The largest weight of links, times the scales of what they feed."""
+    found = 0.0
     for link in links:
         entries = np.abs(entries_of(link.weights))
         sizes = interval(entries.max(axis=1, keepdims=True, initial=0.0) if entries.ndim == 2 else entries)
         if isinstance(scale, np.ndarray):
             sizes = sizes * of_rows(link.weights, scale[link.rows])
-        found[link.register] = interval(sizes.high.max(initial=0.0)) + found.get(link.register, interval(0.0))
-    return [float(size.high) for size in found.values()]
+        found = max(found, float(sizes.high.max(initial=0.0)))
+    return found
