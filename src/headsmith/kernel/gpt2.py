@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from . import layout
-from .arithmetic import FLOAT32, Array, Interval, Precision, Upper
+from .arithmetic import FLOAT32, Array, Interval, Precision, Upper, largest
 from .check import Certificate, certificate
 from .errors import Refused, ThinMargin, refuse
 from .graph import Graph
@@ -70,7 +70,8 @@ def stock(
             why = problem
             continue
         own, mean = _norms(model, sizes, config["n_embd"], root)
-        lost = max(float(_noise(each, mean).max().value) for each in (layout.readout_of(model).T[None], *forms))
+        noise = largest(*(_noise(each, mean).max() for each in (layout.readout_of(model).T[None], *forms)))
+        lost = float((noise + FLOAT32.smallest_normal).value)  # products of small weights underflow besides
         moved = max(_moved(model, bank, sizes, mean) for bank in heads)
         if lost <= most and moved <= 8.0 * (unit - UNIT) and mean * max(model.grid_tokens, 1) <= 4.0:
             shape = config["n_embd"], config["n_head"], config["n_embd"] // config["n_head"]

@@ -104,9 +104,10 @@ def _stock(header: Any, tensors: Tensors, name: str, root: float | None, words: 
     (layers, neurons), rules = layers_of(model), ARCHITECTURES[name]
     found, config, weights = rules.stock(target, facts, box, layers, neurons, numbers, root)
     weights = {each: np.ascontiguousarray(value, dtype=np.float32) for each, value in weights.items()}
-    refuse(not all(np.isfinite(value).all() for value in weights.values()), "a stock model's weight is beyond float32")
+    heaviest = float(np.max([np.abs(value).max(initial=0.0) for value in weights.values()]))
+    refuse(not np.isfinite(heaviest), "a stock model's weight is beyond float32")
     found = replace(found, masks=("causal",), assumes=(*found.assumes, *rules.ASSUMES, ENTERS), target=about)
-    return Stock(found, config, weights)
+    return Stock(replace(found, max_weight=heaviest), config, weights)
 
 
 def _as_language_model(found: Stock, name: str) -> Stock:
