@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from . import layout
-from .arithmetic import FLOAT32, Array, Interval, Precision, Upper, largest
+from .arithmetic import FLOAT32, Array, Interval, Precision, Upper
 from .check import Certificate, certificate
 from .errors import Refused, ThinMargin, refuse
 from .graph import Graph
@@ -42,7 +42,7 @@ from .walk import Facts
 
 LANGUAGE, NORM, EPSILON = "GPT2LMHeadModel", "transformer.ln_f.weight", 1e-5
 ONE_HOT = (DATA, REFERENCE, GRID)
-UNIT = FLOAT32.unit_roundoff
+UNIT, TINY = FLOAT32.unit_roundoff, FLOAT32.smallest_normal
 LOSSES, COARSE = (2.0**-22, 2.0**-16), [UNIT * 4.0**power for power in range(2, 7)]  # the first of these that will do
 ASSUMES = (
     "a stock GPT-2 as in transformers, in float32, in evaluation mode: no TF32, bfloat16, autocast or quantisation, no "
@@ -70,8 +70,7 @@ def stock(
             why = problem
             continue
         own, mean = _norms(model, sizes, config["n_embd"], root)
-        noise = largest(*(_noise(each, mean).max() for each in (layout.readout_of(model).T[None], *forms)))
-        lost = float((noise + FLOAT32.smallest_normal).value)  # products of small weights underflow besides
+        lost = max(float(_noise(each, mean).max().value) for each in (layout.readout_of(model).T[None], *forms))
         moved = max(_moved(model, bank, sizes, mean) for bank in heads)
         if lost <= most and moved <= 8.0 * (unit - UNIT) and mean * max(model.grid_tokens, 1) <= 4.0:
             shape = config["n_embd"], config["n_head"], config["n_embd"] // config["n_head"]
@@ -102,8 +101,9 @@ def _norms(model: Model, sizes: Upper, width: int, given: float | None) -> tuple
 
 
 def _noise(weights: Array, mean: float) -> Upper:
-    """What a form may be off by because of the mean, for weights (heads, d_model, forms)."""
-    return Upper(np.abs(weights)).sum(axis=1) * Upper(9.4 + (weights != 0.0).sum(axis=1)) * (UNIT * mean)
+    """What a form may be off by because of the mean, for weights (heads, d_model, forms). However small these are,
+    their products may underflow."""
+    return Upper(np.abs(weights)).sum(axis=1) * Upper(9.4 + (weights != 0.0).sum(axis=1)) * (UNIT * mean) + TINY
 
 
 def _moved(model: Model, bank: Heads, sizes: Upper, mean: float) -> float:

@@ -44,9 +44,8 @@ def check_folder(folder: str | os.PathLike[str]) -> Certificate:
     checked(header, tensors)
     _, held = tensors_of(os.path.join(folder, WEIGHTS), ("F32",))
     config, path = _json(os.path.join(folder, CONFIG)), os.path.join(folder, WORDS)
-    kind = config.get("model_type") if isinstance(config, dict) else None
-    if kind not in [*ARCHITECTURES]:
-        raise Refused(f"{CONFIG} names no model for which there is a rule: {', '.join(ARCHITECTURES)}")
+    kind: Any = config.get("model_type") if isinstance(config, dict) else None
+    refuse(kind not in [*ARCHITECTURES], f"{CONFIG} names no model for which there is a rule: {[*ARCHITECTURES]}")
     root = held.get(ARCHITECTURES[kind].NORM, np.zeros(0)).ravel()[:1].sum()
     spoken = mapping(_json(path)) if os.path.isfile(path) else {"model": {"vocab": {}}}
     words, added = mapping(field(field(spoken, "model"), "vocab")), items(spoken.get("added_tokens", []))
