@@ -203,3 +203,18 @@ def test_no_score_is_larger_than_stated_as_it_is_computed():
     file.bank("move", reads, writes, [nodes[1]], [0], gain=float(gain), keep_gain=0.0, address="address")
     file.model["readout"] = [file.link("y", [[1.0]])]
     assert float(np.float32(gain + gain) + gain) <= file.check().max_score <= 3.0001 * float(gain)
+
+
+def test_no_weight_is_larger_than_stated_as_it_is_stored():
+    """A weight times its head's scale is stored as one float32, which may be more than the product."""
+    file, weight, scale = Forged(1, -1.0, 1.0, dtype="float32"), np.float32(1.3), np.float32(21.7)
+    while not float(weight * scale) > float(weight) * float(scale):
+        scale = np.nextafter(scale, np.float32(100.0))
+    nodes = [file.relu(graph, file.scaled(graph, (0, float(weight)))) for graph in (file.source, file.circuit)]
+    file.outputs(*nodes)
+    file.embed()
+    file.register("y")
+    file.gates([file.link("x", [[weight]])], [file.link("y", [[1.0]])], nodes[1:], [0], float(scale))
+    file.model["layers"][0][0] |= {"reference_gain": 50.0, "position_gain": 0.0}
+    file.model["readout"] = [file.link("y", [[1.0]])]
+    assert float(weight * scale) <= file.check().max_weight <= 1.000001 * float(weight * scale)

@@ -301,18 +301,18 @@ class _Reader:
 
 def largest_weight(model: Model) -> float:
     """No entry of the dense matrices is larger: of links (those of one register may add up), of what is read times the
-    heads' scales, of stored numbers and gains."""
+    heads' scales, of stored numbers and gains. What is a product or sum of stored numbers is rounded once more."""
     arrays = [*model.initial.values(), *model.positional.values(), model.readout_bias]
-    banks = [bank for layer in model.layers for bank in layer]
     sums = [*_heaviest(model.embedding), *_heaviest(model.readout), 1.0]
-    for bank in banks:
+    for bank in [bank for layer in model.layers for bank in layer]:
         arrays += bank.arrays.values()
         sums += [*_heaviest(bank.read), *_heaviest(bank.read, bank.scale), *_heaviest(bank.write)]
         sums += [] if bank.kind in NEURONS or (bank.kind == "table" and not model.sink_tokens) else [KEY]
         for name, gain in bank.gains.items():
             plain = (bank.kind, name) == ("table", "gain") or model.attention == "elu+1"
             sums.append(abs(gain) if plain else abs(gain) * max(model.bits, 1) / KEY)
-    return max([*sums, *(float(np.max(np.abs(array), initial=0.0)) for array in arrays)])
+    rounded = interval(max(sums)) * (1.0 + (model.precision.held or model.precision.unit_roundoff))
+    return max([float(rounded.high), *(float(np.max(np.abs(array), initial=0.0)) for array in arrays)])
 
 
 def _heaviest(links: Iterable[Link], scale: Array | float = 1.0) -> list[float]:
