@@ -307,6 +307,13 @@ def test_a_changed_folder_is_refused(copied: Path) -> None:
     refused("config.json is not the one of the proven model|normed away")
 
 
+@pytest.mark.parametrize("to", ["llama", "gpt2"])
+def test_the_largest_weight_of_a_folder_is_that_of_its_own_tensors(to: str, tmp_path: Path) -> None:
+    folder = MODELS["product"]().export(tmp_path / to, to)
+    held = load_file(folder / "model.safetensors")
+    assert check_folder(folder).max_weight == max(float(np.abs(values).max()) for values in held.values())
+
+
 def test_a_larger_constant_is_as_good(exported: Path) -> None:
     """Any power of two from the smallest on will do; what is too large for the weights is refused."""
     header, tensors = read(exported / "proof.safetensors")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.attacks.forged import Forged
 from helpers.models.stock import GPT2, MODELS, points, sequence
 from safetensors.numpy import load_file, save_file
 
@@ -115,3 +116,17 @@ def test_a_gpt2_is_asked_in_words(rng: np.random.Generator) -> None:
         assert np.array_equal(answer, found([x, y]))
     words = found.tensors["transformer.wte.weight"][list(found.words.values())]
     assert np.abs(words[:, :-4].sum(axis=1)).max() <= 1e-6  # registers and balance; what is left is probe, c and -c
+
+
+def test_products_of_small_weights_underflow_in_a_gpt2_too() -> None:
+    """2^-126 x, and a head that returns nothing of that size. A product that underflows may be lost; the noise of the
+    norms, which such small weights multiply, is far less."""
+    file, small = Forged(1, 0.0, 1.0, dtype="float32"), 2.0**-120
+    gate = file.relu(file.circuit, file.scaled(file.circuit, (0, small)))
+    file.outputs(*(file.scaled(graph, (0, 2.0**-126)) for graph in (file.source, file.circuit)))
+    file.embed()
+    file.register("y")
+    file.gates([file.link("x", [[small]])], [file.link("y", [[1.0]])], [gate], [0], scale=1.0 / small)
+    file.model["layers"][0][0]["reference_gain"] = 40.0
+    file.model["readout"] = [file.link("x", [[2.0**-126]])]
+    assert stock(*file.contents(), "gpt2").certificate.error >= 2.0**-126

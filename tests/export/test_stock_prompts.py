@@ -87,6 +87,18 @@ def test_words_that_lie_are_refused(asked: Path, tmp_path: Path) -> None:
         check_folder(folder)
 
 
+def test_words_of_two_inputs_of_one_name_are_refused(asked: Path) -> None:
+    """The second input would have the words, and so the place, of the first one."""
+    header, tensors = read(asked / "proof.safetensors")
+    words = json.loads((asked / "tokenizer.json").read_text())["model"]["vocab"]
+    kept = {word: row for word, row in words.items() if not word.startswith("y=")}
+    stock(header, tensors, "llama", words=kept)
+    for graph in (header["source"], header["proof"]["circuit"]):
+        graph["nodes"][0]["names"] = ["x", "x"]
+    with pytest.raises(Refused, match="not one token for each variable"):
+        stock(header, tensors, "llama", words=kept)
+
+
 def test_words_that_get_another_row_elsewhere_are_refused(asked: Path, tmp_path: Path) -> None:
     """Added tokens come before the vocabulary, and a normalizer before both: "x=0.5" would be read as "x=0.25"."""
     folder = Path(shutil.copytree(asked, tmp_path / "product"))

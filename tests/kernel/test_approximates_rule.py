@@ -173,3 +173,21 @@ def test_other_inputs_outputs_and_tokens_are_refused():
         wanted = kernel_graph(as_graph(formula, dict.fromkeys(names, (0.0, 1.0))))
         with pytest.raises(Refused, match="inputs and outputs"):
             check_approximation(network, wanted, UNIT, "0")
+
+
+def test_cells_that_are_cut_more_often_than_doubles_have_bits_leave_nothing_out():
+    """The ends of 2^54 equal parts are no doubles. Round 0, in [-1, 1], there are doubles between them: a function with
+    a peak of 2^26 between 0 and 2^-53 was taken to be 0."""
+    file = plain()
+    places: list[int] = [file.add(wanted := [], "input", names=["x0"])]
+    for rows, biases in (([[1.0], [1.0]], [0.0, -(2.0**-20)]), ([[1.0]] * 3, [0.0, -(2.0**-54), -(2.0**-53)])):
+        gates = file.relu(wanted, file.affine(wanted, [(places[-1], rows)], biases), len(rows))
+        weights = [[1.0, -1.0]] if len(rows) == 2 else [[2.0**80, -(2.0**81), 2.0**80]]
+        places.append(file.affine(wanted, [(gates, weights)], [0.0]))
+    file.affine(wanted, [(0, [[1.0]]), (places[-1], [[1.0]])], [0.0])
+    file.header["approximates"] = {"nodes": wanted, "output": len(wanted) - 1}
+    file.proof["approximation"] = "10" + "1" * 53 + "0" * 54
+    assert file.check().error >= 2.0**26
+    cells = read_cells(file.proof["approximation"], 1)
+    ends = ends_of(Interval(-np.ones(1), np.ones(1)), cells)
+    assert np.array_equal(ends.low[0, 1:], ends.high[0, :-1])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.attacks.forged import Forged
 from helpers.effort import cases
 from helpers.models.carried import MODELS, carried, contents_of, model_of, network
 
@@ -184,3 +185,36 @@ def test_a_wide_network_is_proved_without_writing_it_out() -> None:
     model = hs.compile(network(20, 300, 300, 3), (-1, 1), 1e-2)
     header, tensors = carried(model)
     assert proved(header, tensors).error <= 1.05 * model.certificate.error
+
+
+def test_no_score_is_larger_than_stated_as_it_is_computed():
+    """3 g is no float32, and is rounded up: the sum of three features g is more than three times g."""
+    file, gain, targets = Forged(1, -1.0, 1.0, tokens=8, dtype="float32"), np.float32(37.3), [0, *range(7)]
+    while not float(np.float32(gain + gain) + gain) > 3.0 * float(gain):
+        gain = np.nextafter(gain, np.float32(100.0))
+    nodes = [file.add(graph, "move", argument=0, targets=targets, size=1) for graph in (file.source, file.circuit)]
+    file.outputs(*nodes)
+    file.embed()
+    file.register("y")
+    file.register("address", size=4)
+    codes = [[*(1.0 - 2.0 * (target >> bit & 1) for bit in range(3)), 0.0] for target in targets]
+    file.model["positional"] = {"address": file.keep(codes)}
+    reads, writes = [file.link("x", [[1.0]])], [file.link("y", [[1.0]])]
+    file.bank("move", reads, writes, [nodes[1]], [0], gain=float(gain), keep_gain=0.0, address="address")
+    file.model["readout"] = [file.link("y", [[1.0]])]
+    assert float(np.float32(gain + gain) + gain) <= file.check().max_score <= 3.0001 * float(gain)
+
+
+def test_no_weight_is_larger_than_stated_as_it_is_stored():
+    """A weight times its head's scale is stored as one float32, which may be more than the product."""
+    file, weight, scale = Forged(1, -1.0, 1.0, dtype="float32"), np.float32(1.3), np.float32(21.7)
+    while not float(weight * scale) > float(weight) * float(scale):
+        scale = np.nextafter(scale, np.float32(100.0))
+    nodes = [file.relu(graph, file.scaled(graph, (0, float(weight)))) for graph in (file.source, file.circuit)]
+    file.outputs(*nodes)
+    file.embed()
+    file.register("y")
+    file.gates([file.link("x", [[weight]])], [file.link("y", [[1.0]])], nodes[1:], [0], float(scale))
+    file.model["layers"][0][0] |= {"reference_gain": 50.0, "position_gain": 0.0}
+    file.model["readout"] = [file.link("y", [[1.0]])]
+    assert float(weight * scale) <= file.check().max_weight <= 1.000001 * float(weight * scale)

@@ -81,12 +81,13 @@ def boxes_of(network: Graph, wanted: Graph, box: Interval) -> list[Interval]:
 def ends_of(box: Interval, cells: Sequence[Cell]) -> Interval:
     """The ends of cells, one in each column; inputs that are known are not cut."""
     wide = np.flatnonzero(box.high > box.low)
-    leaves = np.reshape(np.array(cells, dtype=np.float64), (len(cells), len(wide), 2))
+    leaves = np.reshape(np.array(cells, dtype=np.int64), (len(cells), len(wide), 2))
     lows, highs = (np.repeat(end[:, None], len(cells), axis=1) for end in (box.low, box.high))
     for variable, (places, levels) in zip(wide, leaves.transpose(1, 2, 0), strict=True):
         low, high = box.low[variable], box.high[variable]
-        for end, first in ((lows, places), (highs, places + 1.0)):
-            share = np.ldexp(first, -levels.astype(int))
+        for end, first in ((lows, places), (highs, places + 1)):
+            # Whole numbers beyond 2^53 are rounded alike for both cells that they are an end of: none is left out.
+            share = np.ldexp(first.astype(np.float64), -levels)
             end[variable] = np.where(share == 1.0, high, np.clip(low + (high - low) * share, low, high))
     return Interval(lows, highs)
 

@@ -89,8 +89,9 @@ def _gates(model: Model, bank: Bank, reads: Reads) -> Local:
         leak = size * (Upper(-gain).exp() * 1.001)
     elif kind == "sigmoid" and bits:
         leak = above.exp() * (3.01 * model.tokens) * size
-    reach, score = size + precision.gamma(40) * size + rounding + leak, (own + code + gain + off).max()
-    return Local(below, nothing, leak, rounding, reach, nothing, float(score.value))
+    # Under elu+1 a score is phi(t) + phi(-t) e^-C, or the same with t and -t changed: at most |t| + 2.
+    score = float((own + code + gain + off + lost + 2.0 * (kind == "elu+1")).max().value)
+    return Local(below, nothing, leak, rounding, size + precision.gamma(40) * size + rounding + leak, nothing, score)
 
 
 def _weighed(model: Model, size: Upper) -> Upper:
@@ -105,7 +106,7 @@ def _moves(model: Model, bank: Bank, reads: Reads) -> Local:
     refuse_large(model, score, "a score")
     if model.attention == "sigmoid":
         leak = (model.precision.gamma(model.bits + 7) * score - gain / 2.0).exp() * (3.01 * model.tokens) * size
-        rounding = rounding + _weighed(model, size)
+        rounding, score = rounding + _weighed(model, size), score + model.precision.gamma(model.bits + 7) * score
     elif gain != 2.0:
         raise Refused(f"under relu attention the gain of a move must be two, and is {gain}")
     return Local(nothing, nothing, leak, rounding, size + leak + rounding, nothing, float(score.value))

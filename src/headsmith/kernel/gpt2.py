@@ -42,7 +42,7 @@ from .walk import Facts
 
 LANGUAGE, NORM, EPSILON = "GPT2LMHeadModel", "transformer.ln_f.weight", 1e-5
 ONE_HOT = (DATA, REFERENCE, GRID)
-UNIT = FLOAT32.unit_roundoff
+UNIT, TINY = FLOAT32.unit_roundoff, FLOAT32.smallest_normal
 LOSSES, COARSE = (2.0**-22, 2.0**-16), [UNIT * 4.0**power for power in range(2, 7)]  # the first of these that will do
 ASSUMES = (
     "a stock GPT-2 as in transformers, in float32, in evaluation mode: no TF32, bfloat16, autocast or quantisation, no "
@@ -101,8 +101,9 @@ def _norms(model: Model, sizes: Upper, width: int, given: float | None) -> tuple
 
 
 def _noise(weights: Array, mean: float) -> Upper:
-    """What a form may be off by because of the mean, for weights (heads, d_model, forms)."""
-    return Upper(np.abs(weights)).sum(axis=1) * Upper(9.4 + (weights != 0.0).sum(axis=1)) * (UNIT * mean)
+    """What a form may be off by because of the mean, for weights (heads, d_model, forms). However small these are,
+    their products may underflow."""
+    return Upper(np.abs(weights)).sum(axis=1) * Upper(9.4 + (weights != 0.0).sum(axis=1)) * (UNIT * mean) + TINY
 
 
 def _moved(model: Model, bank: Heads, sizes: Upper, mean: float) -> float:

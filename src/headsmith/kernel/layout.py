@@ -159,9 +159,9 @@ def neurons_of(model: Model, bank: Bank) -> tuple[Array, Array, Array]:
 
 def numbers_of(model: Model, names: Sequence[str], box: Interval, words: Mapping[str, Any]) -> list[tuple[int, Array]]:
     """The place and the inputs of the word in each row after that of padding."""
-    first, found = padding(model) + 1, list[tuple[int, Array]]()
+    first, found, apart = padding(model) + 1, list[tuple[int, Array]](), model.tokens == len(names) == len({*names})
     rows = sorted((whole(row), word) for word, row in words.items() if whole(row) >= first or NUMBER.fullmatch(word))
-    if [row for row, _ in rows] != [*range(first, first + len(rows))] or (rows and model.tokens != len(names)):
+    if [row for row, _ in rows] != [*range(first, first + len(rows))] or (rows and not apart):
         raise Refused("the rows of words are not one after the other, or there is not one token for each variable")
     for _, word in rows:
         read = NUMBER.fullmatch(word)

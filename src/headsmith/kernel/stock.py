@@ -44,9 +44,8 @@ def check_folder(folder: str | os.PathLike[str]) -> Certificate:
     checked(header, tensors)
     _, held = tensors_of(os.path.join(folder, WEIGHTS), ("F32",))
     config, path = _json(os.path.join(folder, CONFIG)), os.path.join(folder, WORDS)
-    kind = config.get("model_type") if isinstance(config, dict) else None
-    if kind not in [*ARCHITECTURES]:
-        raise Refused(f"{CONFIG} names no model for which there is a rule: {', '.join(ARCHITECTURES)}")
+    kind: Any = config.get("model_type") if isinstance(config, dict) else None
+    refuse(kind not in [*ARCHITECTURES], f"{CONFIG} names no model for which there is a rule: {[*ARCHITECTURES]}")
     root = held.get(ARCHITECTURES[kind].NORM, np.zeros(0)).ravel()[:1].sum()
     spoken = mapping(_json(path)) if os.path.isfile(path) else {"model": {"vocab": {}}}
     words, added = mapping(field(field(spoken, "model"), "vocab")), items(spoken.get("added_tokens", []))
@@ -104,9 +103,10 @@ def _stock(header: Any, tensors: Tensors, name: str, root: float | None, words: 
     (layers, neurons), rules = layers_of(model), ARCHITECTURES[name]
     found, config, weights = rules.stock(target, facts, box, layers, neurons, numbers, root)
     weights = {each: np.ascontiguousarray(value, dtype=np.float32) for each, value in weights.items()}
-    refuse(not all(np.isfinite(value).all() for value in weights.values()), "a stock model's weight is beyond float32")
+    heaviest = float(np.max([np.abs(value).max(initial=0.0) for value in weights.values()]))
+    refuse(not np.isfinite(heaviest), "a stock model's weight is beyond float32")
     found = replace(found, masks=("causal",), assumes=(*found.assumes, *rules.ASSUMES, ENTERS), target=about)
-    return Stock(found, config, weights)
+    return Stock(replace(found, max_weight=heaviest), config, weights)
 
 
 def _as_language_model(found: Stock, name: str) -> Stock:
