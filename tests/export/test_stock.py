@@ -4,6 +4,7 @@ and whatever is changed in a folder is refused."""
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from itertools import pairwise
@@ -300,6 +301,11 @@ def test_a_changed_folder_is_refused(copied: Path) -> None:
     for other in ("{", "[]", settings.replace("1e-06", "1e-05"), settings.replace("silu", "gelu")):
         config.write_text(other)
         refused(r"config.json")
+    config.unlink()
+    refused(r"config.json: no such file")
+    os.mkfifo(config)  # whoever opens it waits for a writer
+    refused(r"config.json: no such file")
+    config.unlink()
     config.write_text(settings)
     (copied / "README.md").write_text("error 0")
     refused("README.md: not what the proven model has")

@@ -37,6 +37,7 @@ class Stock:
 
 def check_folder(folder: str | os.PathLike[str]) -> Certificate:
     """The certificate of the stock model in a folder, by the proof beside it. Raises Refused with the reason."""
+    refuse(not os.access(folder, os.R_OK | os.X_OK), f"{os.fspath(folder)}: the folder cannot be read")
     for name in sorted({*os.listdir(folder)} - {*OTHERS}):
         # An adapter, shards or code: a runtime may load them in place of the weights.
         refuse(not name.startswith(".git"), f"{name!r} is no file of the proven model, and other tools might read it")
@@ -119,6 +120,7 @@ def _as_language_model(found: Stock, name: str) -> Stock:
 
 
 def _json(path: str) -> Any:
+    refuse(not os.path.isfile(path), f"{os.path.basename(path)}: no such file")  # a pipe would be waited for
     try:
         with open(path, encoding="utf-8") as file:
             return parsed(file.read(LARGEST_HEADER + 1), os.path.basename(path))
