@@ -219,7 +219,7 @@ def masks_of(target: Graph, model: Model, proof: Proof) -> tuple[str, ...]:
 
 def _refuse_other_function(target: Graph, proof: Proof) -> None:
     """Rule Same: the circuit, with what its regions stand for, is the target; regions and views are what they say."""
-    forms, meant = Forms(), proof.meant()
+    forms, meant = Forms(once=proof.blocks > 0), proof.meant()
     viewed = [(number, view) for number, views in proof.views.items() for view in views]
     ((wanted,),) = forms.of(target, [target.output])
     found, *others = forms.of(meant, [meant.output, *chain(*viewed)], blocks=proof.blocks)
