@@ -273,3 +273,9 @@ def test_a_larger_error_is_not_refused_where_a_smaller_one_is_met() -> None:
     with pytest.raises(hs.UnreachableError) as refusal:
         hs.compile_sequence(hs.tokens.sort, tokens=3, domain=(-1, 1), error=0.1, dtype="float16")
     assert 0.1 < refusal.value.smallest <= 0.3
+
+
+def test_a_sampled_callable_without_heads_is_drawn(tmp_path: Path) -> None:
+    model = hs.universal(np.sin, 1, 1, 1, (-1, 1), 0.3, lipschitz=1.01, architecture="one layer and a softmax")
+    hs.plot(model, tmp_path / "model.png")
+    assert (tmp_path / "model.png").stat().st_size > 1000
