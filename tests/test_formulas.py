@@ -139,6 +139,17 @@ def test_what_is_affine_has_no_heads() -> None:
     assert check("relu(x + 3)", unit("x"), 1e-9).bill.heads == 0
 
 
+@pytest.mark.parametrize("formula", ["hypot(x, x)", "norm(x, x, x)", "hypot(x + y, x + y)"])
+def test_norms_of_equal_numbers(formula: str) -> None:
+    """A circuit for a norm has two arguments that are two nodes."""
+    model = hs.compile(formula, (-1, 1), error=1e-2, recipe="relu")
+    names = model.box.names
+    points = np.random.default_rng(0).uniform(-1, 1, (50, len(names)))
+    for point, (found,) in zip(points, model(points), strict=True):
+        wanted = oracle(formula.replace("hypot", "norm"), names, point)
+        assert abs(found - wanted) <= model.certificate.error <= 1e-2
+
+
 def test_several_outputs_share_what_they_have_in_common() -> None:
     domain, error = unit("x y"), 1e-2
     model = check(["x*y", "abs(x*y)", "max(x, y) - 1"], domain, error)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from helpers.effort import tried
 import headsmith as hs
 from headsmith.circuits.pieces import in_blocks, lay_out, tokens_for
 from headsmith.core.balls import boltzmann_constant
+from headsmith.kernel.check import check_file
 from headsmith.run.numpy_runner import run
 from headsmith.source.builder import Builder
 from headsmith.source.evaluation import evaluate
@@ -214,3 +216,16 @@ def test_components_of_a_maximum_may_pick_different_tokens(levels) -> None:
     points = np.column_stack([np.full(400, 0.5), 0.5 - gaps])
     off = np.abs(model(points) - evaluate(graph, points))
     assert 0.2 * model.certificate.error < off.max() <= model.certificate.error
+
+
+@pytest.mark.parametrize("recipe", ["auto", "relu", "native", "maxout"])
+def test_units_whose_pieces_are_in_part_the_same(recipe: str, tmp_path: Path) -> None:
+    """max(1 - x, 0, 0) beside max(1 - x, 1/2, x): the pairs of a tree are the same pairs for every unit."""
+    weights, bias = [[[-1.0], [-1.0]], [[0.0], [0.0]], [[0.0], [1.0]]], [[1.0, 1.0], [0.0, 0.5], [0.0, 0.0]]
+    network = hs.MaxoutNetwork([(weights, bias), ([[2.0, -2.0]], [0.0])], names=["x"])
+    model = hs.compile(network, (0, 5), 1e-2, recipe=recipe)
+    x = np.linspace(0.0, 5.0, 101)
+    wanted = 2.0 * np.maximum(1.0 - x, 0.0) - 2.0 * np.maximum(np.maximum(1.0 - x, 0.5), x)
+    assert np.abs(model(x=x) - wanted).max() <= model.certificate.error <= 1e-2
+    model.save(tmp_path / "model.safetensors")
+    assert check_file(tmp_path / "model.safetensors").error <= model.certificate.error

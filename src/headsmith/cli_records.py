@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headsmith.cli_options import output_option
 from headsmith.core.errors import HeadsmithError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ COLUMNS = ("target", "domain", "error", "layers", "heads", "tokens", "parameters
 @click.option("--regenerate", is_flag=True, help="Compile every target again; what is cheaper becomes the record.")
 @click.option("--only", default="", metavar="TEXT", help="Only targets whose formula holds this text.")
 @click.option("--table", type=click.Path(dir_okay=False), help="A table of records other than that of this release.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write the table, with what improved, as .csv.")
+@output_option("Write the table, with what improved, as .csv.", ".csv")
 @click.option("--format", "form", type=click.Choice(["table", "markdown", "latex", "csv"]), default="table")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 def records_command(
@@ -39,6 +40,7 @@ def records_command(
     --submit FILE proves a saved model of one of these targets by the kernel, and says whether it beats the record; the
     exit code is 1 if it beats none. With -o, the table that it improves is written.
     """
+    from headsmith.core.folders import write_text
     from headsmith.report.data import as_data
     from headsmith.report.records import record_text, records, regenerated, shape, submitted
 
@@ -58,7 +60,7 @@ def records_command(
         known = regenerated(known, lambda line: click.echo(line, err=True), only)
     shown = [each for each in known if only in each.formula]
     if output is not None:
-        _write(output, record_text(known))
+        write_text(output, record_text(known))
     if as_json:
         click.echo(json.dumps(as_data({**told, "records": shown})))
     elif submit is None:
@@ -73,14 +75,6 @@ def _text(path: str) -> str:
             return file.read()
     except (OSError, UnicodeDecodeError) as problem:
         raise HeadsmithError(f"{path}: no table of records ({problem})") from None
-
-
-def _write(path: str, text: str) -> None:
-    if not path.lower().endswith(".csv"):
-        raise HeadsmithError(f"{path}: the file must end in .csv")
-    from headsmith.core.folders import write_text
-
-    write_text(path, text)
 
 
 def _show(shown: list[Record], form: str) -> None:

@@ -222,6 +222,16 @@ class TestRefusals:
         saved.write(path, text, saved.read(path)[1])
         self.refused(path, "damaged|version")
 
+    def test_a_long_text_is_not_repeated(self, small, tmp_path) -> None:
+        path = tmp_path / "model"
+        small.save(path)
+        header, tensors = saved.read(path)
+        header["transformer"]["readout_bias"] = "x" * 100_000
+        saved.write(path, header, tensors)
+        with pytest.raises(hs.FileFormatError, match="damaged") as found:
+            hs.load(path)
+        assert len(str(found.value)) <= len(str(path)) + 300
+
     def test_any_missing_entry(self, model, tmp_path) -> None:
         """Drop every key of the header in turn: refused, or (an entry of a list) refused by the checkers with a
         Headsmith error. A proof may do without one of its views or bounds, or without lists that it has no use for, and

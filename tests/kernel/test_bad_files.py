@@ -140,6 +140,22 @@ def test_every_field_of_the_claim_is_checked(model: Path, tmp_path: Path) -> Non
     assert answer(lambda: check_file(tmp_path / "file"), seconds=SECONDS).startswith("certified ")
 
 
+def test_the_reason_is_no_longer_than_a_sentence(model: Path, tmp_path: Path) -> None:
+    """Not as long as a text in the file; and of a claim without a field, the field."""
+    header, tensors = read(model)
+    header["source"]["nodes"][1]["kind"] = "x" * 100_000
+    save_file(tensors, tmp_path / "file", {"headsmith": json.dumps(header)})
+    with pytest.raises(Refused, match=r"x{300}") as found:
+        check_file(tmp_path / "file")
+    assert len(str(found.value)) <= 500
+    header, tensors = read(model)
+    del header["claim"]["outputs"]
+    save_file(tensors, tmp_path / "file", {"headsmith": json.dumps(header)})
+    with pytest.raises(Refused, match="'outputs'") as found:
+        check_file(tmp_path / "file")
+    assert len(str(found.value)) <= 200
+
+
 def test_the_command_says_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("a text " * 100)
     done = subprocess.run(

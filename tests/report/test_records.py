@@ -130,3 +130,13 @@ def test_the_command(product: Path, tmp_path: Path) -> None:
     assert "beats the record" in won.output
     new = records(out.read_text())
     assert [each.by for each in new if each.by != "auto"] == [product.name] * 3
+
+
+def test_where_the_table_goes_is_checked_before_anything_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headsmith.report.records.regenerated", lambda *_: pytest.fail("compiled first"))
+    for path in (tmp_path / "nowhere" / "records.csv", tmp_path / "records.txt"):
+        found = CliRunner().invoke(commands, ["records", "--regenerate", "-o", str(path)])
+        assert found.exit_code in (1, 2)
+        assert not path.exists()

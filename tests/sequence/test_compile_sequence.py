@@ -263,3 +263,19 @@ def test_patterns_are_drawn_by_name(tmp_path: Path) -> None:
         plot_pattern(model, np.zeros(3), "layer 9 / move head 0", tmp_path / "other.png")
     assert plot_head(model, "layer 1 / move head 0", tmp_path / "worst.png").input.shape[1] == 1
     assert (tmp_path / "worst.png").stat().st_size > 1000
+
+
+def test_a_larger_error_is_not_refused_where_a_smaller_one_is_met() -> None:
+    """The scores of heads that are as accurate as can be are beyond float16: models of large errors remain."""
+    for error in (9.2, 0.3):
+        found = hs.compile_sequence(hs.tokens.sort, tokens=3, domain=(-1, 1), error=error, dtype="float16")
+        assert found.certificate.error <= 0.3
+    with pytest.raises(hs.UnreachableError) as refusal:
+        hs.compile_sequence(hs.tokens.sort, tokens=3, domain=(-1, 1), error=0.1, dtype="float16")
+    assert 0.1 < refusal.value.smallest <= 0.3
+
+
+def test_a_sampled_callable_without_heads_is_drawn(tmp_path: Path) -> None:
+    model = hs.universal(np.sin, 1, 1, 1, (-1, 1), 0.3, lipschitz=1.01, architecture="one layer and a softmax")
+    hs.plot(model, tmp_path / "model.png")
+    assert (tmp_path / "model.png").stat().st_size > 1000

@@ -171,6 +171,15 @@ def test_gates_before_max_pooling_come_after_it() -> None:
     assert found.graph.gates == 8
 
 
+def test_max_pooling_beyond_the_edges_compiles() -> None:
+    """Windows at the edge have fewer entries than others."""
+    module = nn.Sequential(nn.MaxPool1d(3, stride=1, padding=1), nn.Sigmoid())
+    model = hs.compile(read(module, 1, 5), domain=(-1, 1), error=1e-2)
+    inputs = torch.rand(50, 1, 5, dtype=torch.float64) * 2.0 - 1.0
+    wanted = module(inputs).numpy().reshape(50, 5)
+    assert np.abs(model(inputs.numpy().reshape(50, 5)) - wanted).max() <= model.certificate.error <= 1e-2
+
+
 def test_layers_read_what_is_laid_end_to_end_where_it_is() -> None:
     module = nn.Sequential(Written(torch.relu, lambda x: x), nn.Linear(6, 2))
     found = read(module, 3)

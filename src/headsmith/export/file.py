@@ -164,7 +164,8 @@ def _damage(path: str) -> Iterator[None]:
     except HeadsmithError as problem:
         raise type(problem)(f"{path}: {problem}") if isinstance(problem, FileFormatError) else problem from None
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError) as problem:
-        raise FileFormatError(f"{path}: the header is damaged ({type(problem).__name__}: {problem})") from None
+        why = str(problem)[:200]  # it may quote a text of the file, of any length
+        raise FileFormatError(f"{path}: the header is damaged ({type(problem).__name__}: {why})") from None
 
 
 def _plain(value: Any) -> Any:

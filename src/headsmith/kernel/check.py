@@ -128,9 +128,9 @@ def _refuse_less(name: str, claimed: Any, found: Any) -> None:
     """Raise Refused unless every bound of a claim is at least what was found, and everything else is the case."""
     if isinstance(found, float):
         refuse(not found <= real(claimed), f"{name}: {claimed!r} is claimed, and {found!r} can be proved")
-    elif isinstance(found, dict) and mapping(claimed).keys() == found.keys():
+    elif isinstance(found, dict) and mapping(claimed).keys() <= found.keys():
         for each, value in found.items():
-            _refuse_less(f"{name} {each}", claimed[each], value)
+            _refuse_less(f"{name} {each}", field(claimed, each), value)
     elif isinstance(found, tuple) and len(items(claimed)) == len(found):
         for number, value in enumerate(found):
             _refuse_less(f"{name} {number}", claimed[number], value)
@@ -219,7 +219,7 @@ def masks_of(target: Graph, model: Model, proof: Proof) -> tuple[str, ...]:
 
 def _refuse_other_function(target: Graph, proof: Proof) -> None:
     """Rule Same: the circuit, with what its regions stand for, is the target; regions and views are what they say."""
-    forms, meant = Forms(), proof.meant()
+    forms, meant = Forms(once=proof.blocks > 0), proof.meant()
     viewed = [(number, view) for number, views in proof.views.items() for view in views]
     ((wanted,),) = forms.of(target, [target.output])
     found, *others = forms.of(meant, [meant.output, *chain(*viewed)], blocks=proof.blocks)

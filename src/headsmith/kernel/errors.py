@@ -19,8 +19,8 @@ class Refused(Exception):
     """The file is damaged, or its proof does not prove its claim."""
 
     def __str__(self) -> str:
-        """The reason, in which nothing that a file holds moves a cursor and writes over the verdict."""
-        return "".join(each if each.isprintable() else "?" for each in super().__str__())
+        """The reason, cut where it is long, in which nothing of a file moves a cursor and writes over the verdict."""
+        return "".join(each if each.isprintable() else "?" for each in super().__str__()[:500])
 
 
 class ThinMargin(Refused):

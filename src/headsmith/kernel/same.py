@@ -7,7 +7,8 @@ the normal forms of its arguments. So the following are identities, and need no 
     max(a, b) = b + relu(a - b),     min(a, b) = a - relu(a - b),     relu(-t) = relu(t) - t,     relu(2 t) = 2 relu(t)
     x y = ((c x + y)^2 - (c x - y)^2) / (4 c) = (y (a + b x) - a y) / b,     x / y = ((x + Z)^2 - (x - Z)^2) / (4 Z y)
 
-The maximum of more than two is a tree: pairs of neighbours, then pairs of those, equal ones once; so is the minimum.
+The maximum of more than two is a tree: pairs of neighbours, then pairs of those; so is the minimum. In blocks, where
+tokens repeat what others hold, equal ones count once.
 Nodes that are too large to be written out are atoms themselves: equal if they are the same operation on equal
 arguments, with equal numbers. All this is about places where both graphs are defined.
 """
@@ -100,10 +101,10 @@ Row = list[Polynomial]
 
 
 class Forms:
-    """The atoms that have been met, each with its number."""
+    """The atoms that have been met, each with its number; and whether equal arguments of a maximum count once."""
 
-    def __init__(self) -> None:
-        self._atoms: dict[Any, int] = {}
+    def __init__(self, once: bool = False) -> None:
+        self._atoms, self._once = dict[Any, int](), once
 
     def atom(self, *key: Any) -> Polynomial:
         """The atom with this key, as a polynomial."""
@@ -219,8 +220,8 @@ class Forms:
         raise Refused(f"{node.kind} has no normal form")
 
     def maximum(self, x: Sequence[Polynomial]) -> Polynomial:
-        """The largest, by pairs; equal ones count once."""
-        rest = list(dict.fromkeys(x))
+        """The largest, by pairs."""
+        rest = [*dict.fromkeys(x)] if self._once else [*x]
         while len(rest) > 1:
             pairs = [self.total(b + self.relu(a - b)) for a, b in zip(rest[::2], rest[1::2], strict=False)]
             rest = pairs + rest[len(rest) // 2 * 2 :]

@@ -257,7 +257,9 @@ def _attempts(request: Request, fusion: Arrangement, designed: Callable[[float, 
             break
     assert refusal is not None
     if isinstance(refusal, ThinMarginError):
-        raise UnreachableError(f"error {error:.3g} cannot be certified: {refusal}", part="rounding", smallest=math.inf)
+        remedy = "another recipe or a smaller domain" + (", or dtype='float64'" if request.dtype != "float64" else "")
+        why = f"error {error:.3g} cannot be certified: {refusal}. Ask for {remedy}"
+        raise UnreachableError(why, part="rounding", smallest=math.inf)
     raise refusal
 
 

@@ -21,6 +21,8 @@ from headsmith.lower.native_fits import FINEST, Failed, UnfittableError
 START = 4.0
 """In units of the rounding of the largest output: no smaller error is tried."""
 COARSEST, STRIDE, ROUNDS = 1e-2, 30.0, 12
+LARGE = 0.25
+"""In units of the largest output: what is tried where the smallest errors lead to no model at all."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,15 @@ def size_of_outputs(request: Request) -> float:
 
 
 def _without(request: Request, way: Way, best: Met | None) -> Met | None:
-    """All heads as accurate as can be: one model is as good as any."""
-    error = START * PRECISIONS[request.dtype].unit_roundoff * size_of_outputs(request)
-    met, seen = _tried(request, way, error)
-    return _better(best, met or seen)
+    """All heads as accurate as can be: one model is as good as any. Where their scores are beyond what a format holds,
+    the model is the one of a large error."""
+    size = size_of_outputs(request)
+    for error in (START * PRECISIONS[request.dtype].unit_roundoff * size, LARGE * size):
+        met, seen = _tried(request, way, error)
+        best = _better(best, met or seen)
+        if best is not None:
+            break
+    return best
 
 
 def _with_circuits(request: Request, way: Way, best: Met | None) -> Met | None:

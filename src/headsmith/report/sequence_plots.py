@@ -47,7 +47,9 @@ def draw_sequence_model(
     """The left half: inputs, outputs and errors on one sequence; the right half: its attention patterns."""
     sequence, title = _shown(model, found, random)
     _draw_tokens(left, model, sequence, title, outputs)
-    if isinstance(model, Universal):
+    if isinstance(model, Universal) and not model.bill.heads:
+        draw_text(right, "no heads:\none softmax looks the answer up")
+    elif isinstance(model, Universal):
         draw_patterns(right, _sampled_patterns(model, sequence), model.transformer.reference_tokens, model.bill.heads)
     elif not model.transformer.layers:
         draw_text(right, "no heads:\nthe program is affine, token by token")

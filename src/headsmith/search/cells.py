@@ -98,7 +98,8 @@ def _refined(table: Table, floor: Array, tightness: float, margin: float) -> Cel
     while level:
         if sum(axis == 0 for axis in tree.values()) + len(level) > most:
             raise Refused(
-                "no bound of a table head within the wanted factor of its error: the function may be singular"
+                "no bound of a table head is near its error: what it computes may be singular at the edge of its "
+                "range, or nearly so. Ask for another recipe, or for a smaller domain"
             )
         known = expand(table, level)
         found = bound(table, known)

@@ -217,6 +217,8 @@ class Recorder:
             return self.absolute(right)
         if right.is_constant and right.constant == 0:
             return self.absolute(left)
+        if left == right:  # A proof has two arguments here, and -a is as good as a.
+            right = scale(Fraction(-1), right)
         return self._record(Operation("hypotenuse", tuple(sorted((left, right), key=Value.key))))
 
     def power(self, base: Value, exponent: Value) -> Value:
