@@ -31,13 +31,13 @@ def verify(model: Any) -> Certificate:
 
 
 def verified_file(path: str | os.PathLike[str]) -> Certificate:
-    """What the kernel proves of a file, by the proof that the file carries."""
+    """What a file claims, if the kernel proves that from the proof in it."""
     try:
         header, tensors = read(path)
     except Refused as problem:
         raise FileFormatError(f"{os.fspath(path)}: {problem}") from None
     try:
-        return Certificate.of(checked(header, tensors))
+        return Certificate.claimed(header["claim"], checked(header, tensors).domain)
     except Refused as problem:
         raise CertificateError(f"{os.fspath(path)}: {problem}") from None
 

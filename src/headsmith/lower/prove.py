@@ -128,14 +128,16 @@ def checked_again(
     claim: Header | None,
     approximates: Graph | None = None,
 ) -> Certificate:
-    """What the kernel proves of a model by a proof that it carries, from nothing else. Raises CertificateError where
-    that is less than is claimed, if something is claimed."""
+    """What the kernel proves of a model by a proof that it carries, from nothing else; or what is claimed, if it proves
+    that, and CertificateError if not."""
     tensors: Tensors = {}
     header = {**_header(target, box, transformer, tensors), **approximated_data(approximates, tensors)}
     header = _plain({**header, "proof": proof.stored, "claim": claim})
     with refusals():
         tensors = {**tensors, **proof.tensors}
-        return Certificate.of(proved(header, tensors) if claim is None else checked(header, tensors))
+        if claim is None:
+            return Certificate.of(proved(header, tensors))
+        return Certificate.claimed(claim, checked(header, tensors).domain)
 
 
 def _header(target: Graph, box: Box, transformer: Transformer, tensors: Tensors) -> Header:
