@@ -158,7 +158,10 @@ def _fragment_of(family: str, parameters: str) -> Fragment:
     stored = json.loads(parameters)
     try:
         _refuse_enormous(stored)
-        return build(family, stored)
+        fragment = build(family, stored)
+        if any(node.size < 1 for node in fragment.graph.nodes):
+            raise ValueError("a level has no gates")
+        return fragment
     except DAMAGE as problem:
         raise CertificateError(f"the circuit {family!r} cannot be rebuilt from its parameters ({problem})") from None
 
