@@ -77,7 +77,7 @@ def test_the_kernel_imports_nothing_of_ours() -> None:
 
 def test_the_kernel_does_not_grow() -> None:
     """What must be trusted is to come down to 2,000 lines, and never to grow on the way."""
-    assert sum(trusted().values()) <= 4591
+    assert sum(trusted().values()) <= 4584
 
 
 @pytest.mark.parametrize(
