@@ -165,8 +165,8 @@ def committed(
         weights as they are computed): gamma_(A + 1) of that, and the others add up to at most w V + drift. We count
         gamma_(A + 3), 8 w V and 2 drift. And what is returned is at most that product, leaks and roundings.
 
-    Scores.  What is computed in place of a score is off by no more than that; and, in a stock model, by as much as exp
-        is there (gpt2.py).
+    Scores.  What is computed in place of a score is off by no more than that; and, where products are not exact
+        (gpt2.py), by as much as exp is there.
 
     Powers, quotients and products that underflow lose at most a smallest normal number each, which a value within +-V
     multiplies or not; the largest power is one up to exp's error, so that their sum is no small number.
@@ -198,8 +198,8 @@ def committed(
     nothing, leak = Upper(np.zeros_like(size.value)), silent * 2.0 * values + drift
     spilled = Upper(np.where(kept.value == 0.0, 0.0, (kept + every * kept + underflow).value))
     reach = smallest(values + every * values, means + leak + sums) + underflow
-    away, computed = spilled if model.references else nothing, score + rounded + exp_error(precision)
-    return Local(nothing, nothing, leak, moved + sums + underflow, reach, away, float(computed.value))
+    away, noise = spilled if model.references else nothing, 0.0 if precision.exact else exp_error(precision)
+    return Local(nothing, nothing, leak, moved + sums + underflow, reach, away, float((score + rounded + noise).value))
 
 
 def exp_error(precision: Precision) -> Upper:
