@@ -19,7 +19,7 @@ from helpers.attacks import saved
 import headsmith as hs
 from headsmith.cli import main
 from headsmith.core.arrays import Array
-from headsmith.kernel.check import PARTS, check_file
+from headsmith.kernel.check import PARTS, check_file, proved
 from headsmith.kernel.errors import Refused
 from headsmith.kernel.reading import digest
 from headsmith.sequence.universal import Universal
@@ -478,3 +478,20 @@ def test_the_command_line(model: Universal, path: Path, capsys: pytest.CaptureFi
     }.items():
         code, text = command(capsys, arguments[0], str(path), *arguments[1:])
         assert (code, message in text) == (1, True), text
+
+
+def test_a_scale_of_zero_hides_no_lipschitz_bound(tmp_path: Path) -> None:
+    """A coordinate without steps is zero everywhere. Else f(t) = 1e9 t is as stated, zero at the only node, and 476
+    away from the model at the ends of the domain."""
+    model = hs.universal(lambda x: 0.0 * x, 1, 1, 1, (-1, 1), grid=1, lipschitz=1.0, norm=1)
+    model.save(tmp_path / "model.safetensors")
+    header, tensors = saved.read(tmp_path / "model.safetensors")
+    header["domain"] = {"low": [-(2.0**-20)], "high": [2.0**-20]}
+    changed = dict(tensors)
+    for name in tensors:
+        if name.endswith((".scale", ".lipschitz")):
+            changed[name] = np.full_like(tensors[name], 0.0 if name.endswith("scale") else 1e9)
+    with pytest.raises(Refused, match="scale is zero"):
+        proved(header, changed)
+    header["domain"] = {"low": [0.0], "high": [0.0]}
+    assert proved(header, changed).error < 1e-300

@@ -126,8 +126,8 @@ def _sampled(proof: Proof, bank: Bank, number: int, ranges: Sequence[Interval]) 
     place = proof.circuit.nodes[others[0]].constants if others else np.zeros((1, 0))
     alone = bank.heads == 1 and np.all(bank.node == number) and np.array_equal(bank.component, np.arange(node.size))
     fits = place.ndim == 2 and place.shape[1] + len(ranges[argument].low) == bank.forms
-    if not alone or not fits or number not in proof.tables:
-        raise Refused(f"node {number} is not computed by one head, with a margin")
+    refuse(not (alone and fits and number in proof.tables), f"node {number} is not computed by one head, with a margin")
+    refuse(ranges[argument].magnitude.value[node.weights[1] == 0.0].any(), "a number whose scale is zero is not zero")
     error, slopes = answered(node, place, ranges[argument].widened(proof.tables[number].margin), bank.arrays)
     every = np.broadcast_to(slopes.value[:, None], (bank.forms, node.size))
     return Computed(Interval(-error.value, error.value), tuple(Interval(-each, each) for each in every))
