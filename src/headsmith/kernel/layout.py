@@ -63,7 +63,7 @@ def columns_of(model: Model) -> dict[str, slice]:
 
 
 def placed(model: Model, links: Sequence[Link], rows: int, way: str) -> Array:
-    """Links as one matrix (rows, d_model); where two meet, their sum is exact (model.py)."""
+    """Links, no two of which meet in one weight (model.py), as one matrix (rows, d_model)."""
     columns, found = columns_of(model), np.zeros((rows, sum(model.sizes.values())))
     for link in links:
         weights, place = (dense(link.weights), link.rows) if way == "read" else (dense(link.weights).T, link.columns)

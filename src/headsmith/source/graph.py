@@ -39,7 +39,7 @@ from headsmith.core.arrays import Array, Weights, frozen, frozen_weights
 from headsmith.core.errors import TargetError
 from headsmith.core.markup import table
 from headsmith.core.program import Program
-from headsmith.kernel.sparse import Sparse
+from headsmith.kernel.sparse import entries_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,11 +59,13 @@ class Term:
 
     node: int
     weights: Weights
-    diagonal: bool = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", frozen_weights(self.weights))
-        object.__setattr__(self, "diagonal", self.weights.ndim == 1)
+
+    @property
+    def diagonal(self) -> bool:
+        return bool(self.weights.ndim == 1)
 
     @property
     def rows(self) -> int:
@@ -72,7 +74,7 @@ class Term:
     @property
     def entries(self) -> Array:
         """The numbers that are stored of the weights, all that are not zero among them."""
-        return np.asarray(self.weights.values if isinstance(self.weights, Sparse) else self.weights)
+        return np.asarray(entries_of(self.weights))
 
 
 @dataclass(frozen=True, eq=False)
