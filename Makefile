@@ -24,7 +24,7 @@ campaign: $(READY)
 # A first answer in about a minute: the foundations, a compile end to end, files.
 quick: $(READY)
 	$(BIN)/ruff check .
-	$(PYTEST) tests/core tests/transformer tests/source/test_[fgl]*.py tests/docs/test_certificate.py \
+	$(PYTEST) tests/core tests/transformer tests/language/test_[fgl]*.py tests/docs/test_certificate.py \
 		tests/test_compile.py tests/test_head_models.py --ignore tests/transformer/heads/test_drift.py
 
 check: $(READY)

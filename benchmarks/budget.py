@@ -15,11 +15,11 @@ from itertools import pairwise
 import numpy as np
 
 import headsmith as hs
-from headsmith.analysis.flow import flow_of, known_of
-from headsmith.analysis.ranges import ranges
 from headsmith.core.balls import gate_constant
-from headsmith.lower.prove import certified, drafted
 from headsmith.lower.scales import gains_of_heads
+from headsmith.plan.analysis.flow import flow_of, known_of
+from headsmith.plan.analysis.ranges import ranges
+from headsmith.prove.prove import certified, drafted
 from headsmith.transformer.bill import bill
 from headsmith.transformer.heads.scaling import split_scale
 from headsmith.transformer.ir import Layer, Transformer

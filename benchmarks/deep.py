@@ -25,11 +25,11 @@ from sklearn.preprocessing import StandardScaler
 
 import headsmith as hs
 from headsmith.export.file import Contents, header_of
-from headsmith.kernel.arithmetic import Upper
-from headsmith.kernel.check import box_of, facts_of
-from headsmith.kernel.graph import read_graph
-from headsmith.kernel.model import read_model
-from headsmith.kernel.proof import read_proof
+from headsmith.kernel.core.arithmetic import Upper
+from headsmith.kernel.core.check import box_of, facts_of
+from headsmith.kernel.core.graph import read_graph
+from headsmith.kernel.core.model import read_model
+from headsmith.kernel.core.proof import read_proof
 
 SETS = {
     "digits": (datasets.load_digits, MLPClassifier),

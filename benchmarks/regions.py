@@ -40,8 +40,8 @@ from typing import Any
 import numpy as np
 from flint import fmpq
 
-from headsmith.regions.enumeration import regions
-from headsmith.source.network import Network
+from headsmith.lab.regions.enumeration import regions
+from headsmith.language.network import Network
 
 
 def random_network(*widths: int, seed: int = 0) -> Network:

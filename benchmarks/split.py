@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import headsmith as hs
-from headsmith.lower.choose import Chooser, Option, Plan, candidates
+from headsmith.plan.choose import Chooser, Option, Plan, candidates
 
 HOPELESS = 20.0
 

@@ -16,9 +16,9 @@ from time import perf_counter
 import numpy as np
 
 from headsmith.core.program import Program, kernel_program, program_values
-from headsmith.fit import Fit, fit_program
-from headsmith.kernel.table import Table, check_table, read_cells
-from headsmith.search.cells import table_cells
+from headsmith.kernel.core.table import Table, check_table, read_cells
+from headsmith.plan.evidence.cells import table_cells
+from headsmith.plan.fit import Fit, fit_program
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from helpers.models.programs import ONE_VARIABLE, TWO_VARIABLES

@@ -25,9 +25,9 @@ from headsmith.cli import commands
 from headsmith.core.figures import bound
 from headsmith.core.markup import markdown_table, markdown_text
 from headsmith.core.prose import Block, blocks_of
-from headsmith.report.claims import Claim, check, claims
-from headsmith.report.markup import figure_cells
-from headsmith.report.papers import PAPERS
+from headsmith.lab.claims.markup import figure_cells
+from headsmith.lab.claims.papers import PAPERS
+from headsmith.lab.claims.rows import Claim, check, claims
 
 MODELS = {
     "sink": 'hs.compile("relu(x)", {"x": (-1, 1)}, error=1e-2, recipe="relu")',
@@ -209,7 +209,7 @@ def group_of(thing: Any) -> str:
         return "Modules"
     if inspect.isclass(thing):
         return "Errors" if issubclass(thing, Exception) else "What comes back, and networks"
-    made_of_targets = ("headsmith.source.library", "headsmith.source.cpwl", "headsmith.source.maxout")
+    made_of_targets = ("headsmith.language.library", "headsmith.language.cpwl", "headsmith.language.maxout")
     return "Functions for targets" if thing.__module__ in made_of_targets else "What to call"
 
 

@@ -18,11 +18,11 @@ import headsmith as hs
 from headsmith.core.errors import HeadsmithError
 from headsmith.core.figures import bound, number
 from headsmith.core.pictures import figure_class
+from headsmith.language.evaluation import evaluate
 from headsmith.report.certificate import certificate_table
 from headsmith.report.falsify import falsify
 from headsmith.report.plots import plot
 from headsmith.report.tables import bill_table, found_table, plan_table
-from headsmith.source.evaluation import evaluate
 
 console = Console(highlight=False, soft_wrap=True)
 

@@ -13,7 +13,7 @@ import pytest
 
 import headsmith as hs
 from headsmith.cli import main
-from headsmith.cli_options import DTYPES
+from headsmith.cli.options import DTYPES
 from headsmith.core.rounding import PRECISIONS
 
 pytestmark = pytest.mark.usefixtures("coarse_pictures")
@@ -232,7 +232,7 @@ def test_plot(model: Path, shell: Shell, tmp_path: Path) -> None:
 
 def test_claims(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """A1 is checked once; the formats show what was found."""
-    from headsmith.report import claims
+    from headsmith.lab.claims import rows as claims
 
     known = tuple(replace(each, check=cache(each.check)) for each in claims.claims())
     monkeypatch.setattr(claims, "claims", lambda: known)
@@ -249,7 +249,7 @@ def test_claims(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_claim_that_fails_sets_the_exit_code(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    from headsmith.report import claims
+    from headsmith.lab.claims import rows as claims
 
     def fails() -> claims.Finding:
         return claims.Finding("nothing", {"figure": 1.0}, False, "fails: on purpose")

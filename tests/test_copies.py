@@ -10,8 +10,8 @@ import pytest
 
 import headsmith as hs
 from headsmith.core.intervals import Box
+from headsmith.language.builder import Builder
 from headsmith.run.numpy_runner import run
-from headsmith.source.builder import Builder
 
 Case = tuple[list[np.ndarray], Callable[..., Any], Any]
 

@@ -18,11 +18,11 @@ import torch
 from helpers.models.networks import random_network, square_network, square_of_squares
 
 import headsmith as hs
-from headsmith.circuits.pieces import Pieces
 from headsmith.cli import main
 from headsmith.export.formats import FORMATS, STOCK, Wanted, contents
-from headsmith.intermediates import without_meaning
+from headsmith.inside.intermediates import without_meaning
 from headsmith.model import Compiled
+from headsmith.plan.circuits.pieces import Pieces
 from headsmith.report.told import MATRICES
 from headsmith.sequence.learner import Learner
 

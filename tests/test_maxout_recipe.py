@@ -16,12 +16,12 @@ from helpers.attacks.proving import proven
 from helpers.effort import tried
 
 import headsmith as hs
-from headsmith.circuits.pieces import in_blocks, lay_out, tokens_for
 from headsmith.core.balls import boltzmann_constant
-from headsmith.kernel.check import check_file
+from headsmith.kernel.core.check import check_file
+from headsmith.language.builder import Builder
+from headsmith.language.evaluation import evaluate
+from headsmith.plan.circuits.pieces import in_blocks, lay_out, tokens_for
 from headsmith.run.numpy_runner import run
-from headsmith.source.builder import Builder
-from headsmith.source.evaluation import evaluate
 from headsmith.transformer.heads.boltzmann import BoltzmannBank
 from headsmith.transformer.ir import Layer
 

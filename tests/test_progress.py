@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import headsmith as hs
-from headsmith.progress import shown
+from headsmith.core.progress import shown
 
 SQUARE = {"x": (-1, 1), "y": (-1, 1)}
 
@@ -31,7 +31,7 @@ def test_a_bar_is_for_terminals(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         assert report is None  # the tests' standard error is no terminal
     with shown(False) as report:
         assert report is None
-    monkeypatch.setattr("headsmith.progress.PATIENCE", 0.0)
+    monkeypatch.setattr("headsmith.core.progress.PATIENCE", 0.0)
     with shown(True) as report:
         assert report is not None
         report("proving table heads", 0.5)

@@ -60,6 +60,6 @@ def test_mypy_sees_the_types(tmp_path: Path) -> None:
     assert 'Revealed type is "headsmith.model.Compiled"' in found, found
     assert found.count('Revealed type is "float"') == 1
     assert found.count('Revealed type is "int"') == 1
-    assert 'Revealed type is "headsmith.source.network.Network"' in found
+    assert 'Revealed type is "headsmith.language.network.Network"' in found
     assert 'has no attribute "wrong"' in found
     assert '"no_such_name"' in found

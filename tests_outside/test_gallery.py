@@ -18,7 +18,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import headsmith as hs
 from headsmith.cli import commands
-from headsmith.report.stock_gallery import DECAY, PIECES, UNSEEN, digits_network
+from headsmith.lab.stock_gallery import DECAY, PIECES, UNSEEN, digits_network
 
 
 def moving_average(x: Any) -> Any:

@@ -9,9 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headsmith import head_models as heads
     from headsmith import signal
-    from headsmith.approximate import Approximation, approximate
     from headsmith.compile import compile
     from headsmith.core.certificate import Certificate
     from headsmith.core.errors import (
@@ -23,20 +21,12 @@ if TYPE_CHECKING:
         UnreachableError,
     )
     from headsmith.files import load
-    from headsmith.iprm.model import Reasoner, iprm
-    from headsmith.model import Compiled
-    from headsmith.plan import plan
-    from headsmith.regions.enumeration import regions
-    from headsmith.regions.result import Region, Regions
-    from headsmith.report.falsify import falsify
-    from headsmith.report.plots import plot
-    from headsmith.sequence import in_context, tokens
-    from headsmith.sequence.compiled import CompiledSequence, compile_sequence
-    from headsmith.sequence.universal import Universal, universal
-    from headsmith.source.cpwl import difference_of_max_affine, max_min
-    from headsmith.source.imported import Imported
-    from headsmith.source.lattice import from_regions
-    from headsmith.source.library import (
+    from headsmith.lab.iprm.model import Reasoner, iprm
+    from headsmith.lab.regions.enumeration import regions
+    from headsmith.lab.regions.result import Region, Regions
+    from headsmith.language.cpwl import difference_of_max_affine, max_min
+    from headsmith.language.lattice import from_regions
+    from headsmith.language.library import (
         abs,
         absolute,
         arccos,
@@ -78,12 +68,22 @@ if TYPE_CHECKING:
         tanh,
         top_k,
     )
-    from headsmith.source.maxout import MaxoutNetwork, maxout
-    from headsmith.source.network import Network
-    from headsmith.source.onnx_files import from_onnx
-    from headsmith.source.own import function
-    from headsmith.source.sklearn_models import from_sklearn
-    from headsmith.source.torch_modules import from_torch
+    from headsmith.language.maxout import MaxoutNetwork, maxout
+    from headsmith.language.network import Network
+    from headsmith.language.own import function
+    from headsmith.model import Compiled
+    from headsmith.plan.rows import plan
+    from headsmith.readers.imported import Imported
+    from headsmith.readers.onnx_files import from_onnx
+    from headsmith.readers.sklearn_models import from_sklearn
+    from headsmith.readers.torch_modules import from_torch
+    from headsmith.report.falsify import falsify
+    from headsmith.report.plots import plot
+    from headsmith.sequence import in_context, tokens
+    from headsmith.sequence.approximate import Approximation, approximate
+    from headsmith.sequence.compiled import CompiledSequence, compile_sequence
+    from headsmith.sequence.universal import Universal, universal
+    from headsmith.transformer import head_models as heads
     from headsmith.verify import verify
 
 __version__ = "0.1.0"
@@ -172,7 +172,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "Approximation": "approximate",
+    "Approximation": "sequence.approximate",
     "Certificate": "core.certificate",
     "CertificateError": "core.errors",
     "Compiled": "model",
@@ -180,76 +180,76 @@ _HOME = {
     "DomainError": "core.errors",
     "FileFormatError": "core.errors",
     "HeadsmithError": "core.errors",
-    "Imported": "source.imported",
-    "MaxoutNetwork": "source.maxout",
-    "Network": "source.network",
-    "Reasoner": "iprm.model",
-    "Region": "regions.result",
-    "Regions": "regions.result",
+    "Imported": "readers.imported",
+    "MaxoutNetwork": "language.maxout",
+    "Network": "language.network",
+    "Reasoner": "lab.iprm.model",
+    "Region": "lab.regions.result",
+    "Regions": "lab.regions.result",
     "TargetError": "core.errors",
     "Universal": "sequence.universal",
     "UnreachableError": "core.errors",
-    "abs": "source.library",
-    "absolute": "source.library",
-    "approximate": "approximate",
-    "arccos": "source.library",
-    "arcsin": "source.library",
-    "arctan": "source.library",
-    "b_spline": "source.library",
-    "clip": "source.library",
+    "abs": "language.library",
+    "absolute": "language.library",
+    "approximate": "sequence.approximate",
+    "arccos": "language.library",
+    "arcsin": "language.library",
+    "arctan": "language.library",
+    "b_spline": "language.library",
+    "clip": "language.library",
     "compile": "compile",
     "compile_sequence": "sequence.compiled",
-    "cos": "source.library",
-    "cosh": "source.library",
-    "difference_of_max_affine": "source.cpwl",
-    "erf": "source.library",
-    "exp": "source.library",
-    "expm1": "source.library",
+    "cos": "language.library",
+    "cosh": "language.library",
+    "difference_of_max_affine": "language.cpwl",
+    "erf": "language.library",
+    "exp": "language.library",
+    "expm1": "language.library",
     "falsify": "report.falsify",
-    "from_onnx": "source.onnx_files",
-    "from_regions": "source.lattice",
-    "from_sklearn": "source.sklearn_models",
-    "from_torch": "source.torch_modules",
-    "function": "source.own",
-    "gaussian": "source.library",
-    "gelu": "source.library",
-    "heads": "head_models",
+    "from_onnx": "readers.onnx_files",
+    "from_regions": "language.lattice",
+    "from_sklearn": "readers.sklearn_models",
+    "from_torch": "readers.torch_modules",
+    "function": "language.own",
+    "gaussian": "language.library",
+    "gelu": "language.library",
+    "heads": "transformer.head_models",
     "in_context": "sequence.in_context",
-    "inverse": "source.library",
-    "iprm": "iprm.model",
-    "j0": "source.library",
-    "j1": "source.library",
+    "inverse": "language.library",
+    "iprm": "lab.iprm.model",
+    "j0": "language.library",
+    "j1": "language.library",
     "load": "files",
-    "log": "source.library",
-    "log1p": "source.library",
-    "matmul": "source.library",
-    "max_min": "source.cpwl",
-    "maximum": "source.library",
-    "maxout": "source.maxout",
-    "median": "source.library",
-    "minimum": "source.library",
-    "norm": "source.library",
-    "piecewise_linear": "source.library",
-    "plan": "plan",
+    "log": "language.library",
+    "log1p": "language.library",
+    "matmul": "language.library",
+    "max_min": "language.cpwl",
+    "maximum": "language.library",
+    "maxout": "language.maxout",
+    "median": "language.library",
+    "minimum": "language.library",
+    "norm": "language.library",
+    "piecewise_linear": "language.library",
+    "plan": "plan.rows",
     "plot": "report.plots",
-    "polynomial": "source.library",
-    "rational": "source.library",
-    "regions": "regions.enumeration",
-    "relu": "source.library",
-    "sigmoid": "source.library",
-    "sign": "source.library",
-    "signal": "signal",
-    "sin": "source.library",
-    "sinh": "source.library",
-    "softmax": "source.library",
-    "softplus": "source.library",
-    "sort": "source.library",
-    "sqrt": "source.library",
-    "step": "source.library",
-    "tan": "source.library",
-    "tanh": "source.library",
+    "polynomial": "language.library",
+    "rational": "language.library",
+    "regions": "lab.regions.enumeration",
+    "relu": "language.library",
+    "sigmoid": "language.library",
+    "sign": "language.library",
+    "signal": "lab.signal",
+    "sin": "language.library",
+    "sinh": "language.library",
+    "softmax": "language.library",
+    "softplus": "language.library",
+    "sort": "language.library",
+    "sqrt": "language.library",
+    "step": "language.library",
+    "tan": "language.library",
+    "tanh": "language.library",
     "tokens": "sequence.tokens",
-    "top_k": "source.library",
+    "top_k": "language.library",
     "universal": "sequence.universal",
     "verify": "verify",
 }

@@ -1,15 +1,15 @@
 """The compiler, on one page: target -> source graph -> transformer -> certificate -> bill.
 
-    read      what is wanted, exactly: a graph, a domain, where every node can lie    reading.py, source/, analysis/
-    search    table heads (lower/native.py), ReLU circuits (lower/design.py, circuits/),
-              ramps or pieces for all non-linear nodes; of the recipes the cheapest   lower/recipes.py
+    read      what is wanted, exactly: a graph, a domain, where every node can lie    plan/reading.py, language/
+    search    table heads (plan/native.py), ReLU circuits (plan/design.py, plan/circuits/),
+              ramps or pieces for all non-linear nodes; of the recipes the cheapest   attempts/recipes.py
     lower     registers and heads, then scales                                        lower/lower.py, lower/scales.py
-    prove     why the model is right, step by step                                    lower/prove.py, search/
+    prove     why the model is right, step by step                                    prove/prove.py, plan/evidence/
     check     what the kernel finds the proof to prove: the certificate               kernel/
-    apart     how far a network is from what it approximates, where that is said      lower/approximates.py
+    apart     how far a network is from what it approximates, where that is said      attempts/approximates.py
     bill      what the model costs                                                    transformer/bill.py
 
-Only the kernel is trusted, and it knows nothing of all the others. `lower/meet.py` repeats search, lower, prove and
+Only the kernel is trusted, and it knows nothing of all the others. `attempts/meet.py` repeats search, lower, prove and
 check until the certificate is within the asked error.
 """
 
@@ -21,16 +21,16 @@ from typing import Any
 
 import numpy as np
 
+from headsmith.attempts.approximates import apart, meet_apart
+from headsmith.attempts.meet import Met, Request
+from headsmith.attempts.recipes import as_cost, meet
 from headsmith.core.errors import TargetError
+from headsmith.core.progress import Shown, shown
 from headsmith.core.rounding import HALVES, Dtype
-from headsmith.lower.approximates import apart, meet_apart
-from headsmith.lower.meet import Met, Request
-from headsmith.lower.recipes import as_cost, meet
+from headsmith.language.builder import masks
+from headsmith.language.graph import Attend, Graph, Move, Pool
 from headsmith.model import Compiled
-from headsmith.progress import Shown, shown
-from headsmith.reading import Target, multiplied, paired, read
-from headsmith.source.builder import masks
-from headsmith.source.graph import Attend, Graph, Move, Pool
+from headsmith.plan.reading import Target, multiplied, paired, read
 from headsmith.transformer.bill import bill
 from headsmith.transformer.heads.attentions import (
     ATTENTIONS,

@@ -3,31 +3,36 @@
 token by token                  Compiled            model.py
 a program over sequences        CompiledSequence    sequence/compiled.py
 a learner in context            Learner             sequence/in_context.py
-a reasoning module              Reasoner            iprm/model.py
+a kind of the laboratory        LABORATORY          lab/
 a callable that was sampled     Universal           sequence/universal.py
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
-from headsmith.approximate import Approximation
 from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, DomainError, FileFormatError, TargetError
 from headsmith.export.file import Contents, read_file
 from headsmith.export.folder import PROOF, compare, read_manifest
 from headsmith.export.formats import STOCK, contents, wanted_of
-from headsmith.iprm.model import reasoner_of
+from headsmith.language.graph import Sampled
 from headsmith.model import Compiled, compiled_from, parts_of
+from headsmith.sequence.approximate import Approximation
 from headsmith.sequence.compiled import CompiledSequence, mixes, sequence_of
 from headsmith.sequence.in_context import learner_of
 from headsmith.sequence.universal import Universal
-from headsmith.source.graph import Sampled
 from headsmith.verify import stock_certificate, verified_file
 
 Model = Compiled | Universal
 """Every kind of model: sequence models and learners are compiled ones."""
+
+LABORATORY = ("headsmith.lab.iprm.model:reasoner_of",)
+"""Kinds of models that the laboratory has: functions that know their own kind, or say None. They are called by name,
+because the compiler does not import the laboratory."""
 
 
 def load(path: str | os.PathLike[str]) -> Model:
@@ -50,7 +55,14 @@ def _as_saved(compiled: Compiled, contents: Contents) -> Compiled:
         case form if form.kind == "learner":
             return learner_of(compiled, form.preconditioner)
         case form:
-            return reasoner_of(compiled) or sequence_of(compiled, form.causal)
+            kinds = (_named(name)(compiled) for name in LABORATORY)
+            return next((kind for kind in kinds if kind is not None), None) or sequence_of(compiled, form.causal)
+
+
+def _named(name: str) -> Callable[[Compiled], Compiled | None]:
+    module, _, function = name.partition(":")
+    found: Callable[[Compiled], Compiled | None] = getattr(import_module(module), function)
+    return found
 
 
 def as_its_kind(compiled: Compiled) -> Compiled:

@@ -14,8 +14,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headsmith.circuits.assemble import Choice
-from headsmith.circuits.pieces import Arrangement, Pieces, in_blocks
 from headsmith.core.arrays import Array, reals
 from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, DomainError, TargetError
@@ -32,15 +30,17 @@ from headsmith.inside.anatomy import Anatomy, Directions, LayerView
 from headsmith.inside.circuit import circuit
 from headsmith.inside.edits import Edited, Patched, Runner, ablated, patched
 from headsmith.inside.explain import HEADS, explain
+from headsmith.inside.intermediates import head_names, run_with_cache
 from headsmith.inside.meanings import Meanings
 from headsmith.inside.shares import Share, head_shares
-from headsmith.intermediates import head_names, run_with_cache
-from headsmith.lower.prove import checked_again
-from headsmith.rewrite.fuse import Fusion, fuse
+from headsmith.language.builder import masks
+from headsmith.language.graph import Graph
+from headsmith.language.stored import Proof
+from headsmith.plan.circuits.assemble import Choice
+from headsmith.plan.circuits.pieces import Arrangement, Pieces, in_blocks
+from headsmith.plan.rewrite.fuse import Fusion, fuse
+from headsmith.prove.prove import checked_again
 from headsmith.run.numpy_runner import refuse_length, run
-from headsmith.source.builder import masks
-from headsmith.source.graph import Graph
-from headsmith.source.stored import Proof
 from headsmith.transformer.bill import Bill, bill
 from headsmith.transformer.dense import DenseTransformer, dense
 from headsmith.transformer.dimensions import Dimensions, dimensions
@@ -267,7 +267,7 @@ class Compiled:
         float32. With a `vocabulary` of so many numbers, every variable has a token of its own, "x=0.25 y=-0.5" is a
         prompt, and the model is compiled anew for that (prompts.py). A `language_model` has the outputs as its first
         logits, and not as those of a classifier."""
-        model = import_module("headsmith.prompts").prompted(self) if vocabulary else self
+        model = import_module("headsmith.sequence.prompts").prompted(self) if vocabulary else self
         return as_stock(model.contents(), architecture, vocabulary, language_model)
 
     def export(self, folder: str | os.PathLike[str], to: To, **options: Any) -> Path:

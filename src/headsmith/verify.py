@@ -7,9 +7,9 @@ from typing import Any
 
 from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, FileFormatError
-from headsmith.kernel.check import checked
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.reading import read
+from headsmith.kernel.core.check import checked
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.reading import read
 
 
 def verify(model: Any) -> Certificate:
@@ -44,7 +44,7 @@ def verified_file(path: str | os.PathLike[str]) -> Certificate:
 
 def stock_certificate(folder: str | os.PathLike[str]) -> Certificate:
     """What the kernel proves of the stock model in a folder: its weights and its configuration, norms and all."""
-    from headsmith.kernel.stock import check_folder
+    from headsmith.kernel.rules.stock import check_folder
 
     try:
         return Certificate.of(check_folder(folder))

@@ -13,7 +13,7 @@ import pytest
 
 import headsmith as hs
 from headsmith.core.certificate import SLACK, Certificate
-from headsmith.kernel.check import Certificate as Proved
+from headsmith.kernel.core.check import Certificate as Proved
 
 
 def network(*widths: int, seed: int) -> hs.Network:

@@ -19,7 +19,7 @@ from helpers.models.networks import random_network
 from safetensors import safe_open
 
 import headsmith as hs
-from headsmith.kernel.check import check_file
+from headsmith.kernel.core.check import check_file
 
 ROUNDOFF, TINY, EXP_ULPS = Fraction(1, 2**53), Fraction(1, 2**1022), 4
 LAMBERT = Fraction(float(mpmath.lambertw(mpmath.exp(-1)).real))

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import headsmith.kernel
-from headsmith.kernel import functions, heads, model, proof, table, weighed
-from headsmith.kernel.check import PARTS
+from headsmith.kernel.core import functions, heads, model, proof, table, weighed
+from headsmith.kernel.core.check import PARTS
 
 DOCS = Path(__file__).parents[2] / "docs"
 CERTIFICATE, INDEX = (DOCS / name for name in ("certificate.md", "README.md"))

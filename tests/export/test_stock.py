@@ -19,9 +19,9 @@ from safetensors.numpy import load_file, save_file
 
 import headsmith as hs
 from headsmith.cli import main
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.reading import read
-from headsmith.kernel.stock import Stock, check_folder, refuse_others, stock
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.reading import read
+from headsmith.kernel.rules.stock import Stock, check_folder, refuse_others, stock
 from headsmith.run import llama
 
 T = hs.tokens

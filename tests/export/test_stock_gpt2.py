@@ -14,10 +14,10 @@ from safetensors.numpy import load_file, save_file
 
 import headsmith as hs
 from headsmith.core.figures import bound
-from headsmith.kernel import gpt2 as kernel
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.reading import read
-from headsmith.kernel.stock import refuse_others, stock
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.reading import read
+from headsmith.kernel.rules import gpt2 as kernel
+from headsmith.kernel.rules.stock import refuse_others, stock
 from headsmith.run import gpt2
 
 T = hs.tokens

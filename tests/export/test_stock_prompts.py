@@ -16,9 +16,9 @@ from safetensors.numpy import load_file, save_file
 
 import headsmith as hs
 from headsmith.export.stock import as_stock
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.reading import read
-from headsmith.kernel.stock import check_folder, refuse_others, stock
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.reading import read
+from headsmith.kernel.rules.stock import check_folder, refuse_others, stock
 
 
 @pytest.fixture(scope="module")

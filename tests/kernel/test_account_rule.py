@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headsmith.kernel.arithmetic import Array, Interval, Precision, Upper
-from headsmith.kernel.stream import Register, constant
+from headsmith.kernel.core.arithmetic import Array, Interval, Precision, Upper
+from headsmith.kernel.core.stream import Register, constant
 
 TOY = Precision("toy", 2.0**-12, 1e-300, 1e300)
 

@@ -9,15 +9,15 @@ from helpers.attacks.forged import plain
 from helpers.models.networks import square_network
 
 import headsmith as hs
-from headsmith.analysis.flow import kernel_graph
-from headsmith.kernel import approximates
-from headsmith.kernel.approximates import check_approximation, ends_of, on_cells
-from headsmith.kernel.arithmetic import Interval
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.table import read_cells
-from headsmith.reading import as_graph
-from headsmith.source.builder import Builder
-from headsmith.source.evaluation import evaluate
+from headsmith.kernel.core.arithmetic import Interval
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.table import read_cells
+from headsmith.kernel.rules import approximates
+from headsmith.kernel.rules.approximates import check_approximation, ends_of, on_cells
+from headsmith.language.builder import Builder
+from headsmith.language.evaluation import evaluate
+from headsmith.plan.analysis.flow import kernel_graph
+from headsmith.plan.reading import as_graph
 
 
 def graphs(network: hs.Network, formula: str):

@@ -16,8 +16,8 @@ from helpers.attacks.forged_sequences import (
     zeros_in_a_region,
 )
 
-from headsmith.kernel.arithmetic import Interval
-from headsmith.kernel.errors import Refused
+from headsmith.kernel.core.arithmetic import Interval
+from headsmith.kernel.core.errors import Refused
 
 LINE = np.linspace(-1.0, 1.0, 2001)[:, None, None]
 BAND = LINE * 0.02

@@ -17,14 +17,14 @@ from test_heads import attained, bank, model, reads, sink
 from test_heads_in_few_bits import CODES, DATA, MINE, THEIRS, TOY, TRIALS, added, rounded, uniform
 
 import headsmith as hs
-from headsmith.kernel.arithmetic import Upper
-from headsmith.kernel.check import checked, proved
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.heads import local_errors
-from headsmith.kernel.model import KEY
-from headsmith.kernel.softmax import maximum, outside_weight
-from headsmith.report.file_attack import worst_ratio
-from headsmith.report.rounding_oracle import plain_run
+from headsmith.kernel.core.arithmetic import Upper
+from headsmith.kernel.core.check import checked, proved
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.heads import local_errors
+from headsmith.kernel.core.model import KEY
+from headsmith.kernel.core.softmax import maximum, outside_weight
+from headsmith.lab.attack.file_attack import worst_ratio
+from headsmith.lab.attack.rounding_oracle import plain_run
 from headsmith.transformer.heads.attentions import shares_of
 
 T = hs.tokens

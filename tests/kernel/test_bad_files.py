@@ -19,9 +19,9 @@ from helpers.effort import CAMPAIGN
 from safetensors.numpy import save_file
 
 import headsmith as hs
-from headsmith.kernel.check import check_file
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.reading import read
+from headsmith.kernel.core.check import check_file
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.reading import read
 
 
 def test_the_plain_file_is_certified() -> None:
@@ -184,8 +184,8 @@ NONSENSE: tuple[Any, ...] = (None, True, -1, 2**31, 2**80, 1e300, 0.5, "", "nobo
 @pytest.mark.again
 def test_nonsense_in_every_field() -> None:
     """One process for all: whatever stands in a field, nothing but a refusal or a certificate comes out."""
-    from headsmith.kernel.check import proved
-    from headsmith.kernel.errors import Refused
+    from headsmith.kernel.core.check import proved
+    from headsmith.kernel.core.errors import Refused
 
     file = _everything()
     assert answer(file.check, seconds=SECONDS).startswith("certified ")
@@ -220,8 +220,8 @@ def test_nonsense_in_every_field() -> None:
 
 @pytest.mark.again
 def test_nonsense_in_every_tensor() -> None:
-    from headsmith.kernel.check import proved
-    from headsmith.kernel.errors import Refused
+    from headsmith.kernel.core.check import proved
+    from headsmith.kernel.core.errors import Refused
 
     file = _everything()
     header, _ = file.contents()

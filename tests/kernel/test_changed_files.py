@@ -16,11 +16,11 @@ import pytest
 from helpers.effort import CAMPAIGN, tried
 
 import headsmith as hs
-from headsmith.kernel.check import proved
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.reading import read
-from headsmith.report.file_attack import CannotRunError, worst_ratio
-from headsmith.report.mutations import ORDERS, changed_field, changed_tensor, fields_of, kind_of
+from headsmith.kernel.core.check import proved
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.reading import read
+from headsmith.lab.attack.file_attack import CannotRunError, worst_ratio
+from headsmith.lab.attack.mutations import ORDERS, changed_field, changed_tensor, fields_of, kind_of
 from headsmith.sequence import tokens as over
 
 

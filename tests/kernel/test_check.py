@@ -17,9 +17,9 @@ from helpers.models.carried import MODELS, carried, contents_of, model_of, netwo
 
 import headsmith as hs
 import headsmith.kernel
-from headsmith.kernel.check import check_file, proved
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.reading import digest
+from headsmith.kernel.core.check import check_file, proved
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.reading import digest
 from headsmith.report.trusted import trusted
 
 FOLDER = Path(headsmith.kernel.__file__).parent

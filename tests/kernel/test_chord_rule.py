@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headsmith.kernel.arithmetic import Interval
-from headsmith.kernel.chord import Curve, check_curve
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.functions import named
-from headsmith.kernel.graph import Node
-from headsmith.search.cells import chord_ends
-from headsmith.source.graph import Affine, Graph, Input, Relu, Term
+from headsmith.kernel.core.arithmetic import Interval
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.functions import named
+from headsmith.kernel.core.graph import Node
+from headsmith.kernel.rules.chord import Curve, check_curve
+from headsmith.language.graph import Affine, Graph, Input, Relu, Term
+from headsmith.plan.evidence.cells import chord_ends
 
 Circuit = list[tuple[Any, ...]]
 

@@ -16,10 +16,10 @@ from helpers.attacks.forged import Forged
 from helpers.models.networks import random_network
 
 import headsmith as hs
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.reading import read
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.reading import read
+from headsmith.lab.attack.file_attack import worst_ratio
 from headsmith.lower import reuse
-from headsmith.report.file_attack import worst_ratio
 
 LINE = np.concatenate([np.linspace(-1.0, 1.0, 201), np.linspace(-1e-3, 1e-3, 201)])[:, None, None]
 

@@ -15,8 +15,8 @@ import pytest
 from helpers.models.carried import carried
 
 import headsmith as hs
-from headsmith.kernel.check import proved
-from headsmith.kernel.errors import ThinMargin
+from headsmith.kernel.core.check import proved
+from headsmith.kernel.core.errors import ThinMargin
 
 
 class Changed:

@@ -16,17 +16,17 @@ from helpers.effort import CAMPAIGN, tried
 from helpers.models.networks import product_chain, square_network
 
 import headsmith as hs
-from headsmith.analysis.flow import kernel_graph
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Box
-from headsmith.kernel.arithmetic import Interval
-from headsmith.kernel.composed import check_composition, cut, slopes_of
-from headsmith.kernel.errors import Refused
-from headsmith.lower.compositions import compare
-from headsmith.reading import as_graph
-from headsmith.source.builder import Builder
-from headsmith.source.evaluation import evaluate
-from headsmith.source.graph import Graph
+from headsmith.kernel.core.arithmetic import Interval
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.rules.composed import check_composition, cut, slopes_of
+from headsmith.language.builder import Builder
+from headsmith.language.evaluation import evaluate
+from headsmith.language.graph import Graph
+from headsmith.plan.analysis.flow import kernel_graph
+from headsmith.plan.compositions import compare
+from headsmith.plan.reading import as_graph
 
 UNIT = Interval(np.zeros(1), np.ones(1))
 
@@ -120,7 +120,7 @@ def test_ranges_are_those_of_the_network_too() -> None:
 
 
 def test_another_writing_must_be_the_same_function() -> None:
-    from headsmith.source.stored import graph_data
+    from headsmith.language.stored import graph_data
 
     network, box = product_chain(2, ["x", "y"]), Interval(-np.ones(2), np.ones(2))
     wanted = as_graph("x*y", {"x": (-1, 1), "y": (-1, 1)})
@@ -142,7 +142,7 @@ def test_another_writing_must_be_the_same_function() -> None:
 
 def test_a_function_that_is_not_defined_is_not_so_in_another_writing() -> None:
     """log(x) - log(x) is 0 wherever it is defined, and x may be negative."""
-    from headsmith.source.stored import graph_data
+    from headsmith.language.stored import graph_data
 
     builder = Builder(["x"])
     logarithm = builder.function("log", builder.input)

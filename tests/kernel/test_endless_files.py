@@ -12,14 +12,14 @@ from flint import fmpq
 from helpers.attacks.forged import Forged, answered, plain, refused
 from helpers.effort import CAMPAIGN, tried
 
-from headsmith.kernel import check
-from headsmith.kernel.arithmetic import Interval
-from headsmith.kernel.chord import MOST_ENDS
-from headsmith.kernel.errors import Refused, limited
-from headsmith.kernel.functions import Program, enclose, named
-from headsmith.kernel.graph import Graph, Node, needed
-from headsmith.kernel.norms import Carried, norms_of
-from headsmith.kernel.same import polynomial
+from headsmith.kernel.core import check
+from headsmith.kernel.core.arithmetic import Interval
+from headsmith.kernel.core.errors import Refused, limited
+from headsmith.kernel.core.functions import Program, enclose, named
+from headsmith.kernel.core.graph import Graph, Node, needed
+from headsmith.kernel.core.norms import Carried, norms_of
+from headsmith.kernel.core.same import polynomial
+from headsmith.kernel.rules.chord import MOST_ENDS
 
 # Sizes that only the header knows, and work without end --------------------------------------------------------------
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from headsmith.kernel.arithmetic import Interval, interval
-from headsmith.kernel.flow import _hull
+from headsmith.kernel.core.arithmetic import Interval, interval
+from headsmith.kernel.core.flow import _hull
 
 
 def test_hulls_hold_all_combinations_of_slopes_whatever_is_looked_at_together() -> None:

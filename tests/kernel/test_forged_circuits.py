@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from helpers.effort import tried
 
-from headsmith.kernel import slopes
-from headsmith.kernel.arithmetic import Interval
-from headsmith.kernel.check import proved
-from headsmith.kernel.errors import Refused
-from headsmith.report.adversary import worst_share
-from headsmith.report.drafts import Draft
-from headsmith.report.file_attack import worst_ratio
-from headsmith.report.forged_seeds import SEEDS, Sketch
-from headsmith.report.forging import contents, laid_out
-from headsmith.report.rewrites import rewritten
+from headsmith.kernel.core import slopes
+from headsmith.kernel.core.arithmetic import Interval
+from headsmith.kernel.core.check import proved
+from headsmith.kernel.core.errors import Refused
+from headsmith.lab.attack.adversary import worst_share
+from headsmith.lab.attack.drafts import Draft
+from headsmith.lab.attack.file_attack import worst_ratio
+from headsmith.lab.attack.forged_seeds import SEEDS, Sketch
+from headsmith.lab.attack.forging import contents, laid_out
+from headsmith.lab.attack.rewrites import rewritten
 
 
 def power_as_output(rng: Any) -> Draft:

@@ -20,14 +20,14 @@ from helpers.attacks.proving import certify
 from helpers.effort import CAMPAIGN, cases, tried
 
 import headsmith as hs
-from headsmith.analysis.ranges import ranges
-from headsmith.circuits.assemble import Choice, assemble
 from headsmith.core.functions import FUNCTIONS
-from headsmith.lower.approximation import approximate
+from headsmith.language.evaluation import evaluate
+from headsmith.language.graph import Function, Graph, Hypotenuse, Maximum, Minimum, Node, Product, Quotient
 from headsmith.lower.lower import lower
 from headsmith.lower.scales import demand_of, with_softmax_budget
-from headsmith.source.evaluation import evaluate
-from headsmith.source.graph import Function, Graph, Hypotenuse, Maximum, Minimum, Node, Product, Quotient
+from headsmith.plan.analysis.ranges import ranges
+from headsmith.plan.approximation import approximate
+from headsmith.plan.circuits.assemble import Choice, assemble
 
 FORMULAS: dict[str, tuple[Any, dict[str, tuple[float, float]], float, str]] = {
     "product": ("x*y", {"x": (-1, 1), "y": (-1, 1)}, 1e-3, "float64"),

@@ -12,9 +12,9 @@ import pytest
 from flint import arb, ctx
 from helpers.oracles.mathematics import EXACT
 
-from headsmith.kernel.arithmetic import Interval
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.functions import FUNCTIONS, Program, enclose, named, program_series, read_program, working
+from headsmith.kernel.core.arithmetic import Interval
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.functions import FUNCTIONS, Program, enclose, named, program_series, read_program, working
 
 ORACLE = {
     **EXACT,

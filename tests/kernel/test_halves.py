@@ -17,13 +17,13 @@ from helpers.models.networks import random_network
 
 import headsmith as hs
 from headsmith.core.rounding import held
-from headsmith.kernel.arithmetic import BFLOAT16, FLOAT16, FLOAT32, PRECISIONS, Precision
-from headsmith.kernel.check import checked, proved
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.model import _Reader
-from headsmith.kernel.reading import read
-from headsmith.report.file_attack import worst_ratio
-from headsmith.report.rounding_oracle import plain_run
+from headsmith.kernel.core.arithmetic import BFLOAT16, FLOAT16, FLOAT32, PRECISIONS, Precision
+from headsmith.kernel.core.check import checked, proved
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.model import _Reader
+from headsmith.kernel.core.reading import read
+from headsmith.lab.attack.file_attack import worst_ratio
+from headsmith.lab.attack.rounding_oracle import plain_run
 
 T = hs.tokens
 HALVES = ("bfloat16", "float16")

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from headsmith.kernel.arithmetic import FLOAT32, FLOAT64, Interval, Precision, Upper
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.heads import addresses, local_errors, ramp_sides
-from headsmith.kernel.model import Bank, Link, Model
-from headsmith.kernel.softmax import Local, Reads, committed, moved_mean, outside_weight, softmax_maximum
-from headsmith.kernel.weighed import lowest_top
+from headsmith.kernel.core.arithmetic import FLOAT32, FLOAT64, Interval, Precision, Upper
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.heads import addresses, local_errors, ramp_sides
+from headsmith.kernel.core.model import Bank, Link, Model
+from headsmith.kernel.core.softmax import Local, Reads, committed, moved_mean, outside_weight, softmax_maximum
+from headsmith.kernel.core.weighed import lowest_top
 
 ATTAINED = 1e-9
 FORMATS = pytest.mark.parametrize("precision", [FLOAT64, FLOAT32])

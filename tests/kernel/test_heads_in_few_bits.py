@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from test_heads import bank, gate, model, reads, sink, table
 
-from headsmith.kernel.arithmetic import Array, Precision, Upper
-from headsmith.kernel.heads import local_errors
-from headsmith.kernel.model import KEY
+from headsmith.kernel.core.arithmetic import Array, Precision, Upper
+from headsmith.kernel.core.heads import local_errors
+from headsmith.kernel.core.model import KEY
 
 BITS, DATA, GRID, TRIALS = 22, 16, 3, 300
 TOY = Precision("toy", 2.0 ** (1 - BITS), 1e-300, 1e300)

@@ -17,7 +17,7 @@ from helpers.oracles.textbook import Floating, run_dense
 import headsmith as hs
 from headsmith.core.balls import gate_constant
 from headsmith.core.intervals import Box
-from headsmith.source.builder import Builder
+from headsmith.language.builder import Builder
 from headsmith.transformer.dense import dense
 from headsmith.transformer.heads.stream import DATA, Link
 from headsmith.transformer.ir import Layer

@@ -11,9 +11,9 @@ from helpers.attacks.layouts import rewritten
 from helpers.models.networks import random_network
 
 import headsmith as hs
-from headsmith.kernel.check import proved
-from headsmith.kernel.errors import Refused
-from headsmith.report.file_attack import CannotRunError, saved, worst_ratio
+from headsmith.kernel.core.check import proved
+from headsmith.kernel.core.errors import Refused
+from headsmith.lab.attack.file_attack import CannotRunError, saved, worst_ratio
 
 T = hs.tokens
 

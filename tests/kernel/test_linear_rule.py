@@ -11,12 +11,12 @@ import pytest
 from helpers.models.carried import carried, network
 
 import headsmith as hs
-from headsmith.kernel.arithmetic import Interval
-from headsmith.kernel.check import proved
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.graph import Graph, Node
-from headsmith.kernel.ranges import linear_range, node_range
-from headsmith.search.linear import find_linear
+from headsmith.kernel.core.arithmetic import Interval
+from headsmith.kernel.core.check import proved
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.graph import Graph, Node
+from headsmith.kernel.core.ranges import linear_range, node_range
+from headsmith.plan.evidence.linear import find_linear
 
 
 def circuit_of(weights: list[Any], biases: list[Any], skips: bool = False) -> Graph:

@@ -7,7 +7,7 @@ import pytest
 from helpers.attacks.forged import Forged
 
 from headsmith.core.rounding import held
-from headsmith.kernel.errors import Refused
+from headsmith.kernel.core.errors import Refused
 
 
 def constant(dtype: str, *readout: tuple[str, float]) -> Forged:

@@ -21,11 +21,11 @@ from helpers.oracles.precise import Grower, error_at, precise
 from helpers.oracles.textbook import Rounded, run_dense
 
 import headsmith as hs
-from headsmith.analysis.ranges import ranges
 from headsmith.core.intervals import Box
-from headsmith.kernel.arithmetic import EXP_ULPS
-from headsmith.source.builder import Builder
-from headsmith.source.graph import Graph, PoolKind
+from headsmith.kernel.core.arithmetic import EXP_ULPS
+from headsmith.language.builder import Builder
+from headsmith.language.graph import Graph, PoolKind
+from headsmith.plan.analysis.ranges import ranges
 from headsmith.transformer.dense import dense
 
 KINDS: tuple[PoolKind, ...] = ("mean", "max", "min")

@@ -20,11 +20,11 @@ from helpers.oracles.precise import Grower, error_at, precise
 from helpers.oracles.textbook import Rounded, run_dense
 
 import headsmith as hs
-from headsmith.kernel.arithmetic import EXP_ULPS
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.heads import ramp_sides
-from headsmith.source.builder import Builder
-from headsmith.source.graph import Graph
+from headsmith.kernel.core.arithmetic import EXP_ULPS
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.heads import ramp_sides
+from headsmith.language.builder import Builder
+from headsmith.language.graph import Graph
 from headsmith.transformer.dense import dense
 
 

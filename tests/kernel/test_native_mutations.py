@@ -22,11 +22,11 @@ from helpers.attacks.sequences import is_causal, worst_ratio
 from helpers.effort import CAMPAIGN, tried
 
 import headsmith as hs
-from headsmith.lower.meet import meet_with_tables
-from headsmith.reading import read
-from headsmith.rewrite.fuse import Fusion
-from headsmith.source.builder import Builder
-from headsmith.source.graph import Graph
+from headsmith.attempts.meet import meet_with_tables
+from headsmith.language.builder import Builder
+from headsmith.language.graph import Graph
+from headsmith.plan.reading import read
+from headsmith.plan.rewrite.fuse import Fusion
 from headsmith.transformer.heads.sink import SinkBank
 from headsmith.transformer.heads.table import TableBank
 from headsmith.transformer.ir import Layer, Transformer
@@ -88,7 +88,7 @@ MODELS: dict[str, Callable[[], hs.Compiled]] = {
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that was made steep is refused after fewer cells than usual."""
-    monkeypatch.setattr("headsmith.search.cells.MOST_CELLS", 1 << (11 if CAMPAIGN else 9))
+    monkeypatch.setattr("headsmith.plan.evidence.cells.MOST_CELLS", 1 << (11 if CAMPAIGN else 9))
 
 
 @cache

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from helpers.effort import CAMPAIGN
 
-from headsmith.kernel.arithmetic import Interval
-from headsmith.kernel.chord import check_region, curves_of
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.graph import HYPOTENUSE, Graph, Node
-from headsmith.kernel.proof import Proof, Region
-from headsmith.search.cells import chord_ends
+from headsmith.kernel.core.arithmetic import Interval
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.graph import HYPOTENUSE, Graph, Node
+from headsmith.kernel.core.proof import Proof, Region
+from headsmith.kernel.rules.chord import check_region, curves_of
+from headsmith.plan.evidence.cells import chord_ends
 
 DIRECTIONS = 12
 

@@ -12,13 +12,13 @@ import pytest
 from helpers.models.carried import carried, contents_of, network
 
 import headsmith as hs
-from headsmith.kernel.arithmetic import Interval
-from headsmith.kernel.check import proved
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.graph import Graph, Node
-from headsmith.kernel.norms import Carried, Norms, congruent, inverse_above, norms_of, refuse_indefinite
-from headsmith.search.norms import find_norms
-from headsmith.source.builder import Builder
+from headsmith.kernel.core.arithmetic import Interval
+from headsmith.kernel.core.check import proved
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.graph import Graph, Node
+from headsmith.kernel.core.norms import Carried, Norms, congruent, inverse_above, norms_of, refuse_indefinite
+from headsmith.language.builder import Builder
+from headsmith.plan.evidence.norms import find_norms
 
 
 def slopes_for(size: int, random: np.random.Generator, stable: float = 0.3) -> Interval:

@@ -18,13 +18,13 @@ from test_heads import model, reads, sink
 from test_heads_in_few_bits import TOY, rounded
 
 import headsmith as hs
-from headsmith.kernel.arithmetic import Upper
-from headsmith.kernel.attentions import GATES as OTHERS
-from headsmith.kernel.check import checked, proved
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.heads import local_errors
-from headsmith.kernel.softmax import APART, maximum
-from headsmith.report.rounding_oracle import plain_run
+from headsmith.kernel.core.arithmetic import Upper
+from headsmith.kernel.core.check import checked, proved
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.heads import local_errors
+from headsmith.kernel.core.softmax import APART, maximum
+from headsmith.kernel.rules.attentions import GATES as OTHERS
+from headsmith.lab.attack.rounding_oracle import plain_run
 from headsmith.transformer.heads.attentions import ATTENTIONS, GATES, weights_of
 
 SHARES = {kind: maximum(replace(model(sink()), attention=kind), np.array(1.0), 1, Upper(0.0)) for kind in APART}

@@ -9,10 +9,10 @@ import pytest
 from helpers.models.carried import contents_of
 from kernel.test_step_rule import changed, facts
 
-from headsmith.kernel.arithmetic import Interval
-from headsmith.kernel.check import proved
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.steps import Power, entries, factors, power_of, solution, spectrum, triangle
+from headsmith.kernel.core.arithmetic import Interval
+from headsmith.kernel.core.check import proved
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.rules.steps import Power, entries, factors, power_of, solution, spectrum, triangle
 
 NEWTON = "newton's iteration in context"
 BOX = Interval(-np.ones(3), np.ones(3))

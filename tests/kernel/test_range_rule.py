@@ -12,12 +12,12 @@ from helpers.attacks.forged import Forged
 from helpers.models.carried import carried
 
 import headsmith as hs
-from headsmith.kernel.arithmetic import Interval
-from headsmith.kernel.check import proved
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.graph import read_graph
-from headsmith.kernel.proof import read_proof
-from headsmith.kernel.ranges import ranges
+from headsmith.kernel.core.arithmetic import Interval
+from headsmith.kernel.core.check import proved
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.graph import read_graph
+from headsmith.kernel.core.proof import read_proof
+from headsmith.kernel.core.ranges import ranges
 
 
 def hat(kinks: list[float]) -> Forged:

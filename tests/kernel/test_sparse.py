@@ -16,13 +16,13 @@ from helpers.models.carried import carried
 
 import headsmith as hs
 from headsmith.core.errors import CertificateError
-from headsmith.kernel.arithmetic import Interval, Upper, interval, joined
-from headsmith.kernel.check import proved
-from headsmith.kernel.errors import Refused, limited
-from headsmith.kernel.graph import dense
-from headsmith.kernel.reading import weights
-from headsmith.kernel.sparse import Sparse, added, multiplied, sparse_of
-from headsmith.kernel.stream import image
+from headsmith.kernel.core.arithmetic import Interval, Upper, interval, joined
+from headsmith.kernel.core.check import proved
+from headsmith.kernel.core.errors import Refused, limited
+from headsmith.kernel.core.graph import dense
+from headsmith.kernel.core.reading import weights
+from headsmith.kernel.core.sparse import Sparse, added, multiplied, sparse_of
+from headsmith.kernel.core.stream import image
 
 
 def exactly(matrix: Any, values: Any) -> list[Fraction]:

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from helpers.models.carried import contents_of
 
-from headsmith.kernel.arithmetic import Interval, Upper
-from headsmith.kernel.check import box_of, facts_of, proved
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.flow import gains
-from headsmith.kernel.graph import PRODUCT, QUOTIENT, Graph, Node, read_graph
-from headsmith.kernel.model import read_model
-from headsmith.kernel.proof import Region, read_proof
-from headsmith.kernel.steps import Step, _expansion, length, step_of, steps_of
-from headsmith.kernel.walk import Facts
+from headsmith.kernel.core.arithmetic import Interval, Upper
+from headsmith.kernel.core.check import box_of, facts_of, proved
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.flow import gains
+from headsmith.kernel.core.graph import PRODUCT, QUOTIENT, Graph, Node, read_graph
+from headsmith.kernel.core.model import read_model
+from headsmith.kernel.core.proof import Region, read_proof
+from headsmith.kernel.core.walk import Facts
+from headsmith.kernel.rules.steps import Step, _expansion, length, step_of, steps_of
 
 RIDGE, LASSO = "ridge regression in context", "lasso in context"
 

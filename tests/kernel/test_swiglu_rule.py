@@ -22,16 +22,16 @@ from test_heads import bank, model, reads
 from test_heads_in_few_bits import TOY, plus, rounded
 
 import headsmith as hs
-from headsmith.kernel.arithmetic import EXP_ULPS, FLOAT32, FLOAT64, Interval, Upper
-from headsmith.kernel.check import proved
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.graph import Graph, Node
-from headsmith.kernel.heads import local_errors
-from headsmith.kernel.model import Link
-from headsmith.kernel.stream import Register, write
-from headsmith.report.file_attack import CannotRunError, worst_ratio
-from headsmith.report.rounding_oracle import worst_run
-from headsmith.source.evaluation import evaluate
+from headsmith.kernel.core.arithmetic import EXP_ULPS, FLOAT32, FLOAT64, Interval, Upper
+from headsmith.kernel.core.check import proved
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.graph import Graph, Node
+from headsmith.kernel.core.heads import local_errors
+from headsmith.kernel.core.model import Link
+from headsmith.kernel.core.stream import Register, write
+from headsmith.lab.attack.file_attack import CannotRunError, worst_ratio
+from headsmith.lab.attack.rounding_oracle import worst_run
+from headsmith.language.evaluation import evaluate
 
 NO_SLOPES = Upper(np.zeros((1, 2)))
 PAIR = bank("swiglu", forms=2)

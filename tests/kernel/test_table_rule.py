@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.functions import Program, named, read_program
-from headsmith.kernel.table import Table, check_table, read_cells
-from headsmith.search.cells import table_cells
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.functions import Program, named, read_program
+from headsmith.kernel.core.table import Table, check_table, read_cells
+from headsmith.plan.evidence.cells import table_cells
 
 Head = tuple[np.ndarray, np.ndarray, np.ndarray]
 

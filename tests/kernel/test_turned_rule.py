@@ -10,13 +10,13 @@ from helpers.attacks.saved import read, write
 from helpers.models.networks import product_network
 
 import headsmith as hs
-from headsmith.analysis.flow import kernel_graph
-from headsmith.kernel.arithmetic import Interval
-from headsmith.kernel.composed import check_composition, turned
-from headsmith.kernel.errors import Refused
-from headsmith.reading import as_graph
-from headsmith.search.approximates import search_cells, turn_of
-from headsmith.source.evaluation import evaluate
+from headsmith.kernel.core.arithmetic import Interval
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.rules.composed import check_composition, turned
+from headsmith.language.evaluation import evaluate
+from headsmith.plan.analysis.flow import kernel_graph
+from headsmith.plan.evidence.approximates import search_cells, turn_of
+from headsmith.plan.reading import as_graph
 
 HALF = {"M": [[0.5, 0.5], [0.5, -0.5]], "K": [[1.0, 1.0], [1.0, -1.0]]}
 BOX = Interval(np.array([-1.0, -1.0]), np.array([1.0, 1.0]))

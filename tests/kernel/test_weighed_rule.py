@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from headsmith.kernel.arithmetic import Interval, Upper
-from headsmith.kernel.weighed import weighed_move
+from headsmith.kernel.core.arithmetic import Interval, Upper
+from headsmith.kernel.core.weighed import weighed_move
 
 POINTS = 33
 

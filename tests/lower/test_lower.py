@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headsmith as hs
-from headsmith.source.builder import Builder
-from headsmith.source.graph import Graph
+from headsmith.language.builder import Builder
+from headsmith.language.graph import Graph
 
 KINDS = [
     ["active"],

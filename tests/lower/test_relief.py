@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from kernel.test_norms import circuit_of, gates_of
 
-from headsmith.kernel.arithmetic import Interval
-from headsmith.kernel.norms import norms_of
+from headsmith.kernel.core.arithmetic import Interval
+from headsmith.kernel.core.norms import norms_of
 from headsmith.lower.scales import NONE, Relief, _factors
-from headsmith.search.norms import _descended, _layers, _objective, find_norms
+from headsmith.plan.evidence.norms import _descended, _layers, _objective, find_norms
 
 
 def test_factors_keep_the_sum_and_make_the_largest_score_smallest() -> None:

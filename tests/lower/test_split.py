@@ -9,12 +9,12 @@ import pytest
 from helpers.models.networks import random_network
 
 import headsmith as hs
-from headsmith.kernel.arithmetic import FLOAT32, Upper
-from headsmith.kernel.model import Link
-from headsmith.kernel.stream import Register, constant, read_bounds
-from headsmith.lower import meet
+from headsmith.attempts import meet
+from headsmith.kernel.core.arithmetic import FLOAT32, Upper
+from headsmith.kernel.core.model import Link
+from headsmith.kernel.core.stream import Register, constant, read_bounds
+from headsmith.lab.attack.rounding_oracle import worst_run
 from headsmith.lower.split import with_sums_in_parts
-from headsmith.report.rounding_oracle import worst_run
 from headsmith.run.numpy_runner import run
 from headsmith.transformer.heads.scaling import in_parts
 

@@ -9,9 +9,9 @@ import pytest
 from helpers.models.networks import random_network
 
 import headsmith as hs
-from headsmith.lower.prove import checked_again
 from headsmith.lower.scales import in_larger_units, with_units
 from headsmith.model import Compiled
+from headsmith.prove.prove import checked_again
 from headsmith.transformer.bill import bill
 from headsmith.transformer.ir import Transformer
 

@@ -8,10 +8,10 @@ import pytest
 
 import headsmith as hs
 from headsmith.core.balls import gate_constant
+from headsmith.language.evaluation import node_values
+from headsmith.language.graph import Affine, Relu
 from headsmith.report.falsify import errors_at, falsify
 from headsmith.report.kinks import aimed, crossings, kinks_of, vertices
-from headsmith.source.evaluation import node_values
-from headsmith.source.graph import Affine, Relu
 
 
 def random_network(*widths: int, seed: int = 0) -> hs.Network:

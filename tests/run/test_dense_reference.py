@@ -14,7 +14,7 @@ from helpers.oracles.exact import extended
 from helpers.oracles.textbook import Floating, Rounded, run_dense
 
 import headsmith as hs
-from headsmith.kernel.arithmetic import EXP_ULPS
+from headsmith.kernel.core.arithmetic import EXP_ULPS
 from headsmith.run.numpy_runner import patterns
 from headsmith.transformer.dense import dense
 

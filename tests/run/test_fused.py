@@ -13,7 +13,7 @@ from helpers.oracles.exact import extended
 from helpers.oracles.textbook import Rounded
 
 import headsmith as hs
-from headsmith.kernel.arithmetic import EXP_ULPS
+from headsmith.kernel.core.arithmetic import EXP_ULPS
 from headsmith.transformer.heads.sink import SinkBank
 
 over = hs.tokens

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 import headsmith as hs
-from headsmith.analysis.flow import known_of_target
 from headsmith.core.arrays import frozen
 from headsmith.core.errors import CertificateError, DomainError, HeadsmithError, TargetError
-from headsmith.report.context_claims import same_heads
+from headsmith.lab.claims.in_context import same_heads
+from headsmith.language.evaluation import evaluate
+from headsmith.plan.analysis.flow import known_of_target
 from headsmith.sequence import in_context
 from headsmith.sequence.descent import descended, descent_of, largest_rate
-from headsmith.source.evaluation import evaluate
 
 LEARNERS: dict[str, Callable[[], in_context.Learner]] = {
     "squared": lambda: in_context.least_squares(3, 2, 5, error=1e-3, weights=True),

@@ -19,11 +19,11 @@ import pytest
 
 import headsmith as hs
 from headsmith.core.errors import CertificateError, TargetError
+from headsmith.language.evaluation import evaluate
 from headsmith.model import verify
 from headsmith.sequence import in_context
 from headsmith.sequence.descent import Descent, descended
 from headsmith.sequence.newton import Newton, best_rate, doubled, newton_graph, newton_of
-from headsmith.source.evaluation import evaluate
 
 LEARNERS: dict[str, Callable[[], in_context.Learner]] = {
     "ridge": lambda: in_context.newton(0.1, 2, 2, 4, weights=True, error=1e-3),

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import headsmith as hs
+from headsmith.language.library import comparators
 from headsmith.report.sequences import Space, candidates
 from headsmith.sequence import tokens as over
 from headsmith.sequence.compiled import CompiledSequence, compile_sequence
 from headsmith.sequence.sorting import stages
-from headsmith.source.library import comparators
 
 
 def sequences(model: CompiledSequence, length: int, count: int, random: np.random.Generator) -> np.ndarray:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from helpers.effort import CAMPAIGN
 
-from headsmith.analysis.smoothness import Lipschitz, as_smoothness
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, TargetError, UnreachableError
-from headsmith.kernel.sampled import moment
-from headsmith.report.recipe_claims import exponent
-from headsmith.report.universal_claims import TARGETS, Target, largest_error
+from headsmith.kernel.rules.sampled import moment
+from headsmith.lab.claims.recipe import exponent
+from headsmith.lab.claims.universal import TARGETS, Target, largest_error
+from headsmith.plan.analysis.smoothness import Lipschitz, as_smoothness
 from headsmith.run.textbook import attended, shares
 from headsmith.sequence.gaussian_grid import NARROWEST, WIDEST, fewest_cells, kernel_bound
 from headsmith.sequence.universal import Universal, universal

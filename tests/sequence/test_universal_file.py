@@ -19,13 +19,13 @@ from helpers.attacks import saved
 import headsmith as hs
 from headsmith.cli import main
 from headsmith.core.arrays import Array
-from headsmith.kernel.check import PARTS, check_file, proved
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.reading import digest
+from headsmith.kernel.core.check import PARTS, check_file, proved
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.reading import digest
+from headsmith.language.graph import Graph, Sampled
 from headsmith.sequence.universal import Universal
 from headsmith.sequence.universal_inputs import sample
 from headsmith.sequence.universal_model import Architecture, points_of
-from headsmith.source.graph import Graph, Sampled
 from headsmith.transformer.ir import arrays
 
 ONE: Architecture = "one layer and a softmax"

@@ -15,8 +15,8 @@ import headsmith as hs
 from headsmith.cli import commands
 from headsmith.core.functions import FUNCTIONS
 from headsmith.core.rounding import held
-from headsmith.kernel.functions import FUNCTIONS as KNOWN
-from headsmith.source.evaluation import evaluate
+from headsmith.kernel.core.functions import FUNCTIONS as KNOWN
+from headsmith.language.evaluation import evaluate
 from headsmith.studio.extras import random_rows
 from headsmith.studio.page import page_html
 from headsmith.studio.view import summary, view

@@ -10,7 +10,7 @@ from helpers.models.gallery import MODELS
 
 import headsmith as hs
 from headsmith.core.functions import FUNCTIONS
-from headsmith.kernel.functions import FUNCTIONS as KNOWN
+from headsmith.kernel.core.functions import FUNCTIONS as KNOWN
 from headsmith.studio.page import asset, json_text
 from headsmith.studio.view import lemma, network_lines, python_lines, refuse_unknown, sparse, view, view_or_summary
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headsmith.core.sparse import SparseArray, sparse_array
-from headsmith.kernel.sparse import Sparse, parts_of
+from headsmith.kernel.core.sparse import Sparse, parts_of
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]

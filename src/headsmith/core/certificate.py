@@ -9,8 +9,8 @@ from typing import Any
 from headsmith.core.figures import bound, count, number
 from headsmith.core.markup import table
 from headsmith.core.rounding import HALVES
-from headsmith.kernel.check import PARTS
-from headsmith.kernel.check import Certificate as Proved
+from headsmith.kernel.core.check import PARTS
+from headsmith.kernel.core.check import Certificate as Proved
 
 __all__ = ["MEANING", "PARTS", "Certificate", "certificate_rows", "statement"]
 

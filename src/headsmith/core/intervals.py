@@ -19,8 +19,8 @@ import numpy as np
 from headsmith.core.arrays import Array, frozen, locked, reals
 from headsmith.core.errors import DomainError
 from headsmith.core.rounding import FLOAT64, magnitude_product, upper
-from headsmith.kernel.arithmetic import SAFE, product_rest, rounded_quotient, rounded_sum, stepped
-from headsmith.kernel.sparse import Sparse
+from headsmith.kernel.core.arithmetic import SAFE, product_rest, rounded_quotient, rounded_sum, stepped
+from headsmith.kernel.core.sparse import Sparse
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.functions import FUNCTIONS
 from headsmith.core.intervals import Interval, added, divided, interval_of, multiple, multiplied, squared
-from headsmith.kernel.functions import Program as KernelProgram
+from headsmith.kernel.core.functions import Program as KernelProgram
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from flint import arb
 
 from headsmith.core.balls import PRECISION_BITS, Ball, lower_float, precision, upper_float
 from headsmith.core.program import Program, kernel_program
-from headsmith.kernel.functions import Program as KernelProgram
-from headsmith.kernel.functions import program_series, working
+from headsmith.kernel.core.functions import Program as KernelProgram
+from headsmith.kernel.core.functions import program_series, working
 
 MOST_CELLS, MOST_SINGULAR = 400, 80
 SLACK = 0.02

@@ -9,8 +9,8 @@ operation (flushing to zero included).
 Search uses these inequalities twice: for the model's own arithmetic, in its dtype, and for its own arithmetic, which is
 numpy in float64: `upper` and `lower` turn a computed figure into a bound.
 
-Formats of 16 bits compute in float32 and hold fewer bits (kernel/arithmetic.py, Precision): their unit roundoff here is
-that of what they hold.
+Formats of 16 bits compute in float32 and hold fewer bits (kernel/core/arithmetic.py, Precision): their unit roundoff
+here is that of what they hold.
 """
 
 from dataclasses import dataclass

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from headsmith.kernel.sparse import Sparse, added, multiplied, sparse_of
+from headsmith.kernel.core.sparse import Sparse, added, multiplied, sparse_of
 
 Block = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Any]
 """Rows, the columns that they read, and the matrix between the two."""

@@ -24,16 +24,13 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from headsmith.circuits.assemble import Choice
-from headsmith.circuits.pieces import Pieces
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.certificate import Certificate
 from headsmith.core.errors import FileFormatError, HeadsmithError
 from headsmith.core.folders import replaced
 from headsmith.core.intervals import Box
-from headsmith.rewrite.fuse import Fusion
-from headsmith.source.builder import domain_names
-from headsmith.source.graph import (
+from headsmith.language.builder import domain_names
+from headsmith.language.graph import (
     Affine,
     Attend,
     Function,
@@ -53,7 +50,7 @@ from headsmith.source.graph import (
     Sampled,
     Term,
 )
-from headsmith.source.stored import (
+from headsmith.language.stored import (
     APPROXIMATES,
     Header,
     Proof,
@@ -63,6 +60,9 @@ from headsmith.source.stored import (
     proof_of,
     read_weights,
 )
+from headsmith.plan.circuits.assemble import Choice
+from headsmith.plan.circuits.pieces import Pieces
+from headsmith.plan.rewrite.fuse import Fusion
 from headsmith.transformer.ir import Transformer
 from headsmith.transformer.stored import read_transformer, transformer_data
 

@@ -16,7 +16,7 @@ from headsmith.export.onnx_builder import Builder
 from headsmith.export.onnx_sparse import sparse_times
 from headsmith.export.onnx_weights import positive, weights_of
 from headsmith.export.plain import Plain
-from headsmith.kernel.sparse import Sparse
+from headsmith.kernel.core.sparse import Sparse
 from headsmith.run.closed_forms import first_rows
 from headsmith.transformer.heads.attend import AttendBank
 from headsmith.transformer.heads.move import TARGETS

@@ -13,7 +13,7 @@ import numpy as np
 
 from headsmith.core.sparse import Block, blocks_of
 from headsmith.export.onnx_builder import Builder
-from headsmith.kernel.sparse import Sparse
+from headsmith.kernel.core.sparse import Sparse
 
 MOST_SHAPES = 32
 """With more different shapes, groups are filled up with zeros to powers of two."""

@@ -1,8 +1,8 @@
 """A certified model inside a stock architecture, which everybody's tools load without code of ours.
 
-The kernel says what the configuration and the weights must be (kernel/llama.py and gpt2.py, with the proof that norms,
-rotations and empty MLPs change nothing, or how much): here they are asked for, written, and called. Numbers enter as
-`inputs_embeds`.
+The kernel says what the configuration and the weights must be (kernel/rules/llama.py and gpt2.py, with the proof that
+norms, rotations and empty MLPs change nothing, or how much): here they are asked for, written, and called. Numbers
+enter as `inputs_embeds`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from headsmith.core.errors import CertificateError, DomainError, TargetError
 from headsmith.export.file import Contents, header_of
 from headsmith.export.plain import Plain
 from headsmith.export.tokenizer import words
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.stock import stock
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.rules.stock import stock
 
 Architecture = Literal["llama", "gpt2"]
 ARCHITECTURES: tuple[Architecture, ...] = get_args(Architecture)

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from headsmith.inside.anatomy import Anatomy, Head, LayerView, Unit
 from headsmith.inside.meanings import Model, read_text
 from headsmith.inside.shares import Share
-from headsmith.source.describe import outputs_text
+from headsmith.language.describe import outputs_text
 from headsmith.transformer.heads.stream import RESERVED
 from headsmith.transformer.ir import layout
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headsmith.circuits.pieces import Pieces
 from headsmith.core.certificate import MEANING, PARTS, Certificate
 from headsmith.core.figures import bound, count, number, shortened
 from headsmith.core.intervals import Box
 from headsmith.inside.meanings import Meanings, Model, read_text, without_kind
-from headsmith.source.builder import masks
-from headsmith.source.describe import outputs_text
-from headsmith.source.graph import Graph, Relu
+from headsmith.language.builder import masks
+from headsmith.language.describe import outputs_text
+from headsmith.language.graph import Graph, Relu
+from headsmith.plan.circuits.pieces import Pieces
 from headsmith.transformer.heads.stream import RESERVED
 from headsmith.transformer.ir import Bank, Transformer
 

@@ -14,15 +14,15 @@ from typing import Protocol
 
 import numpy as np
 
-from headsmith.circuits.assemble import GATE, TABLE, Assembly, Choice, assemble, expressions_of, with_own_output
-from headsmith.circuits.pieces import Arrangement, Pieces, lay_out
 from headsmith.core.certificate import Certificate
 from headsmith.core.figures import shortened
 from headsmith.core.intervals import Box
-from headsmith.rewrite.fuse import Fusion, fuse, fused_nodes
-from headsmith.source.builder import taken_apart
-from headsmith.source.describe import Reading, describe, number
-from headsmith.source.graph import Affine, Expression, Graph, Input, Node, Pool
+from headsmith.language.builder import taken_apart
+from headsmith.language.describe import Reading, describe, number
+from headsmith.language.graph import Affine, Expression, Graph, Input, Node, Pool
+from headsmith.plan.circuits.assemble import GATE, TABLE, Assembly, Choice, assemble, expressions_of, with_own_output
+from headsmith.plan.circuits.pieces import Arrangement, Pieces, lay_out
+from headsmith.plan.rewrite.fuse import Fusion, fuse, fused_nodes
 from headsmith.transformer.bill import Bill
 from headsmith.transformer.heads.gate import GateBank
 from headsmith.transformer.heads.sink import SinkBank

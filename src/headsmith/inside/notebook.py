@@ -7,7 +7,7 @@ from headsmith.core.figures import bound, number
 from headsmith.core.intervals import Box
 from headsmith.core.markup import card, table
 from headsmith.inside.meanings import Meanings, Model
-from headsmith.source.describe import outputs_text
+from headsmith.language.describe import outputs_text
 from headsmith.transformer.bill import Bill
 
 INTERVALS = 3

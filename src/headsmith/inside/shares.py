@@ -12,13 +12,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from headsmith.kernel.check import box_of, facts_of
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.graph import read_graph
-from headsmith.kernel.model import read_model
-from headsmith.kernel.proof import read_proof
-from headsmith.kernel.reading import read
-from headsmith.kernel.walk import carried, walk_through
+from headsmith.kernel.core.check import box_of, facts_of
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.graph import read_graph
+from headsmith.kernel.core.model import read_model
+from headsmith.kernel.core.proof import read_proof
+from headsmith.kernel.core.reading import read
+from headsmith.kernel.core.walk import carried, walk_through
 
 Share = Mapping[str, float]
 """By part of the certificate: how far a head's own errors move the output."""

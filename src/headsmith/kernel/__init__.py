@@ -4,6 +4,6 @@ This folder stands alone: it needs numpy, python-flint and safetensors, and can 
 `python -m kernel model.safetensors` checks a file.
 """
 
-from .errors import Refused
+from .core.errors import Refused
 
 __all__ = ["Refused"]

@@ -5,8 +5,8 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from .check import check_file
-from .errors import Refused
+from .core.check import check_file
+from .core.errors import Refused
 
 
 def main(arguments: list[str]) -> int:

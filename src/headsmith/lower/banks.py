@@ -16,9 +16,9 @@ import numpy as np
 
 from headsmith.core.arrays import Array, Indices
 from headsmith.core.errors import TargetError
+from headsmith.language.graph import Attend, Expression, Move, Pool, Relu
 from headsmith.lower.registers import Allocation, Reader, Reduced, constant, links, product, sourced, writes
-from headsmith.lower.tables import GateHead, Multiplied, Table, Tables
-from headsmith.source.graph import Attend, Expression, Move, Pool, Relu
+from headsmith.plan.tables import GateHead, Multiplied, Table, Tables
 from headsmith.transformer.heads.attend import AttendBank
 from headsmith.transformer.heads.boltzmann import BoltzmannBank
 from headsmith.transformer.heads.gate import GateBank

@@ -21,6 +21,20 @@ from headsmith.core.arrays import Array, Indices, frozen
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Interval
 from headsmith.core.rounding import Dtype, held
+from headsmith.language.builder import Builder
+from headsmith.language.graph import (
+    Affine,
+    Attend,
+    Expression,
+    Graph,
+    Input,
+    Mixing,
+    Move,
+    Pool,
+    Positional,
+    Relu,
+    needed,
+)
 from headsmith.lower.banks import address_registers, gather, mixing_banks, table_banks
 from headsmith.lower.registers import (
     OUTPUT,
@@ -37,21 +51,7 @@ from headsmith.lower.registers import (
 )
 from headsmith.lower.reuse import MORE_HEADS, own_addresses, own_head, with_registers_reused
 from headsmith.lower.split import with_sums_in_parts
-from headsmith.lower.tables import Multiplied, Tables
-from headsmith.source.builder import Builder
-from headsmith.source.graph import (
-    Affine,
-    Attend,
-    Expression,
-    Graph,
-    Input,
-    Mixing,
-    Move,
-    Pool,
-    Positional,
-    Relu,
-    needed,
-)
+from headsmith.plan.tables import Multiplied, Tables
 from headsmith.transformer.heads.attentions import AttentionKind
 from headsmith.transformer.heads.mean import MeanBank
 from headsmith.transformer.heads.move import MoveBank

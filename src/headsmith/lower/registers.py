@@ -27,7 +27,7 @@ import numpy as np
 
 from headsmith.core.arrays import LARGE, Array, Indices, Weights
 from headsmith.core.sparse import sparse_array
-from headsmith.source.graph import (
+from headsmith.language.graph import (
     Affine,
     Attend,
     Expression,

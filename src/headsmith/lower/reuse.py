@@ -3,8 +3,8 @@
 A deep network has a register for the arguments of every layer of gates, each of which is read once. With one more head
 in a layer the same few columns serve all of them. That head looks at its own token alone, reads what a register holds,
 and adds -1 times that to it; the biases of what comes next are written by the same head, from the register `data`
-(kernel/stream.py, rule Clear, has what this leaves behind). For one data token it is a mean over one token, else a move
-from every token to itself.
+(kernel/core/stream.py, rule Clear, has what this leaves behind). For one data token it is a mean over one token, else a
+move from every token to itself.
 
     lifetimes   a register is written from its first layer on, and read up to its last
     columns     each register takes the columns of those whose last layer is over (the greedy colouring of an interval

@@ -11,8 +11,8 @@ heads: a gate's share of the budget is then proportional to its sensitivity. (Th
 share, and so the most sensitive gate a scale that is larger by up to the number of gates.)
 
 Scales are planned with gains entry by entry, b for all gates up to the weights of their reads. The kernel knows better
-gains for layers of gates, by norms (kernel/norms.py). So, with c_k what the gates of layer k would add to the softmax
-part at b = 1, there is a relief:
+gains for layers of gates, by norms (kernel/core/norms.py). So, with c_k what the gates of layer k would add to the
+softmax part at b = 1, there is a relief:
 
     ratio     (sum of c_k by the kernel's gains) / (the same entry by entry): b may be smaller by that
     factors   a score is b z, and later layers read larger z. Layers whose c_k are small may have smaller b, if the
@@ -39,10 +39,10 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
-from headsmith.kernel.arithmetic import Interval, Upper, smallest
-from headsmith.kernel.flow import Far, Gain
-from headsmith.kernel.sparse import Sparse
-from headsmith.kernel.walk import Facts
+from headsmith.kernel.core.arithmetic import Interval, Upper, smallest
+from headsmith.kernel.core.flow import Far, Gain
+from headsmith.kernel.core.sparse import Sparse
+from headsmith.kernel.core.walk import Facts
 from headsmith.lower.registers import product
 from headsmith.transformer.bill import max_weight
 from headsmith.transformer.heads.bank import largest

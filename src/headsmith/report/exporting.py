@@ -10,8 +10,8 @@ from typing import Any
 from headsmith.export.folder import PICTURE, PROOF, refuse_taken, write_folder
 from headsmith.export.formats import To, Wanted, contents
 from headsmith.files import load, model_of
-from headsmith.prompts import prompted
 from headsmith.report.plots import plot
+from headsmith.sequence.prompts import prompted
 
 
 def export(

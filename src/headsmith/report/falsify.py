@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import os
 
-from headsmith.approximate import Approximation
 from headsmith.core.errors import TargetError
 from headsmith.files import Model, model_of
 from headsmith.report.envelopes import falsify_sampled
 from headsmith.report.found import Found
 from headsmith.report.points import errors_at, falsify_points
 from headsmith.report.sequences import falsify_sequence
+from headsmith.sequence.approximate import Approximation
 from headsmith.sequence.compiled import CompiledSequence
 from headsmith.sequence.universal import Universal
 

@@ -10,7 +10,7 @@ import numpy as np
 from headsmith.core import figures
 from headsmith.core.arrays import Array
 from headsmith.core.markup import table
-from headsmith.source.graph import Affine, Graph
+from headsmith.language.graph import Affine, Graph
 
 SMALL = 20_000
 """Up to this many weights a whole search compares with the target in extended precision."""

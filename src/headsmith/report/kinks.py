@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headsmith.circuits.assemble import assemble
 from headsmith.core.arrays import Array, Indices
 from headsmith.core.balls import gate_constant
+from headsmith.language.evaluation import node_values
+from headsmith.language.graph import Affine, Graph, Relu
 from headsmith.model import Compiled
-from headsmith.source.evaluation import node_values
-from headsmith.source.graph import Affine, Graph, Relu
+from headsmith.plan.circuits.assemble import assemble
 from headsmith.transformer.heads.attentions import PEAKS
 from headsmith.transformer.heads.sink import SinkBank
 

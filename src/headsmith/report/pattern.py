@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.circuits.pieces import Pieces
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError
 from headsmith.core.pictures import checked_picture, figure_class, save_figure
 from headsmith.files import model_of
-from headsmith.intermediates import PATTERN, without_meaning
+from headsmith.inside.intermediates import PATTERN, without_meaning
 from headsmith.model import Compiled
+from headsmith.plan.circuits.pieces import Pieces
 from headsmith.report.falsify import Found, falsify
 
 LABELS = 40

@@ -13,7 +13,7 @@ from typing import Any
 
 from headsmith.core.figures import count
 from headsmith.core.pictures import figure_class, save_figure
-from headsmith.plan import Row
+from headsmith.plan.rows import Row
 
 RECIPES = {
     "relu": ("#d94801", "s", "relu recipe: a head for each gate"),

@@ -16,22 +16,22 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.approximate import Approximation
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
 from headsmith.core.figures import bound, count
 from headsmith.core.figures import found as rounded_down
 from headsmith.core.pictures import checked_picture, figure_class, save_figure
 from headsmith.files import Model, model_of
+from headsmith.language.describe import outputs_text
+from headsmith.language.evaluation import evaluate
 from headsmith.model import Compiled
 from headsmith.report.attention import draw_attention
 from headsmith.report.falsify import Found, errors_at, falsify
 from headsmith.report.kinks import crossings, kinks_of
 from headsmith.report.sequence_plots import draw_sequence_model
+from headsmith.sequence.approximate import Approximation
 from headsmith.sequence.compiled import CompiledSequence
 from headsmith.sequence.universal import Universal
-from headsmith.source.describe import outputs_text
-from headsmith.source.evaluation import evaluate
 
 SIDE = 240
 """Pixels of a map along each side."""

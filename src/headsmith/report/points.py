@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.arrays import Array, Indices
+from headsmith.language.evaluation import evaluate
 from headsmith.model import Compiled
 from headsmith.report.found import Found, fitting_dtype, over
 from headsmith.report.kinks import aimed, crossings, kinks_of, vertices
-from headsmith.source.evaluation import evaluate
 
 CHAINS = 32
 """How many points climb side by side."""

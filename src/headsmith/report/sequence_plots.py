@@ -15,7 +15,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.figures import bound
-from headsmith.intermediates import without_meaning
+from headsmith.inside.intermediates import without_meaning
 from headsmith.report.attention import HeadPattern, draw_patterns, draw_text, head_patterns, spread
 from headsmith.report.envelopes import envelopes
 from headsmith.report.found import Found

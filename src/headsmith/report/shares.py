@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.circuits.pieces import Pieces, in_blocks
 from headsmith.core.arrays import Array
 from headsmith.core.figures import shortened
 from headsmith.inside.meanings import Meanings
 from headsmith.model import Compiled
+from headsmith.plan.circuits.pieces import Pieces, in_blocks
 from headsmith.run.numpy_runner import patterns
 from headsmith.transformer.heads.boltzmann import BoltzmannBank
 from headsmith.transformer.heads.gate import GateBank

@@ -12,11 +12,9 @@ from headsmith.core.certificate import Certificate
 from headsmith.core.figures import bound, number
 from headsmith.core.figures import found as rounded_down
 from headsmith.inside.plan_text import COLUMNS, NOTE, cells
-from headsmith.plan import Row
+from headsmith.plan.rows import Row
 from headsmith.report.certificate import plain_table
-from headsmith.report.claims import Checked
 from headsmith.report.falsify import Found
-from headsmith.report.papers import papers_of
 from headsmith.transformer.bill import Bill, bill_rows
 from headsmith.transformer.dimensions import COLUMNS as COLUMNS_OF_SHAPES
 from headsmith.transformer.dimensions import Dimensions, caption
@@ -64,34 +62,6 @@ def plan_table(rows: Sequence[Row]) -> Table:
         if index and rows[index].error != rows[index - 1].error:
             table.add_section()
         table.add_row(*cells_of_row)
-    return table
-
-
-def claims_table(rows: Sequence[Checked]) -> Table:
-    """One row for each claim: what was claimed, what was run, what came out."""
-    caption = "\n".join(f"{paper.letter}: {paper.citation}" for paper in papers_of(row.id for row in rows))
-    table = Table(title="Claims", caption=caption, title_justify="left", caption_justify="left", show_lines=True)
-    for name in ("id", "claim", "ran", "outcome"):
-        table.add_column(name, no_wrap=name == "id", ratio=None if name == "id" else 1)
-    for row in rows:
-        style = "green" if row.holds else "yellow" if row.holds is None else "red"
-        claim = f"{row.claim} [dim]({row.tag})[/dim]" if row.tag else row.claim
-        table.add_row(row.id, claim, row.ran, f"[{style}]{row.verdict}[/{style}]")
-    return table
-
-
-def figures_table(row: Checked) -> Table:
-    """The figures of one claim, in full."""
-    rows: list[dict[str, Any]] = row.figure.get("rows", [])
-    plain = {name: value for name, value in row.figure.items() if name != "rows"}
-    caption = ", ".join(f"{word(name)} {figure_text(value)}" for name, value in plain.items())
-    table = Table(title=f"{row.id}  {row.claim}", caption=caption, title_justify="left", caption_justify="left")
-    names = list(dict.fromkeys(name for entry in rows for name in entry))
-    for name in names:
-        words = any(isinstance(entry.get(name), str) for entry in rows)
-        table.add_column(word(name), justify="left" if words else "right")
-    for entry in rows:
-        table.add_row(*(figure_text(entry.get(name, "")) for name in names))
     return table
 
 

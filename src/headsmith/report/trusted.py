@@ -33,19 +33,24 @@ def code_lines(path: Path) -> set[int]:
     return {number for number, line in lines if line.strip() and not line.strip().startswith("#")} - prose
 
 
+def _name(path: Path) -> str:
+    """A module of the kernel by its place in it: core/check.py."""
+    return path.relative_to(KERNEL).as_posix()
+
+
 def trusted() -> dict[str, int]:
     """The kernel's modules, with their lines."""
-    return {path.name: len(code_lines(path)) for path in sorted(KERNEL.glob("*.py"))}
+    return {_name(path): len(code_lines(path)) for path in sorted(KERNEL.rglob("*.py"))}
 
 
 def groups() -> dict[str, list[str]]:
     """The modules that are loaded for every file, under "core"; and for each special rule, by the name of the module
     that is loaded only where a file needs it, that module and all that is loaded with it."""
     always, elsewhere = {}, set[str]()
-    for path in KERNEL.glob("*.py"):
+    for path in KERNEL.rglob("*.py"):
         tree = ast.parse(path.read_text())
-        always[path.stem] = {name for node in tree.body for name in _imported(node)}
-        elsewhere |= {name for node in ast.walk(tree) for name in _imported(node)} - always[path.stem]
+        always[_name(path)] = {name for node in tree.body for name in _imported(node, path)}
+        elsewhere |= {name for node in ast.walk(tree) for name in _imported(node, path)} - always[_name(path)]
 
     def loaded(start: str) -> set[str]:
         found, todo = set[str](), {start}
@@ -54,24 +59,28 @@ def groups() -> dict[str, list[str]]:
             todo = {name for each in todo for name in always[each]} - found
         return found
 
-    found = {"core": sorted({"__init__"} | loaded("__main__"))}
+    found = {"core": sorted({"core/__init__.py"} | loaded("__init__.py") | loaded("__main__.py"))}
     for name in sorted(elsewhere, key=lambda each: len(loaded(each)), reverse=True):
         if not any(name in group for group in found.values()):
-            found[name] = sorted(loaded(name) - {*found["core"]})
+            found[Path(name).stem] = sorted(loaded(name) - {*found["core"]})
+    found["core"].append("rules/__init__.py")
     return found
 
 
-def _imported(node: ast.AST) -> set[str]:
-    """The modules of the kernel that a statement imports."""
-    if not isinstance(node, ast.ImportFrom) or node.level != 1:
+def _imported(node: ast.AST, path: Path) -> set[str]:
+    """The modules of the kernel that a statement of the module at `path` imports."""
+    if not isinstance(node, ast.ImportFrom) or not node.level:
         return set()
-    return {node.module} if node.module else {each.name for each in node.names}
+    package = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+    modules = [package.with_suffix(".py")] if node.module and not package.is_dir() else []
+    modules += [package / f"{each.name}.py" for each in node.names if package.is_dir()]
+    return {_name(module) for module in modules}
 
 
 def ran_for(file: str | Path) -> dict[str, set[int]]:
     """The kernel's modules that took part in the check of a file or folder, with the numbers of their lines that ran,
     those included that ran when the module was loaded. Raises what `verify` raises."""
-    ran: dict[str, set[int]] = {str(path): set() for path in KERNEL.glob("*.py")}
+    ran: dict[str, set[int]] = {str(path): set() for path in KERNEL.rglob("*.py")}
 
     def follow(frame: FrameType, event: str, _: Any) -> Any:
         lines = ran.get(frame.f_code.co_filename)
@@ -86,7 +95,7 @@ def ran_for(file: str | Path) -> dict[str, set[int]]:
         verify(file)
     finally:
         sys.settrace(before)
-    return {Path(name).name: _with_loading(Path(name), lines) for name, lines in sorted(ran.items()) if lines}
+    return {_name(Path(name)): _with_loading(Path(name), lines) for name, lines in sorted(ran.items()) if lines}
 
 
 def listing(ran: Mapping[str, set[int]]) -> str:
@@ -132,7 +141,7 @@ def _inner(node: ast.stmt) -> list[ast.stmt]:
 if __name__ == "__main__":
     counted = trusted()
     for name, modules in groups().items():
-        lines = {module: counted[f"{module}.py"] for module in modules}
+        lines = {module.removesuffix(".py"): counted[module] for module in modules}
         needed = "that every file needs" if name == "core" else f"more, where a file needs the rule {name}"
         print(f"{sum(lines.values()):6}  lines {needed}: {', '.join(f'{m} {n}' for m, n in lines.items())}")
     print(f"{sum(counted.values()):6}  lines of code in {len(counted)} modules")

@@ -22,26 +22,26 @@ from headsmith.compile import compile
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, HeadsmithError, TargetError
 from headsmith.core.intervals import as_box
+from headsmith.core.progress import Shown
 from headsmith.core.rounding import Dtype
 from headsmith.export.file import Form
 from headsmith.export.plain import Plain, called, plain
 from headsmith.inside.edits import Runner
+from headsmith.language.builder import masks
+from headsmith.language.columns import Columns
+from headsmith.language.evaluation import evaluate
+from headsmith.language.expression import Value, build, combine
+from headsmith.language.graph import Attend, Graph, Move, Pool, Positional
+from headsmith.language.network import Network
+from headsmith.language.trace import Traced, outputs_of
 from headsmith.model import Compiled, parts_of, real_inputs
-from headsmith.progress import Shown
-from headsmith.reading import check_counts
+from headsmith.plan.reading import check_counts
 from headsmith.sequence.flattened import flattened_graph
 from headsmith.sequence.recorder import SequenceRecorder
 from headsmith.sequence.sampled import HINT, sampled
 from headsmith.sequence.tokens import over_tokens
 from headsmith.sequence.universal import MAX_NODES, Universal
 from headsmith.sequence.universal_model import Architecture
-from headsmith.source.builder import masks
-from headsmith.source.columns import Columns
-from headsmith.source.evaluation import evaluate
-from headsmith.source.expression import Value, build, combine
-from headsmith.source.graph import Attend, Graph, Move, Pool, Positional
-from headsmith.source.network import Network
-from headsmith.source.trace import Traced, outputs_of
 from headsmith.transformer.heads.attentions import AttentionKind
 
 

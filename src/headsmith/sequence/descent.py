@@ -28,9 +28,9 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
-from headsmith.source.builder import Builder
-from headsmith.source.evaluation import evaluate
-from headsmith.source.graph import Affine, Graph, Pool, Relu, Term
+from headsmith.language.builder import Builder
+from headsmith.language.evaluation import evaluate
+from headsmith.language.graph import Affine, Graph, Pool, Relu, Term
 
 Loss = Literal["squared", "logistic"]
 LOSSES: tuple[Loss, ...] = ("squared", "logistic")

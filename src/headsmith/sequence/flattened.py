@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.analysis.ranges import ranges
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import as_box
-from headsmith.source.builder import Builder
-from headsmith.source.graph import Graph
-from headsmith.source.network import Network
+from headsmith.language.builder import Builder
+from headsmith.language.graph import Graph
+from headsmith.language.network import Network
+from headsmith.plan.analysis.ranges import ranges
 
 ROOM = 1.0 + 1e-9
 """M_k is larger than the bound of z_k by this: sums may be rounded in another order."""

@@ -5,7 +5,7 @@ node g weighs
 
     w_g = softmax(-c (t - g)^2) = softmax(2 c t g - c g^2),        |t| <= p/2.
 
-The constants are found by the kernel's rule for sampled functions (kernel/sampled.py).
+The constants are found by the kernel's rule for sampled functions (kernel/rules/sampled.py).
 
 Moments.  For phi(r) = r, r^2 or max(r - 1/2, 0), the constant is the largest E phi(|t - g|) over t. In the middle
     between two nodes, and at the ends, no node is nearer than 1/2: no width does better than E |t - g| = 1/2, which
@@ -29,11 +29,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headsmith.analysis.smoothness import Lipschitz
 from headsmith.core.arrays import Array
 from headsmith.core.errors import UnreachableError
-from headsmith.kernel.arithmetic import Upper
-from headsmith.kernel.sampled import REACH, distance
+from headsmith.kernel.core.arithmetic import Upper
+from headsmith.kernel.rules.sampled import REACH, distance
+from headsmith.plan.analysis.smoothness import Lipschitz
 
 NARROWEST, WIDEST = 1e3, 1.0
 """The widths c that one may ask for."""

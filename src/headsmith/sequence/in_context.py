@@ -25,10 +25,11 @@ from headsmith.compile import compile
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Box, as_box
+from headsmith.core.progress import Shown
 from headsmith.core.rounding import Dtype
+from headsmith.language.graph import Graph
 from headsmith.model import Compiled, parts_of
-from headsmith.progress import Shown
-from headsmith.reading import check_counts, check_error
+from headsmith.plan.reading import check_counts, check_error
 from headsmith.sequence.descent import (
     LOSSES,
     Descent,
@@ -49,7 +50,6 @@ from headsmith.sequence.neighbours import (
     scale_of,
 )
 from headsmith.sequence.newton import MOST_LEVELS, Newton, best_rate, newton_graph, newton_of
-from headsmith.source.graph import Graph
 
 __all__ = [
     "Learner",

@@ -23,9 +23,9 @@ import numpy as np
 
 from headsmith.core.errors import TargetError
 from headsmith.core.rounding import upper
+from headsmith.language.builder import Builder
+from headsmith.language.graph import Affine, Attend, Graph
 from headsmith.sequence.descent import input_names, same_graph
-from headsmith.source.builder import Builder
-from headsmith.source.graph import Affine, Attend, Graph
 
 LARGEST = 1e12
 """Scores are of the size of the scale; beyond this, doubles resolve none of them."""

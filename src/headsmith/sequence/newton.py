@@ -2,7 +2,7 @@
 
 Token i holds an example (x_i, y_i) and a query q_i of its own, as in sequence/descent.py. For least squares with
 decay/2 |w|^2 gradient descent is linear: w <- Q w + b with Q = I - rate (mean x x^T + decay I) and b = rate mean y x.
-Two steps are one step with (Q Q, b + Q b), and so on (kernel/steps.py):
+Two steps are one step with (Q Q, b + Q b), and so on (kernel/rules/steps.py):
 
     all x_i x_j and x_i y          one layer of products       d (d + 1) / 2 + d heads
     their means                    one layer
@@ -22,10 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.analysis.flow import known_of_target
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
-from headsmith.kernel.steps import triangle
+from headsmith.kernel.rules.steps import triangle
+from headsmith.language.builder import Builder
+from headsmith.language.graph import Graph
+from headsmith.plan.analysis.flow import known_of_target
 from headsmith.sequence.descent import (
     input_names,
     largest_rate,
@@ -34,8 +36,6 @@ from headsmith.sequence.descent import (
     smoothness,
     token_parts,
 )
-from headsmith.source.builder import Builder
-from headsmith.source.graph import Graph
 
 MOST_LEVELS = 60
 

@@ -17,11 +17,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from headsmith.analysis.ranges import ranges
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Box
-from headsmith.source.expression import ZERO, Operation, Recorder, Value, build, combine, constant, scale
-from headsmith.source.graph import PoolKind
+from headsmith.language.expression import ZERO, Operation, Recorder, Value, build, combine, constant, scale
+from headsmith.language.graph import PoolKind
+from headsmith.plan.analysis.ranges import ranges
 
 NOTHING = -1
 """Stands for a token's index where nothing is fetched."""

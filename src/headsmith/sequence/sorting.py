@@ -17,9 +17,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 from headsmith.core.rounding import upper
+from headsmith.language.expression import Value, combine, constant
+from headsmith.language.library import comparators
 from headsmith.sequence.recorder import SequenceRecorder
-from headsmith.source.expression import Value, combine, constant
-from headsmith.source.library import comparators
 
 
 def sorted_tokens(recorder: SequenceRecorder, value: Value) -> Value:

@@ -33,12 +33,12 @@ from typing import Any, Literal
 import numpy as np
 
 from headsmith.core.errors import TargetError
+from headsmith.language.columns import Columns
+from headsmith.language.expression import Value, combine, constant, scale
+from headsmith.language.graph import PoolKind
+from headsmith.language.trace import Traced, outputs_of, where
 from headsmith.sequence.recorder import NOTHING, SequenceRecorder, shifted
 from headsmith.sequence.sorting import sorted_tokens
-from headsmith.source.columns import Columns
-from headsmith.source.expression import Value, combine, constant, scale
-from headsmith.source.graph import PoolKind
-from headsmith.source.trace import Traced, outputs_of, where
 
 __all__ = [
     "at",

@@ -4,7 +4,7 @@
     answers    the callable's values at the cells' centres
     graph      moves, steps of the grid, a `Sampled` node                      sequence/universal_model.py
     model      a layer of moves and one table head, or one and a softmax       sequence/universal_model.py
-    error      what the kernel proves of every function that is as stated      kernel/sampled.py
+    error      what the kernel proves of every function that is as stated      kernel/rules/sampled.py
 
 A callable cannot be proven anything about from samples. What is proven and what is assumed is kept apart, as in
 approximate.py. The cost is p^D answers for D = tokens * features: this is for small D.
@@ -22,8 +22,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from headsmith.analysis.refute import refute
-from headsmith.analysis.smoothness import Lipschitz, as_smoothness
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, DomainError, TargetError, ThinMarginError, UnreachableError
@@ -33,18 +31,20 @@ from headsmith.core.markup import card, table
 from headsmith.export.plain import called
 from headsmith.inside.edits import Runner
 from headsmith.inside.explain import HEADS, explain
+from headsmith.inside.intermediates import run_with_cache
 from headsmith.inside.meanings import Meanings
 from headsmith.inside.notebook import bill_text, box_text
-from headsmith.intermediates import run_with_cache
-from headsmith.lower.prove import certified, drafted
+from headsmith.language.graph import Affine, Graph, Sampled
+from headsmith.language.kuhn import Grid
 from headsmith.model import Compiled
+from headsmith.plan.analysis.refute import refute
+from headsmith.plan.analysis.smoothness import Lipschitz, as_smoothness
+from headsmith.prove.prove import certified, drafted
 from headsmith.run.numpy_runner import run
 from headsmith.sequence.gaussian_grid import NARROWEST, WIDEST, fewest_cells
 from headsmith.sequence.universal_grid import Axes, axes_of
 from headsmith.sequence.universal_inputs import box_of, run_inside, sample, table_inside
 from headsmith.sequence.universal_model import FORMS, Architecture, points_of, sampled_graph, transformer_of
-from headsmith.source.graph import Affine, Graph, Sampled
-from headsmith.source.kuhn import Grid
 from headsmith.transformer.bill import bill
 from headsmith.transformer.heads.ramp import WIDTH
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.analysis.smoothness import Lipschitz
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Box
+from headsmith.plan.analysis.smoothness import Lipschitz
 from headsmith.run.numpy_runner import run
 from headsmith.run.textbook import shares
 from headsmith.sequence.universal_inputs import box_of, run_inside, sample

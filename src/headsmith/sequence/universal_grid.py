@@ -11,7 +11,7 @@ import numpy as np
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.errors import DomainError
 from headsmith.core.intervals import Box
-from headsmith.kernel.sampled import BEYOND
+from headsmith.kernel.rules.sampled import BEYOND
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,10 +31,10 @@ from typing import Literal
 
 import numpy as np
 
-from headsmith.analysis.smoothness import Lipschitz
 from headsmith.core.arrays import Array
-from headsmith.source.builder import Builder
-from headsmith.source.graph import Graph, Move, Sampled
+from headsmith.language.builder import Builder
+from headsmith.language.graph import Graph, Move, Sampled
+from headsmith.plan.analysis.smoothness import Lipschitz
 from headsmith.transformer.heads.move import MoveBank
 from headsmith.transformer.heads.stream import DATA, Link, Register, position_bits, position_code
 from headsmith.transformer.heads.table import TableBank

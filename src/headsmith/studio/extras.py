@@ -8,8 +8,8 @@ import numpy as np
 
 from headsmith.core.errors import HeadsmithError
 from headsmith.files import Model
+from headsmith.lab.regions.enumeration import regions
 from headsmith.model import Compiled
-from headsmith.regions.enumeration import regions
 from headsmith.sequence.compiled import CompiledSequence
 from headsmith.sequence.universal import Universal
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headsmith.core.errors import TargetError
+from headsmith.core.progress import Report
 from headsmith.model import Compiled
-from headsmith.progress import Report
 from headsmith.sequence import in_context, tokens
 from headsmith.sequence.compiled import compile_sequence
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.circuits.pieces import Pieces
 from headsmith.core.arrays import Array
 from headsmith.core.certificate import MEANING
 from headsmith.core.errors import HeadsmithError
@@ -25,16 +24,16 @@ from headsmith.files import Model
 from headsmith.inside.explain import bank_sentences, domain_text, readout_lines
 from headsmith.inside.meanings import Meanings, without_kind
 from headsmith.inside.shares import head_shares
-from headsmith.iprm.model import Reasoner
+from headsmith.lab.iprm.model import Reasoner
+from headsmith.language.describe import outputs_text
+from headsmith.language.graph import Affine, Expression, Function, Graph, Relu
+from headsmith.language.stored import node_data
 from headsmith.model import Compiled
+from headsmith.plan.circuits.pieces import Pieces
 from headsmith.report.data import as_data
-from headsmith.report.inputs import assumption
 from headsmith.sequence.compiled import CompiledSequence
 from headsmith.sequence.learner import Learner
 from headsmith.sequence.universal import Universal
-from headsmith.source.describe import outputs_text
-from headsmith.source.graph import Affine, Expression, Function, Graph, Relu
-from headsmith.source.stored import node_data
 from headsmith.studio.extras import checks, regions_data
 from headsmith.transformer.bill import bill_rows
 from headsmith.transformer.dense import DenseLayer
@@ -86,7 +85,7 @@ def summary(model: Model, *, title: str = "", python: str = "", verified: bool =
         "high": box.high.tolist(),
         "certificate": as_data(certificate)
         | {"shown": bound(certificate.error), "meaning": {name: MEANING.get(name, "") for name in certificate.parts}},
-        "assumed": assumption(model),
+        "assumed": model.assumed if isinstance(model, Universal) else None,
         "verified": verified,
         "bill": [list(row) for row in bill_rows(model.bill)],
         "latex": model.bill.latex(),
@@ -298,7 +297,7 @@ def network_lines(name: str, domain: Mapping[str, tuple[float, float]], **option
     where = intervals.pop() if len(intervals) == 1 else dict(domain)
     given = "".join(f", {name}={value!r}" for name, value in options.items())
     return (
-        "import headsmith as hs\nfrom headsmith.source.weight_files import read_network\n\n"
+        "import headsmith as hs\nfrom headsmith.readers.weight_files import read_network\n\n"
         f"model = hs.compile(read_network({name!r}), {where!r}{given})\nmodel.save('model.safetensors')\n"
     )
 

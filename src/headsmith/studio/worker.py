@@ -88,7 +88,7 @@ def failure(problem: BaseException, request: dict[str, Any]) -> dict[str, Any]:
 def compile_target(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
     """Compile a formula, or a network that was dropped."""
     from headsmith.compile import compile
-    from headsmith.source.weight_files import read_network
+    from headsmith.readers.weight_files import read_network
     from headsmith.studio.asked import asked_of
     from headsmith.studio.view import network_lines, python_lines
 
@@ -162,9 +162,9 @@ def keep(
 
 def plan_target(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
     """All recipes side by side, at the error that is asked for and at two larger ones."""
-    from headsmith.plan import plan
+    from headsmith.plan.rows import plan
+    from headsmith.readers.weight_files import read_network
     from headsmith.report.data import as_data
-    from headsmith.source.weight_files import read_network
     from headsmith.studio.asked import asked_of
 
     asked = asked_of(request.get("asked"))

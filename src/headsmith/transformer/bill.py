@@ -9,7 +9,7 @@ import numpy as np
 
 from headsmith.core.figures import bound, number, per_layer
 from headsmith.core.markup import PREAMBLE, csv_text, latex_table, markdown_table, table
-from headsmith.kernel.sparse import Sparse, added, sparse_of
+from headsmith.kernel.core.sparse import Sparse, added, sparse_of
 from headsmith.transformer.heads.bank import largest
 from headsmith.transformer.heads.stream import POSITION, Link, position_bits
 from headsmith.transformer.ir import Bank, Transformer, arrays, layout, width

@@ -13,7 +13,7 @@ import numpy as np
 
 from headsmith.core.errors import FileFormatError
 from headsmith.core.rounding import PRECISIONS
-from headsmith.source.stored import SOURCE, Header, Tensors, read_weights, stored_weights
+from headsmith.language.stored import SOURCE, Header, Tensors, read_weights, stored_weights
 from headsmith.transformer.heads.kinds import KINDS
 from headsmith.transformer.heads.stream import Link, Register
 from headsmith.transformer.ir import Bank, Layer, Transformer

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.kernel.check import Certificate, proved
-from headsmith.kernel.errors import Refused
-from headsmith.report.file_attack import stored_model
-from headsmith.report.rounding_oracle import plain_run
-from headsmith.report.target_oracle import Wide, target_values
+from headsmith.kernel.core.check import Certificate, proved
+from headsmith.kernel.core.errors import Refused
+from headsmith.lab.attack.file_attack import stored_model
+from headsmith.lab.attack.rounding_oracle import plain_run
+from headsmith.lab.attack.target_oracle import Wide, target_values
 
 
 class Forged:

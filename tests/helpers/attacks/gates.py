@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from headsmith.language.graph import Affine, Graph, Relu
 from headsmith.model import Compiled
-from headsmith.source.graph import Affine, Graph, Relu
 from helpers.oracles.exact import extended, extended_nodes
 
 PEAK = 1.2784645427610738

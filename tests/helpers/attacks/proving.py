@@ -8,9 +8,9 @@ from typing import Any
 from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError
 from headsmith.export.file import Contents, header_of
-from headsmith.kernel.check import proved
-from headsmith.kernel.errors import Refused
-from headsmith.lower.prove import certified, drafted
+from headsmith.kernel.core.check import proved
+from headsmith.kernel.core.errors import Refused
+from headsmith.prove.prove import certified, drafted
 
 
 def certify(graph: Any, choices: Any, box: Any, transformer: Any, fusion: Any = None) -> Certificate:

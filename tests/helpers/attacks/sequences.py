@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 import headsmith as hs
-from headsmith.source.evaluation import evaluate
-from headsmith.source.graph import Attend, Move, Pool
+from headsmith.language.evaluation import evaluate
+from headsmith.language.graph import Attend, Move, Pool
 from headsmith.transformer.dense import DenseTransformer, dense
 from helpers.oracles.precise import error_at, precise
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from headsmith.language.evaluation import evaluate
 from headsmith.model import Compiled
-from headsmith.source.evaluation import evaluate
 from helpers.oracles.precise import error_at, precise
 
 KEPT = 24

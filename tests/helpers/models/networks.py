@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 import headsmith as hs
-from headsmith.source.builder import Builder
-from headsmith.source.graph import Graph
+from headsmith.language.builder import Builder
+from headsmith.language.graph import Graph
 
 
 def random_network(

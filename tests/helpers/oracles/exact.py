@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.source.graph import Affine, Graph, Input, Maximum, Minimum, Relu, arguments
+from headsmith.language.graph import Affine, Graph, Input, Maximum, Minimum, Relu, arguments
 
 ZERO = Fraction(0)
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from flint import fmpq
 
-from headsmith.regions.levels import Levels, levels_of
+from headsmith.lab.regions.levels import Levels, levels_of
 
 Point = tuple[fmpq, ...]
 Row = tuple[fmpq, ...]

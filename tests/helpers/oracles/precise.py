@@ -14,8 +14,8 @@ import numpy as np
 from mpmath import mpf
 
 from headsmith.core.program import Call, Linear, Over, Program, Times
-from headsmith.source.builder import Builder
-from headsmith.source.graph import (
+from headsmith.language.builder import Builder
+from headsmith.language.graph import (
     Affine,
     Attend,
     Expression,

@@ -18,9 +18,9 @@ from headsmith.core.certificate import PARTS, Certificate
 from headsmith.core.errors import CertificateError
 from headsmith.core.intervals import Box
 from headsmith.export.file import Contents, read_file, write_file
-from headsmith.kernel.arithmetic import EXP_ULPS
+from headsmith.kernel.core.arithmetic import EXP_ULPS
+from headsmith.language.graph import Affine, Graph, Input, Term
 from headsmith.run.numpy_runner import patterns, run
-from headsmith.source.graph import Affine, Graph, Input, Term
 from headsmith.transformer.bill import bill
 from headsmith.transformer.dense import DenseTransformer, dense
 from headsmith.transformer.heads.sink import SinkBank

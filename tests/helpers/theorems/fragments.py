@@ -9,10 +9,10 @@ from typing import Any
 import mpmath
 import numpy as np
 
-from headsmith.circuits import Fragment, build
-from headsmith.circuits.proposal import Proposal
 from headsmith.core.functions import FUNCTIONS
-from headsmith.source.graph import Affine, Graph, Relu
+from headsmith.language.graph import Affine, Graph, Relu
+from headsmith.plan.circuits import Fragment, build
+from headsmith.plan.circuits.proposal import Proposal
 from helpers.oracles.exact import exact, extended
 from helpers.oracles.mathematics import EXACT
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from helpers.theorems import banks as models
 
-from headsmith import head_models
 from headsmith.core.errors import CertificateError
-from headsmith.kernel.arithmetic import Interval
-from headsmith.kernel.slopes import _attend_slopes
+from headsmith.kernel.core.arithmetic import Interval
+from headsmith.kernel.core.slopes import _attend_slopes
 from headsmith.run.numpy_runner import run
+from headsmith.transformer import head_models
 from headsmith.transformer.heads.attend import (
     AttendBank,
 )

@@ -15,10 +15,10 @@ from helpers.theorems import banks as models
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headsmith import head_models
 from headsmith.core.balls import boltzmann_constant, gate_constant
 from headsmith.core.errors import CertificateError
 from headsmith.run.numpy_runner import run
+from headsmith.transformer import head_models
 from headsmith.transformer.heads.boltzmann import (
     BoltzmannBank,
     boltzmann_error,

@@ -18,10 +18,10 @@ from helpers.oracles.textbook import Rounded, stream_dense
 from helpers.theorems import banks as models
 
 from headsmith.core.rounding import PRECISIONS
-from headsmith.kernel.arithmetic import EXP_ULPS, Interval, Upper
-from headsmith.kernel.heads import local_errors
-from headsmith.kernel.model import read_model
-from headsmith.kernel.softmax import Local, Reads
+from headsmith.kernel.core.arithmetic import EXP_ULPS, Interval, Upper
+from headsmith.kernel.core.heads import local_errors
+from headsmith.kernel.core.model import read_model
+from headsmith.kernel.core.softmax import Local, Reads
 from headsmith.transformer.dense import dense
 from headsmith.transformer.heads import attend, boltzmann, gate, mean, move, sink, table
 from headsmith.transformer.heads.scaling import split_scale

@@ -14,11 +14,11 @@ from helpers.theorems import banks as models
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headsmith import head_models
 from headsmith.core.errors import CertificateError, DomainError, HeadsmithError
 from headsmith.core.rounding import PRECISIONS
 from headsmith.export.file import read_file, write_file
 from headsmith.run.numpy_runner import patterns, run
+from headsmith.transformer import head_models
 from headsmith.transformer.heads.move import (
     NOTHING,
     MoveBank,

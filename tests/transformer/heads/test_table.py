@@ -40,8 +40,8 @@ import headsmith as hs
 from headsmith.core.errors import CertificateError, HeadsmithError
 from headsmith.core.intervals import Box
 from headsmith.export.file import Contents, read_file, write_file
+from headsmith.language.graph import Affine, Function, Graph, Input, Relu, Term
 from headsmith.run.numpy_runner import patterns, run
-from headsmith.source.graph import Affine, Function, Graph, Input, Relu, Term
 from headsmith.transformer.bill import bill
 from headsmith.transformer.dense import DenseTransformer, dense
 from headsmith.transformer.heads.sink import SinkBank

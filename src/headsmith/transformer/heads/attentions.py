@@ -8,8 +8,8 @@
     linear      the score itself, divided by nothing
     elu+1       phi(query) . phi(key), divided by their sum; phi(x) = e^x below zero, 1 + x above, feature by feature
 
-Under any but softmax a sink head is a gate with a lemma of its own (kernel/softmax.py, kernel/attentions.py): with the
-score t = b z it returns z s(t) for
+Under any but softmax a sink head is a gate with a lemma of its own (kernel/core/softmax.py,
+kernel/rules/attentions.py): with the score t = b z it returns z s(t) for
 
     hardmax     s = 1 where t > 0, else 0            exact
     sparsemax   s = (1 + t) / 2, clipped to [0, 1]   within 1/8 / b of the ReLU
@@ -36,7 +36,7 @@ What tokens take from each other:
     relu        moves exactly
 
 Weights that are divided by nothing add up: one layer of sigmoid, relu or linear attention computes neither the means of
-two and of three tokens, nor the largest of three (report/among_claims.py has the proofs).
+two and of three tokens, nor the largest of three (lab/claims/among_tokens.py has the proofs).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ NOT_AMONG: dict[str, str] = {
     "linear": "in one layer x_i times y_j comes for every token j or for none",
     "elu+1": "it takes a feature for each token to tell them apart, for weights add up feature by feature",
 }
-"""Why data tokens that see each other are refused (report/among_claims.py has the proofs)."""
+"""Why data tokens that see each other are refused (lab/claims/among_tokens.py has the proofs)."""
 NO_MIXING = {
     "attend": "hs.tokens.attend is softmax attention itself",
     "mean": "weights that are divided by nothing add up, and one layer of them computes neither means of sequences of "

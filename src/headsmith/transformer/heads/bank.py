@@ -11,7 +11,7 @@ A bank is all heads of one kind in one layer. Its file has the lemma and says ho
     stored      arrays, numbers, counts, registers  the fields as a file has them
 
 `heads/kinds.py` lists the kinds. Whoever has a bank asks it; nobody else needs to know which kinds there are. The lemma
-is proven once more where nothing of this is trusted, in kernel/heads.py.
+is proven once more where nothing of this is trusted, in kernel/core/heads.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
 from headsmith.core.errors import CertificateError
-from headsmith.kernel.sparse import entries_of
+from headsmith.kernel.core.sparse import entries_of
 from headsmith.transformer.heads.running import Attention
 from headsmith.transformer.heads.scaling import Scaling
 from headsmith.transformer.heads.stream import GRID, REFERENCE, Link

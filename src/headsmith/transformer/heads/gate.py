@@ -23,7 +23,8 @@ Leak lemma.  The other data tokens weigh at most L = (1 + e^{-position_gain})^bi
     e^{-keep_gain}; for |y| <= Y they move the output by at most 2 Y L and Y e^{-keep_gain}. What reference tokens hold
     instead of zero arrives at most as it is.
 
-Rounding lemma.  Values lie between 0 and y: scores off by d move the output by at most Y d / 2 (kernel/softmax.py).
+Rounding lemma.  Values lie between 0 and y: scores off by d move the output by at most Y d / 2
+(kernel/core/softmax.py).
 
 Few sums lemma.  Let a sum have A terms of sizes that add up to S, and any number of silent ones that add up to t. Added
     in any order, rounded to nearest, it is off by at most gamma_A S + 3 t, however many silent terms there are.

@@ -10,7 +10,7 @@ Leak lemma.  r reference tokens, which hold at most `drift`, weigh at most r e^{
     values in [-V, V] by at most (r / m) e^{-gain} (V + drift). Without reference tokens the mean is exact.
 
 Rounding lemma.  Scores that are off by at most d move the mean by at most V d; the normalisation and the sum of T
-    tokens by gamma_{2T+6} V more (kernel/softmax.py).
+    tokens by gamma_{2T+6} V more (kernel/core/softmax.py).
 
 The features of query and key, and the value:
 

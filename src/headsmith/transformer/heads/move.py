@@ -29,7 +29,7 @@ Where all tokens fetch from the same one, whose code is c, the address needs no 
     all bits    gain / KEY * data                                           KEY sum_k c[k] position[k]
 
 Under sigmoid and relu attention, which know no sink, one feature more takes gain (bits - 1/2) from all scores, so that
-the addressee has gain/2, and all others less than zero (kernel/attentions.py):
+the addressee has gain/2, and all others less than zero (kernel/rules/attentions.py):
 
     offset      KEY * data                                                  -gain (bits - 1/2) / KEY * data
 """

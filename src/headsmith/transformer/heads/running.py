@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from headsmith.core.sparse import blocks_of, sparse_product
-from headsmith.kernel.sparse import Sparse
+from headsmith.kernel.core.sparse import Sparse
 from headsmith.transformer.heads.attentions import shares_of
 from headsmith.transformer.heads.stream import Link, position_bits, position_code
 from headsmith.transformer.heads.surroundings import Surroundings

@@ -10,7 +10,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array, frozen
 from headsmith.core.rounding import FLOAT64, Precision, held
-from headsmith.kernel.sparse import parts_of
+from headsmith.kernel.core.sparse import parts_of
 from headsmith.transformer.heads.running import Reader
 from headsmith.transformer.heads.surroundings import Surroundings
 

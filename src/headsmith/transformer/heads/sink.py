@@ -180,7 +180,7 @@ class SinkBank(ScaledBank):
             most = max(float(b * scaling.sizes[n]) for b, n in zip(query * key, self.node.tolist(), strict=True))
             kept = replace(self, position_gain=even(1.01 * most + scaling.reach + 4.0, precision))
             return replace(kept, query_scale=query, key_scale=key, reference_gain=scaling.reference)
-        # Sums of registers times powers of two round least (kernel/stream.py).
+        # Sums of registers times powers of two round least (kernel/core/stream.py).
         scale = 2.0 ** math.ceil(math.log2(scaling.of_gates)) if in_parts(self) else scaling.of_gates
         query, key = split_scale(scale / heaviest_read(self), precision)
         kept = replace(self, position_gain=scaling.position, reference_gain=scaling.reference)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.arrays import Array, Weights, frozen, frozen_weights
-from headsmith.kernel.sparse import Sparse
+from headsmith.kernel.core.sparse import Sparse
 
 DATA = "data"
 """One on every data token, zero on the reference tokens."""

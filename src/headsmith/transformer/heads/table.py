@@ -6,7 +6,7 @@ holds the constants values[k]. The head returns
     g(s) = sum_k w_k values[k],        w = softmax_k(slope[k] . s + offset[k]),
 
 one number for each column of `values`: all functions of the same linear form share a head. How well g stands for
-them is proved from the stored numbers themselves (`kernel/table.py`).
+them is proved from the stored numbers themselves (`kernel/core/table.py`).
 
 Tokens that hold no value (data tokens, and the sink) are silent: they score -gain. With n of them,
 
@@ -14,7 +14,7 @@ Leak lemma.  the total weight of silent tokens is at most  n e^{-gain - m},  m =
     and since their value is zero the output shrinks by at most that factor.
 
 Rounding lemma.  If every score is off by at most d, the output moves by at most (max v - min v) d / 2, see
-    kernel/softmax.py. A score is a sum of two or three products (slopes, offset); that of a silent token is -gain,
+    kernel/core/softmax.py. A score is a sum of two or three products (slopes, offset); that of a silent token is -gain,
     exactly.
 
 The features of query and key, and the value; `grid` is the one-hot register of the reference tokens:

@@ -1,0 +1,1 @@
+"""What every file needs: numbers that round themselves, the circuit, ranges, errors, heads, the walk, the check."""

@@ -1,0 +1,1 @@
+"""Attempts to break certificates: forged files, rewritten circuits, roundings pushed the worst way; the self-test."""

@@ -1,0 +1,1 @@
+"""Records: the cheapest certified models known, target by target."""

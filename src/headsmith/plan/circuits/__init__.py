@@ -1,0 +1,7 @@
+"""Constructive ReLU approximators of functions of one variable: one family a file, each with its inequality."""
+
+from headsmith.plan.circuits.fragment import Fragment
+from headsmith.plan.circuits.options import options
+from headsmith.plan.circuits.registry import build
+
+__all__ = ["Fragment", "build", "options"]

@@ -1,0 +1,1 @@
+"""What others bring, as targets: modules of torch, ONNX files, estimators of scikit-learn, files of weights."""

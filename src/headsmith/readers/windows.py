@@ -1,0 +1,231 @@
+"""Convolutions and pooling, unrolled: every number of the result is a linear form, or the maximum, of the few numbers
+in its window. Arrays are (batch, channels, ...), with one to three axes of space."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from headsmith.core.errors import TargetError
+from headsmith.language.builder import Builder
+from headsmith.readers.tensors import Operand, Tensor, check_shape, flat, linear, whole
+
+Sizes = Sequence[int]
+
+
+def each(value: int | Sizes, count: int) -> tuple[int, ...]:
+    """One number for each axis of space: a single one stands for all."""
+    numbers = (int(value),) if isinstance(value, int | np.integer) else tuple(int(number) for number in value)
+    return numbers * count if len(numbers) == 1 else numbers
+
+
+def convolution(
+    builder: Builder,
+    x: Operand,
+    weight: Any,
+    bias: Any,
+    stride: Sizes,
+    before: Sizes,
+    after: Sizes,
+    dilation: Sizes,
+    groups: int = 1,
+) -> Tensor:
+    """A convolution with weights (out, in / groups, ...) on (batch, in, ...), padded with zeros before and after."""
+    tensor = _tensor(builder, x)
+    weight = np.asarray(weight, dtype=np.float64)
+    batch, channels, *space = tensor.shape
+    outputs, per_group, *kernel = weight.shape
+    if channels != per_group * groups or outputs % groups:
+        raise TargetError(f"a convolution with weights {weight.shape} and {groups} groups on {channels} channels")
+    places = np.arange(tensor.size).reshape(tensor.shape)
+    found = windows(places, kernel, stride, before, after, dilation)
+    out_space = found.shape[2 : 2 + len(space)]
+    shape = check_shape((batch, outputs, *out_space), "a convolution")
+    rows = np.arange(math.prod(shape)).reshape(batch, groups, outputs // groups, 1, *out_space, 1)
+    entries = found.reshape(batch, groups, 1, per_group, *out_space, math.prod(kernel))
+    weights = weight.reshape(1, groups, outputs // groups, per_group, *([1] * len(out_space)), math.prod(kernel))
+    constants = 0.0 if bias is None else np.asarray(bias, dtype=np.float64).reshape(1, -1, *([1] * len(space)))
+    return linear(builder, tensor, rows, entries, weights, constants, shape)
+
+
+def transposed_convolution(
+    builder: Builder,
+    x: Operand,
+    weight: Any,
+    bias: Any,
+    stride: Sizes,
+    before: Sizes,
+    after: Sizes,
+    dilation: Sizes,
+    groups: int = 1,
+    extra: Sizes | None = None,
+) -> Tensor:
+    """The transposed convolution with weights (in, out / groups, ...): a plain one of the numbers set apart by zeros,
+    with every kernel turned around. `extra` numbers are added at the end of each axis."""
+    tensor = _tensor(builder, x)
+    weight = np.asarray(weight, dtype=np.float64)
+    inputs, per_group, *kernel = weight.shape
+    batch, channels, *space = tensor.shape
+    if channels != inputs or inputs % groups:
+        raise TargetError(f"a transposed convolution with weights {weight.shape} on {channels} channels")
+    if min(stride) < 1:
+        raise TargetError(f"strides {tuple(stride)} of a transposed convolution")
+    apart = [(size - 1) * step + 1 for size, step in zip(space, stride, strict=True)]
+    places = np.full(check_shape((batch, channels, *apart)), -1)
+    places[(slice(None), slice(None), *(slice(None, None, step) for step in stride))] = tensor.places
+    turned = weight.reshape(groups, inputs // groups, per_group, *kernel).swapaxes(1, 2)
+    turned = turned.reshape(groups * per_group, inputs // groups, *kernel)
+    turned = turned[(slice(None), slice(None), *([slice(None, None, -1)] * len(kernel)))]
+    reach = [step * (size - 1) for step, size in zip(dilation, kernel, strict=True)]
+    first = [each - pad for each, pad in zip(reach, before, strict=True)]
+    last = [r - pad + more for r, pad, more in zip(reach, after, extra or [0] * len(space), strict=True)]
+    ones = [1] * len(space)
+    return convolution(builder, Tensor(tensor.node, places), turned, bias, ones, first, last, dilation, groups)
+
+
+def windows(
+    places: Any, kernel: Sizes, stride: Sizes, before: Sizes, after: Sizes, dilation: Sizes, fill: int = -1
+) -> Any:
+    """The places in each window: (batch, channels, ..., window), `fill` where a window reaches beyond the array."""
+    if min(*kernel, *stride, *dilation) < 1:
+        raise TargetError(f"a window of {tuple(kernel)}, strides {tuple(stride)}, dilations {tuple(dilation)}")
+    padding = [(0, 0), (0, 0), *((max(low, 0), max(high, 0)) for low, high in zip(before, after, strict=True))]
+    check_shape([size + low + high for size, (low, high) in zip(places.shape, padding, strict=True)], "padding")
+    padded = np.pad(places, padding, constant_values=fill)
+    # Negative padding cuts.
+    cut = [
+        slice(max(-low, 0), padded.shape[2 + axis] - max(-high, 0))
+        for axis, (low, high) in enumerate(zip(before, after, strict=True))
+    ]
+    padded = padded[(slice(None), slice(None), *cut)]
+    reach = [step * (size - 1) + 1 for step, size in zip(dilation, kernel, strict=True)]
+    space = padded.shape[2:]
+    if any(wide > size for wide, size in zip(reach, space, strict=True)):
+        raise TargetError(f"a window of {tuple(reach)} numbers does not fit into {tuple(space)}")
+    axes = tuple(range(2, 2 + len(kernel)))
+    found = np.lib.stride_tricks.sliding_window_view(padded, reach, axis=axes)
+    steps = [slice(None, None, step) for step in stride]
+    inside = [slice(None, None, step) for step in dilation]
+    found = found[(slice(None), slice(None), *steps, *inside)]
+    check_shape(found.shape, "all windows together")
+    return found.reshape(*found.shape[: 2 + len(kernel)], math.prod(kernel))
+
+
+def ceiling(space: Sizes, kernel: Sizes, stride: Sizes, before: Sizes, after: Sizes, dilation: Sizes) -> list[int]:
+    """How much more padding lets the last window start inside the array or its padding before, as ceil_mode asks."""
+    more = []
+    for size, wide, step, low, high, apart in zip(space, kernel, stride, before, after, dilation, strict=True):
+        left = size + low + high - apart * (wide - 1) - 1
+        count = -(-left // step) + 1
+        if (count - 1) * step >= size + low:
+            count -= 1
+        more.append(max((count - 1) * step - left, 0))
+    return more
+
+
+def max_pool(
+    builder: Builder,
+    x: Operand,
+    kernel: Sizes,
+    stride: Sizes,
+    before: Sizes,
+    after: Sizes,
+    dilation: Sizes,
+    ceil: bool = False,
+) -> Tensor:
+    """The largest number of each window; what lies beyond the array does not count."""
+    tensor = _tensor(builder, x)
+    more = ceiling(tensor.shape[2:], kernel, stride, before, after, dilation) if ceil else [0] * len(kernel)
+    high = [pad + extra for pad, extra in zip(after, more, strict=True)]
+    return largest(builder, tensor, windows(_order(tensor), kernel, stride, before, high, dilation))
+
+
+def average_pool(
+    builder: Builder,
+    x: Operand,
+    kernel: Sizes,
+    stride: Sizes,
+    before: Sizes,
+    after: Sizes,
+    ceil: bool = False,
+    count_padding: bool = True,
+    divisor: int | None = None,
+) -> Tensor:
+    """The mean of each window; zeros beyond the array count if `count_padding`, or `divisor` says by what to divide."""
+    tensor = _tensor(builder, x)
+    ones = [1] * len(kernel)
+    more = ceiling(tensor.shape[2:], kernel, stride, before, after, ones) if ceil else [0] * len(kernel)
+    high = [pad + extra for pad, extra in zip(after, more, strict=True)]
+    found = windows(_order(tensor), kernel, stride, before, high, ones)
+    if divisor is not None:
+        counts = np.full(found.shape[:-1], divisor)
+    elif count_padding:
+        # What ceil_mode adds at the end never counts.
+        inside = np.pad(np.zeros(tensor.shape, dtype=int), [(0, 0), (0, 0), *zip(before, after, strict=True)])
+        counts = (windows(inside, kernel, stride, [0] * len(kernel), more, ones) >= 0).sum(axis=-1)
+    else:
+        counts = (found >= 0).sum(axis=-1)
+    return means(builder, tensor, found, counts)
+
+
+def adaptive_windows(tensor: Tensor, sizes: Sequence[int | None]) -> Any:
+    """The windows that cut each axis of space into so many (nearly) equal parts, as adaptive pooling does."""
+    order = _order(tensor)
+    space = tensor.shape[2:]
+    found = order[..., None]
+    for axis, (size, wanted) in enumerate(zip(space, sizes, strict=True)):
+        count = size if wanted is None else int(wanted)
+        starts = [place * size // count for place in range(count)]
+        ends = [-(-(place + 1) * size // count) for place in range(count)]
+        wide = max(end - start for start, end in zip(starts, ends, strict=True))
+        index = np.array(
+            [
+                [start + k if start + k < end else -1 for k in range(wide)]
+                for start, end in zip(starts, ends, strict=True)
+            ]
+        )
+        taken = np.take(found, np.maximum(index, 0), axis=2 + axis)
+        shape = [1] * taken.ndim
+        shape[2 + axis], shape[3 + axis] = index.shape
+        taken = np.where(index.reshape(shape) >= 0, taken, -1)
+        taken = np.moveaxis(taken, 3 + axis, -1)
+        found = taken.reshape(*taken.shape[:-2], -1)
+    return found
+
+
+def largest(builder: Builder, tensor: Tensor, found: Any) -> Tensor:
+    """The maximum over the entries in each window (..., window)."""
+    valid = found >= 0
+    if not valid.any(axis=-1).all():
+        raise TargetError("a window of max-pooling lies beyond the array")
+    first = np.take_along_axis(found, np.argmax(valid, axis=-1)[..., None], axis=-1)
+    filled = np.where(valid, found, first)
+    if (tensor.places < 0).any():
+        tensor = whole(builder, flat(builder, tensor), tensor.shape)
+    places = tensor.places.ravel()[filled]
+    nodes = [flat(builder, Tensor(tensor.node, places[..., k])) for k in range(places.shape[-1])]
+    node = nodes[0] if len(nodes) == 1 else builder.maximum(nodes)
+    return whole(builder, node, found.shape[:-1])
+
+
+def means(builder: Builder, tensor: Tensor, found: Any, counts: Any = None) -> Tensor:
+    """The mean over the entries in each window (..., window), divided by `counts` where they are given."""
+    if counts is None:
+        counts = (found >= 0).sum(axis=-1)
+    shape = found.shape[:-1]
+    rows = np.arange(math.prod(shape)).reshape(*shape, 1)
+    return linear(builder, tensor, rows, found, 1.0 / np.asarray(counts)[..., None], 0.0, shape)
+
+
+def _order(tensor: Tensor) -> Any:
+    return np.arange(tensor.size).reshape(tensor.shape)
+
+
+def _tensor(builder: Builder, x: Operand) -> Tensor:
+    if isinstance(x, Tensor):
+        return x
+    array = np.asarray(x, dtype=np.float64)
+    return whole(builder, flat(builder, array), array.shape)
