@@ -25,7 +25,7 @@ campaign: $(READY)
 quick: $(READY)
 	$(BIN)/ruff check .
 	$(PYTEST) tests/core tests/transformer tests/language/test_[fgl]*.py tests/docs/test_certificate.py \
-		tests/test_compile.py tests/test_head_models.py --ignore tests/transformer/heads/test_drift.py
+		tests/test_compile.py tests/lab/test_head_kinds.py --ignore tests/transformer/heads/test_drift.py
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -4,8 +4,8 @@ import numpy as np
 from show import show
 
 import headsmith as hs
+from headsmith.lab import heads as head_models
 from headsmith.run.numpy_runner import run
-from headsmith.transformer import head_models
 from headsmith.transformer.heads.boltzmann import boltzmann_error
 from headsmith.transformer.heads.move import permutation_address
 from headsmith.transformer.heads.ramp import ramp_error

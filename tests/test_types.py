@@ -31,21 +31,23 @@ def test_the_package_says_that_it_is_typed() -> None:
 
 
 def test_what_type_checkers_read_is_what_is_public() -> None:
-    tree = ast.parse(SOURCE.read_text())
-    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
-    imported = {
-        alias.asname or alias.name: f"{statement.module}:{alias.name}"
-        for statement in blocks[0].body
-        if isinstance(statement, ast.ImportFrom)
-        for alias in statement.names
-    }
-    assert set(imported) == set(hs.__all__)
     assert list(hs.__all__) == sorted(hs.__all__)
-    for name, place in imported.items():
-        module, _, attribute = place.partition(":")
-        found = importlib.import_module(module)
-        expected = getattr(found, attribute, None) or importlib.import_module(f"{module}.{attribute}")
-        assert getattr(hs, name) is expected or Path(getattr(hs, name).__file__).stem == attribute, name
+    for statement in ast.parse(SOURCE.with_suffix(".pyi").read_text()).body:
+        for alias in statement.names if isinstance(statement, ast.ImportFrom) else ():
+            assert alias.asname == alias.name
+            assert alias.name in hs.__all__
+            home = importlib.import_module(str(statement.module))
+            module = f"{statement.module}.{alias.name}"
+            assert getattr(hs, alias.name) is getattr(home, alias.name, sys.modules.get(module)), alias.name
+
+
+@pytest.mark.parametrize("room", sorted(set(hs.__all__) & {path.stem for path in SOURCE.parent.iterdir()}))
+def test_a_room_does_not_hide_the_name_that_it_shares(room: str) -> None:
+    """Whoever imports headsmith.plan, the room, and then calls hs.plan, calls the function."""
+    program = (
+        f"import headsmith.{room}, headsmith as hs; import types; assert not isinstance(hs.{room}, types.ModuleType)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 @pytest.mark.slow  # mypy reads the whole package

@@ -9,7 +9,7 @@ import pytest
 from helpers.effort import tried
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from source.test_formula import TREES
+from language.test_formula import TREES
 
 from headsmith.core.errors import DomainError
 from headsmith.core.intervals import Interval, added, as_box, divided, exact_sum, multiplied, squared

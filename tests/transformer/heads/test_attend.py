@@ -15,8 +15,8 @@ from helpers.theorems import banks as models
 from headsmith.core.errors import CertificateError
 from headsmith.kernel.core.arithmetic import Interval
 from headsmith.kernel.core.slopes import _attend_slopes
+from headsmith.lab import heads as head_models
 from headsmith.run.numpy_runner import run
-from headsmith.transformer import head_models
 from headsmith.transformer.heads.attend import (
     AttendBank,
 )

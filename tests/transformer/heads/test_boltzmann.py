@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from headsmith.core.balls import boltzmann_constant, gate_constant
 from headsmith.core.errors import CertificateError
+from headsmith.lab import heads as head_models
 from headsmith.run.numpy_runner import run
-from headsmith.transformer import head_models
 from headsmith.transformer.heads.boltzmann import (
     BoltzmannBank,
     boltzmann_error,

@@ -13,8 +13,8 @@ import pytest
 from helpers.theorems import banks as models
 
 from headsmith.core.errors import CertificateError, DomainError
+from headsmith.lab import heads as head_models
 from headsmith.run.numpy_runner import run
-from headsmith.transformer import head_models
 from headsmith.transformer.heads.gate import GateBank, _fitted, gate_product_fit
 from headsmith.transformer.heads.stream import DATA, Link
 from headsmith.transformer.ir import Transformer

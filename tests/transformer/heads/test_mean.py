@@ -11,7 +11,7 @@ from helpers.theorems import banks as models
 
 from headsmith.core.errors import CertificateError
 from headsmith.core.rounding import PRECISIONS
-from headsmith.transformer import head_models
+from headsmith.lab import heads as head_models
 from headsmith.transformer.heads.mean import MeanBank
 from headsmith.transformer.heads.stream import DATA, Link
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from headsmith.core.errors import CertificateError, DomainError, HeadsmithError
 from headsmith.core.rounding import PRECISIONS
 from headsmith.export.file import read_file, write_file
+from headsmith.lab import heads as head_models
 from headsmith.run.numpy_runner import patterns, run
-from headsmith.transformer import head_models
 from headsmith.transformer.heads.move import (
     NOTHING,
     MoveBank,

@@ -18,8 +18,8 @@ from helpers.theorems import banks as models
 from headsmith.core.errors import CertificateError, DomainError, HeadsmithError
 from headsmith.core.rounding import PRECISIONS
 from headsmith.export.file import read_file, write_file
+from headsmith.lab import heads as head_models
 from headsmith.run.numpy_runner import patterns, run
-from headsmith.transformer import head_models
 from headsmith.transformer.bill import bill
 from headsmith.transformer.heads.ramp import HARDMAX_ERROR, WIDTH, ramp_error, ramp_table
 from headsmith.transformer.heads.stream import GRID, Link, Register

@@ -13,12 +13,12 @@ import numpy as np
 from headsmith.compile import compile
 from headsmith.core.arrays import Array
 from headsmith.kernel.core.heads import RAMP_CELLS, ramp_sides
+from headsmith.lab import heads as head_models
 from headsmith.lab.claims.audit import audit
 from headsmith.lab.claims.recipe import Counted, exponent
 from headsmith.lab.claims.rows import Finding, Rows, claim, judged, need
 from headsmith.report.falsify import falsify
 from headsmith.run.numpy_runner import run
-from headsmith.transformer import head_models
 from headsmith.transformer.heads.ramp import HARDMAX_ERROR, WIDTH, ramp_error, ramp_table
 
 LOW, HIGH = -0.5, 1.5

@@ -8,9 +8,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from headsmith.lab import heads as head_models
 from headsmith.run import numpy_runner
 from headsmith.run.numpy_runner import run
-from headsmith.transformer import head_models
 from headsmith.transformer.bill import bill
 from headsmith.transformer.heads.boltzmann import boltzmann_error
 from headsmith.transformer.heads.move import constant_address

@@ -4,7 +4,7 @@ clamp.
 Each function returns a `Transformer` that runs on its own:
 
     >>> import numpy as np
-    >>> from headsmith.transformer import head_models
+    >>> from headsmith.lab import heads as head_models
     >>> from headsmith.run.numpy_runner import run
     >>> tokens = np.array([[[1.0], [5.0], [3.0]]])              # one sequence of three tokens, one input each
     >>> run(head_models.mean(3), tokens)[0, :, 0].tolist()
