@@ -17,7 +17,10 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
-from headsmith.kernel.rules.witness import INPUT, OUTPUT, READ_AS, Edge
+from headsmith.kernel.rules.witness import INPUT as INPUT
+from headsmith.kernel.rules.witness import OUTPUT as OUTPUT
+from headsmith.kernel.rules.witness import READ_AS
+from headsmith.kernel.rules.witness import Edge as Edge
 
 Node = tuple[int, int]
 """A head: its layer, from 0, and its number there; INPUT and OUTPUT are the two others."""
@@ -53,9 +56,9 @@ def edge_of(name: str) -> Edge:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """A run: the stream before each layer and at the end, (batch, token, column), and what the inputs (-1) and the heads
-    of each layer add to it, (batch, head, token, column); reference tokens come first. `outputs` are those of data
-    tokens."""
+    """A run: the stream before each layer and at the end, (batch, token, column), and what the inputs (-1) and the
+    heads of each layer add to it, (batch, head, token, column); reference tokens come first. `outputs` are those of
+    data tokens."""
 
     streams: tuple[Array, ...]
     added: Mapping[int, Array]
@@ -114,13 +117,13 @@ class Machine:
 
     def writes(self, node: Node) -> Array:
         """What a node adds to the stream, as rows: those of its W_O, or of W_E."""
-        return self._tensor("embed.weight").T if node == INPUT else self.layers[node[0]][3][node[1]]
+        return np.asarray(self._tensor("embed.weight").T if node == INPUT else self.layers[node[0]][3][node[1]])
 
     def reads(self, node: Node, read_as: str) -> Array:
         """What a node reads of the stream, as columns: (d_model, width)."""
         if node == OUTPUT:
-            return self._tensor("unembed.weight").T
-        return self.layers[node[0]][READ_AS.index(read_as)][node[1]]
+            return np.asarray(self._tensor("unembed.weight").T)
+        return np.asarray(self.layers[node[0]][READ_AS.index(read_as)][node[1]])
 
     def constants(self) -> Array:
         """What tokens hold whatever the inputs are: rows."""

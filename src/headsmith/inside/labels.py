@@ -19,15 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.analysis.flow import exchanges
-from headsmith.analysis.ranges import ranges
 from headsmith.core.arrays import Array
 from headsmith.core.errors import HeadsmithError
 from headsmith.inside.ablation import Machine, Node, node_name
 from headsmith.inside.meanings import Meanings, Model
 from headsmith.inside.trees import Tree, Writer, summed, text
-from headsmith.source.describe import Reading
-from headsmith.source.graph import Affine, Graph, Input, Positional, Relu
+from headsmith.language.describe import Reading
+from headsmith.language.graph import Affine, Graph, Input, Positional, Relu
+from headsmith.plan.analysis.flow import exchanges
+from headsmith.plan.analysis.ranges import ranges
 from headsmith.transformer.heads.gate import GateBank
 from headsmith.transformer.ir import Bank
 
@@ -242,10 +242,10 @@ class Labels:
 
     def _exchanged(self, place: int) -> str:
         """Between which tokens an exchange takes place, and what stays."""
-        value, inside = self._exchanges[place]
+        _, inside = self._exchanges[place]
         (move,) = (self.circuit.nodes[each] for each in inside if hasattr(self.circuit.nodes[each], "targets"))
         told = []
-        for token, other in enumerate(move.targets):  # type: ignore[union-attr]
+        for token, other in enumerate(move.targets):
             if other <= token:
                 continue
             told.append(f"token {token} with token {other}: {self._stays(place, token)}")
@@ -331,8 +331,10 @@ class Labels:
                 found = np.zeros(len(forms))
                 found[column] = factor
                 return found, float(shift - factor * forms[column, one])
-        found = np.linalg.lstsq(bare.T, goal, rcond=1e-12)[0]
+        found = np.asarray(np.linalg.lstsq(bare.T, goal, rcond=1e-12)[0], dtype=np.float64)
         found = np.where(np.abs(found) < 1e-10 * np.max(np.abs(found)), 0.0, found)
+        tidy = np.array([float(f"{each:.12g}") for each in found])
+        found = tidy if np.array_equal(tidy @ bare, goal) else found
         if np.max(np.abs(found @ bare - goal)) > CLOSE * np.max(np.abs(goal)):
             return None
         return found, float(shift - found @ forms[:, one])

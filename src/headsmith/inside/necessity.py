@@ -11,8 +11,8 @@ Between the two lies a factor of TRUE, so that no method is judged at the edge. 
                     stream is the same for both inputs in every column that the reader reads, so the cut run is the run.
     K (constant)    The source returns the same whatever the inputs are: then so.
 
-Sufficiency.  If all edges but the true ones are such, the true edges alone, all others being cut by any other input, are
-the model: cutting them changes nothing, one after the other.
+Sufficiency.  If all edges but the true ones are such, the true edges alone, all others being cut by any other input,
+are the model: cutting them changes nothing, one after the other.
 
 Irredundant is not unique: of two edges that cancel each one may be necessary, and both together not. The circuit is
 *unique* among its subsets if every non-empty set of cuts does damage, one witness for each set.
@@ -37,6 +37,9 @@ TRUE = 10.0
 PAIRS, MORE = 512, 8192
 """How many pairs of inputs are looked at for every edge, and how many for those that were not decided."""
 
+MOST_RUNS = 1 << 19
+"""So many runs are made for all edges that are not decided; no search is made that would take more."""
+
 MOST_SETS = 1 << 13
 """So many sets of cuts are looked at, one by one."""
 
@@ -47,8 +50,8 @@ Draw = Callable[[np.random.Generator, int], Array]
 
 @dataclass(frozen=True, eq=False)
 class Damage:
-    """What cutting does at one pair of inputs: proven, and as floating point found it; the share of pairs at which it is
-    more than TRUE certificates, an estimate; which output moves, at which data token."""
+    """What cutting does at one pair of inputs: proven, and as floating point found it; the share of pairs at which it
+    is more than TRUE certificates, an estimate; which output moves, at which data token."""
 
     proved: float
     found: float
@@ -61,7 +64,8 @@ class Damage:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """An edge, or a head, with its label; `at_most` bounds the damage of a false one, and `why` says by which theorem."""
+    """An edge, or a head, with its label; `at_most` bounds the damage of a false one, and `why` says by which
+    theorem."""
 
     label: Label
     carries: Literal["input", "constant", "nothing"]
@@ -75,12 +79,19 @@ def joined(machine: Machine, edge: Edge) -> bool:
     return bool(np.any(np.abs(machine.writes(edge.source)) @ np.abs(machine.reads(edge.target, edge.read_as))))
 
 
+def outgoing(machine: Machine, head: Node) -> tuple[Edge, ...]:
+    """The edges that lead from a head: cut together, they are the head's ablation."""
+    return tuple(edge for edge in machine.edges() if edge.source == head and joined(machine, edge))
+
+
 def varying(machine: Machine) -> set[Node]:
     """The nodes that may return something else for other inputs: paths of weights lead there from the inputs."""
     found = {INPUT}
     for head in machine.heads:
         if any(
-            before in found and (before == INPUT or before[0] < head[0]) and joined(machine, Edge(before, head, read_as))
+            before in found
+            and (before == INPUT or before[0] < head[0])
+            and joined(machine, Edge(before, head, read_as))
             for before in [INPUT, *machine.heads]
             for read_as in "qkv"
         ):
@@ -88,8 +99,8 @@ def varying(machine: Machine) -> set[Node]:
     return found
 
 
-def judged(machine: Machine, error: float, draw: Draw, seed: int = 0) -> dict[Edge, Judged]:
-    """Every edge of a model whose certificate is `error`."""
+def judged(machine: Machine, error: float, draw: Draw, seed: int = 0, search: bool = True) -> dict[Edge, Judged]:
+    """Every edge of a model whose certificate is `error`. Without a `search`, what weights leave open is grey."""
     moves, constants = varying(machine), np.abs(machine.constants()).max(axis=0)
     found: dict[Edge, Judged] = {}
     open_: list[Edge] = []
@@ -102,7 +113,10 @@ def judged(machine: Machine, error: float, draw: Draw, seed: int = 0) -> dict[Ed
         else:
             fixed = edge.source == INPUT and bool(np.any(constants @ reads))
             found[edge] = Judged("false", "constant" if fixed else "nothing", at_most=0.0, why="weights")
-    for count in (PAIRS, MORE):
+    found |= {edge: Judged("grey", "input") for edge in open_}
+    for count in (PAIRS, MORE) if search and open_ else ():
+        if len(open_) * count > MOST_RUNS:
+            continue
         seen = searched(machine, [(edge,) for edge in open_], error, draw, count, seed)
         for (edge,), damage in seen.items():
             found[edge] = Judged("true" if damage.proved > TRUE * error else "grey", "input", damage)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from headsmith.core.program import Call, Linear, Over, Program, Times
-from headsmith.source.describe import Reading
-from headsmith.source.graph import (
+from headsmith.language.describe import Reading
+from headsmith.language.graph import (
     Affine,
     Attend,
     Expression,

@@ -1,4 +1,4 @@
-"""What the kernel knows of a model after its walk: ranges, gains, what every head commits, and how far registers are off."""
+"""What the kernel knows of a model after its walk: ranges, gains, what heads commit, how far registers are off."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from headsmith.core.errors import CertificateError
-from headsmith.kernel.check import contents, facts_of
-from headsmith.kernel.errors import Refused
-from headsmith.kernel.reading import read
-from headsmith.kernel.walk import Facts, Walk, walk_through
+from headsmith.kernel.core.arithmetic import Upper
+from headsmith.kernel.core.check import contents, facts_of
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.core.reading import read
+from headsmith.kernel.core.walk import Facts, Walk, walk_through
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +25,29 @@ class Walked:
     facts: Facts
     walk: Walk
     layers: tuple[tuple[tuple[Any, Any, slice], ...], ...]
+
+    def off(self, number: int) -> Upper | None:
+        """How far a node may be from its exact value. Inside of a region that compares itself anew, the walk does not
+        count what the region's arguments are off by; here it arrives, too. None where that is not known."""
+        anew = {
+            each
+            for region in self.facts.proof.regions.values()
+            if region.margin is not None
+            for each in region.inside - {region.output}
+        }
+        if number not in anew:
+            return self.walk.final.get(number)
+        node, own = self.facts.circuit.nodes[number], self.walk.own.get(number, Upper(0.0))
+        arriving = [self.off(each) for each in node.arguments]
+        if any(each is None for each in arriving) or node.kind not in ("affine", "relu", "expression"):
+            return None
+        slopes: Any = node.weights if node.kind == "affine" else [np.ones(node.size)]
+        if node.kind == "expression":
+            slopes = [each.magnitude.value for each in self.facts.tables[number].slopes]
+        total = own
+        for slope, each in zip(slopes, arriving, strict=True):
+            total = total + slope @ each
+        return total
 
 
 class Saved(Protocol):

@@ -10,10 +10,11 @@ execution of the other: the edge does d of damage. *Proof*: the first lies in [c
 
 Enclosure.  A number is a ball: a middle m and a radius r >= |executed - m|. For a product x W of n terms, in any order,
 the exact product of what was executed is within r |W| of m W, and both an execution and our own m W are rounded by at
-most gamma_n (|m| + r) |W|. Scores enclose weights: w_j lies between l_j / (l_j + sum of the other h) and h_j / (h_j + sum of
-the other l), where l and h are powers of e of the lower and upper scores; subtracting a largest score rounds by 2 u
-|score|, exp is off by 4 units in the last place, a sum of T terms by T u. Radii are sums and products of numbers that
-are not negative: computed ones times 1 + 2^-30, plus the smallest numbers, are upper bounds for up to 2^20 terms.
+most gamma_n (|m| + r) |W|. Scores enclose weights: w_j lies between l_j / (l_j + sum of the other h) and
+h_j / (h_j + sum of the other l), where l and h are powers of e of the lower and upper scores; subtracting a largest
+score rounds by 2 u |score|, exp is off by 4 units in the last place, a sum of T terms by T u. Radii are sums and
+products of numbers that are not negative: computed ones times 1 + 2^-30, plus the smallest numbers, are upper bounds
+for up to 2^20 terms.
 
 The weights are those of an exported model, by the names of its tensors; there is softmax attention alone.
 """
@@ -24,8 +25,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arithmetic import FLOAT32, FLOAT64, Array, Precision
-from ..errors import refuse, spend
+from ..core.arithmetic import FLOAT32, FLOAT64, Array, Precision
+from ..core.errors import refuse, spend
 
 READ_AS = ("q", "k", "v")
 MOST_TERMS = 1 << 19
@@ -38,9 +39,6 @@ class Ball(NamedTuple):
     middle: Array
     radius: Array
 
-    def __getitem__(self, place: Any) -> "Ball":  # type: ignore[override]
-        return Ball(self.middle[place], self.radius[place])
-
 
 @dataclass(frozen=True)
 class Edge:
@@ -52,7 +50,11 @@ class Edge:
 
 
 def damages(
-    tensors: Mapping[str, Array], config: Mapping[str, Any], cuts: Sequence[Sequence[Edge]], bases: Array, sources: Array
+    tensors: Mapping[str, Array],
+    config: Mapping[str, Any],
+    cuts: Sequence[Sequence[Edge]],
+    bases: Array,
+    sources: Array,
 ) -> Array:
     """For each set of edges with its base and source (sets, tokens, inputs): a lower bound of the damage to every
     output at every token, (sets, tokens, outputs)."""
@@ -95,9 +97,7 @@ class _Model:
         place, bias = self.tensors["positions"][: inputs.shape[1]], self.tensors["embed.bias"]
         first = self.plus(entered, place + bias, np.abs(place) + np.abs(bias), inputs.shape[-1])
         rows = np.broadcast_to(self.tensors["references"], (len(inputs), *self.tensors["references"].shape))
-        stream = Ball(
-            np.concatenate([rows, first.middle], axis=1), np.concatenate([0.0 * rows, first.radius], axis=1)
-        )
+        stream = Ball(np.concatenate([rows, first.middle], axis=1), np.concatenate([0.0 * rows, first.radius], axis=1))
         shown = Ball(*(np.concatenate([0.0 * rows, each], axis=1) for each in entered))
         added: dict[int, Ball] = {-1: Ball(*(each[:, None] for each in shown))}
         for layer in range(len(self.heads)):
@@ -111,11 +111,14 @@ class _Model:
             middle, radius = (each.sum(axis=1) for each in added[layer])
             sizes = np.abs(added[layer].middle).sum(axis=1) + radius
             stream = self.plus(Ball(middle, radius), stream.middle, sizes + np.abs(stream.middle), terms, stream.radius)
-        last = self.seen(stream, OUTPUT[0], "", cuts, added, other)[:, 0]
+        seen_last = self.seen(stream, OUTPUT[0], "", cuts, added, other)
+        last = Ball(seen_last.middle[:, 0], seen_last.radius[:, 0])
         found, bias = self.product(last, self.tensors["unembed.weight"].T), self.tensors["unembed.bias"]
         return added, self.plus(found, bias, np.abs(bias), last.middle.shape[-1])
 
-    def seen(self, stream: Ball, layer: int, read_as: str, cuts: Sequence[Sequence[Edge]], mine: Any, other: Any) -> Ball:
+    def seen(
+        self, stream: Ball, layer: int, read_as: str, cuts: Sequence[Sequence[Edge]], mine: Any, other: Any
+    ) -> Ball:
         """What each head of a layer reads as queries, keys or values: (batch, head, token, column)."""
         heads = self.heads[layer] if layer != OUTPUT[0] else 1
         middle, radius = (np.repeat(each[:, None], heads, axis=1) for each in stream)
@@ -123,7 +126,7 @@ class _Model:
             if edge.target[0] == layer and edge.read_as == read_as:
                 (before, head), reader = edge.source, edge.target[1]
                 refuse(not -1 <= before < layer or reader >= heads, "an edge leads back, or nowhere")
-                gone, put = (each[before][place, head] for each in (mine, other))
+                gone, put = (Ball(*(part[place, head] for part in each[before])) for each in (mine, other))
                 sizes = np.abs(gone.middle) + gone.radius + np.abs(put.middle) + put.radius
                 sizes = sizes + np.abs(middle[place, reader]) + radius[place, reader]
                 radius[place, reader] += gone.radius + put.radius + self.gamma(len(cuts[place]) * 2 + 4) * sizes
