@@ -115,9 +115,24 @@ class Meanings:
         """The node of the circuit that an output of a bank stands for."""
         return self._reading.graph.nodes[number]
 
+    @property
+    def reading(self) -> Reading:
+        """The circuit that the heads compute, in the target's words."""
+        return self._reading
+
+    @property
+    def assembly(self) -> Assembly | None:
+        """Where the nodes of the target are in that circuit; None where heads take maxima over pieces."""
+        return self._assembly
+
     @cached_property
     def _assembly(self) -> Assembly | None:
         return None if isinstance(self.model.fusion, Pieces) else assemble(self._fused, self.model.choices)
+
+    @property
+    def fused(self) -> Graph:
+        """The target as the heads see it."""
+        return self._fused
 
     @cached_property
     def _fused(self) -> Graph:
