@@ -231,10 +231,12 @@ def attempted(request: Request, recipe: Recipe) -> Outcome:
             earlier, gated = policy, any(isinstance(head, GateHead) for head in design.tables.values())
             request.tell("laying out heads and proving the model")
             outcome = laid_out(request, recipe, design).after(outcome)
-            if outcome.met is not None or (design.approximation == 0.0 and not design.tables):
+            if outcome.met is not None:
+                return outcome
+            if design.approximation == 0.0 and not design.tables:
                 break
     except REFUSALS as problem:
-        return replace(outcome, met=None, refusal=problem)
+        return replace(outcome, refusal=problem)
     return replace(outcome, refusal=with_remedy(request, outcome.refusal))
 
 

@@ -25,6 +25,7 @@ import headsmith as hs
 from headsmith.compile import attempted
 from headsmith.language.builder import Builder
 from headsmith.language.graph import Graph
+from headsmith.plan.evidence import cells
 from headsmith.plan.reading import read
 from headsmith.plan.recipes import Recipe
 from headsmith.plan.rewrite.fuse import Fusion
@@ -89,7 +90,7 @@ MODELS: dict[str, Callable[[], hs.Compiled]] = {
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that was made steep is refused after fewer cells than usual."""
-    monkeypatch.setattr("headsmith.plan.evidence.cells.MOST_CELLS", 1 << (11 if CAMPAIGN else 9))
+    monkeypatch.setattr(cells, "MOST_CELLS", 1 << (11 if CAMPAIGN else 9))
 
 
 @cache

@@ -223,8 +223,8 @@ class Fitter:
         """A circuit without gates, where an affine function is good enough."""
         if isinstance(self._node(number), Expression):
             return None
-        found = candidates(self.target, self._node(number), self.ranges, allowed, 1)
-        return found[0] if found and found[0].gates == 0 else None
+        found = candidates(self.target, self._node(number), self.ranges, allowed, max_depth=0)
+        return found[0] if found else None
 
     def _circuit(self, number: int, allowed: float) -> Option:
         found = candidates(self.target, self._node(number), self.ranges, allowed)
