@@ -23,7 +23,7 @@ import headsmith as hs
 from headsmith.core.functions import FUNCTIONS
 from headsmith.language.evaluation import evaluate
 from headsmith.language.graph import Function, Graph, Hypotenuse, Maximum, Minimum, Node, Product, Quotient
-from headsmith.lower.lower import lower
+from headsmith.lower.lower import Setting, lower
 from headsmith.lower.scales import demand_of, with_softmax_budget
 from headsmith.plan.analysis.ranges import ranges
 from headsmith.plan.approximation import approximate
@@ -113,7 +113,7 @@ def rebuilt(model: hs.Compiled, choices: dict[int, Choice], budget: float) -> hs
     assembly = assemble(model.graph, choices)
     approximation = approximate(model.graph, found, assembly, choices)
     gains = approximation.flow.gains
-    skeleton = lower(assembly.circuit, approximation.ranges, tokens=1, dtype=model.transformer.dtype)
+    skeleton = lower(assembly.circuit, approximation.ranges, {}, Setting(dtype=model.transformer.dtype))
     transformer = with_softmax_budget(skeleton, demand_of(skeleton, gains), budget, leak=1e-6 * budget)
     return replace(model, choices=choices, transformer=transformer)
 
