@@ -72,7 +72,7 @@ class Disguised:
 
     def __repr__(self) -> str:
         done = ", ".join(each["name"] for each in self.recipe) or "nothing"
-        return f"<Disguised {self.model!r}\\n {done}; error <= {self.certificate.error:.6g}>"
+        return f"<Disguised {self.model!r}\n {done}; error <= {self.certificate.error:.6g}>"
 
     def __call__(self, array: Any, *, outside: str = "refuse", causal: bool = False) -> Array:
         """Run the rewritten matrices on what the model takes."""
@@ -173,7 +173,7 @@ class Disguised:
             "claim": self.certificate.claim,
             "domain": [list(each) for each in self.certificate.domain],
         }
-        (path / FOLDER[0]).write_text(json.dumps(told, indent=1) + "\\n", encoding="utf-8")
+        (path / FOLDER[0]).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 
 def load_disguised(folder: str | os.PathLike[str], model: Any) -> Disguised:
