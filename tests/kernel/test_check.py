@@ -76,8 +76,8 @@ def test_the_kernel_imports_nothing_of_ours() -> None:
 
 
 def test_the_kernel_does_not_grow() -> None:
-    """What must be trusted for a certificate never grows; checkers of other statements, which are loaded for their files
-    alone, have a figure of their own."""
+    """What must be trusted for a certificate never grows; checkers of other statements, which are loaded for their
+    files alone, have a figure of their own."""
     statements = {"rules/witness.py", "rules/rewritten.py"}
     lines = trusted()
     assert sum(lines[name] for name in lines.keys() - statements) <= 4586
