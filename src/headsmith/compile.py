@@ -141,5 +141,4 @@ def refuse_mixing(attention: str, graph: Graph) -> None:
 def compiled_of(request: Request, met: Met) -> Compiled:
     """The certified model with its target and its bill."""
     billed = bill(met.transformer, met.certificate.max_score)
-    parts = (request.graph, met.choices, request.box, met.transformer, met.certificate, billed, met.fusion)
-    return Compiled(*parts, met.proof)
+    return Compiled(request.graph, request.box, met.transformer, met.certificate, billed, met.proof, labels=met.labels)

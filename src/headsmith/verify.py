@@ -9,7 +9,7 @@ from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, FileFormatError
 from headsmith.kernel.core.check import checked
 from headsmith.kernel.core.errors import Refused
-from headsmith.kernel.core.reading import read
+from headsmith.kernel.core.reading import VERSION, read_any
 
 
 def verify(model: Any) -> Certificate:
@@ -33,8 +33,12 @@ def verify(model: Any) -> Certificate:
 def verified_file(path: str | os.PathLike[str]) -> Certificate:
     """What a file claims, if the kernel proves that from the proof in it."""
     try:
-        header, tensors = read(path)
-    except Refused as problem:
+        header, tensors = read_any(path)
+        if header.get("version") != VERSION:
+            from headsmith.export.converter import converted
+
+            header, tensors = converted(header, tensors)
+    except (Refused, KeyError, TypeError, AttributeError) as problem:
         raise FileFormatError(f"{os.fspath(path)}: {problem}") from None
     try:
         return Certificate.claimed(header["claim"], checked(header, tensors).domain)

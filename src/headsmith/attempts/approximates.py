@@ -21,7 +21,7 @@ from headsmith.language.graph import Graph
 from headsmith.language.stored import Proof
 from headsmith.plan.analysis.ranges import linear_ranges, ranges
 from headsmith.plan.compositions import Compared, compare
-from headsmith.prove.prove import checked_again, refusals
+from headsmith.prove.prove import proved_again, refusals
 
 LEAST = 1e-6
 """The least share of the error that a model is looked for with."""
@@ -70,7 +70,7 @@ def meet_apart(request: Request, known: Apart, meet: Callable[[Request], Met]) -
         ) from None
     proof = Proof({**met.proof.stored, **known.found.stored}, {**met.proof.tensors, **known.found.tensors})
     parts = request.graph, request.box, met.transformer, proof
-    return replace(met, proof=proof, certificate=checked_again(*parts, None, known.wanted))
+    return replace(met, proof=proof, certificate=proved_again(*parts, known.wanted))
 
 
 def _refused(request: Request, known: Apart, meet: Callable[[Request], Met]) -> UnreachableError:

@@ -8,7 +8,7 @@ if that does not fit, leave more.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,13 +30,14 @@ from headsmith.core.intervals import Box, Interval
 from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.kernel.core.walk import Facts
 from headsmith.language.graph import Attend, Graph, Pool, Relu
+from headsmith.language.labels import Labels
 from headsmith.language.stored import Proof
 from headsmith.lower.lower import lower
 from headsmith.lower.scales import NONE, demand_of, in_larger_units, relief_of, with_softmax_budget
 from headsmith.plan.analysis.flow import flow_of, known_of, ranges_in_blocks
 from headsmith.plan.analysis.ranges import ranges
 from headsmith.plan.approximation import Design
-from headsmith.plan.circuits.assemble import Assembly, Choice, with_own_output
+from headsmith.plan.circuits.assemble import Assembly, with_own_output
 from headsmith.plan.circuits.pieces import Arrangement, Pieces, lay_out, tokens_for
 from headsmith.plan.design import design_circuits
 from headsmith.plan.evidence.norms import ANY_WIDTH, USUAL, Effort
@@ -49,6 +50,7 @@ from headsmith.plan.tables import GateHead, Progress
 from headsmith.prove.prove import Draft, certified, drafted
 from headsmith.transformer.heads.attentions import WITHOUT_SINK, AttentionKind
 from headsmith.transformer.ir import Transformer
+from headsmith.transformer.stored import numbered
 
 ATTEMPTS = (
     (0.998, 8.0, 1.0),
@@ -71,13 +73,12 @@ PARTS = (2, 4)
 
 @dataclass(frozen=True, eq=False)
 class Met:
-    """A certified model, with what rebuilds its circuit: how the target was fused, and the choices for its nodes."""
+    """A certified model, with its proof, and what the nodes of the proof's circuit mean."""
 
-    fusion: Arrangement
-    choices: Mapping[int, Choice]
     transformer: Transformer
     certificate: Certificate
     proof: Proof
+    labels: Labels
 
 
 @dataclass(eq=False)
@@ -333,15 +334,16 @@ def _scaled(
         _enlarge(sizes, draft.facts, skeleton)
         drafts.append(draft.without_weights())
         if reliefs[-1] is NONE and sizes == before:
-            return transformer, certified(draft)
+            return numbered(transformer, draft.places), certified(draft)
         del draft
-        transformer = within(budget)
+        transformer = numbered(within(budget), drafts[0].places)
         return transformer, certified(drafts[0], transformer)
 
     def attempt(budget: float) -> Met | None:
         try:
             transformer = within(budget)
             if drafts:
+                transformer = numbered(transformer, drafts[0].places)
                 proven = certified(drafts[0], transformer)
             else:
                 transformer, proven = first(transformer, budget)
@@ -350,7 +352,7 @@ def _scaled(
         except CertificateError as refusal:
             refusals.append(refusal)
             return None
-        met = Met(fusion, design.choices, transformer, proven, drafts[0].proof)
+        met = Met(transformer, proven, drafts[0].proof, drafts[0].labels)
         request.seen.add(met)
         return met
 
