@@ -231,7 +231,7 @@ def prove(header: Header, tensors: Tensors, read: KernelGraph, wanted: Wanted) -
 def _meant(fused: Graph, assembly: Assembly, words: Sequence[int]) -> dict[int, int]:
     """Which nodes of the circuit are nodes of the target, where they are more than sums: `words` has the target's nodes
     for those of the fused target, -1 where there is none."""
-    found = {}
+    found: dict[int, int] = {}
     for node, place in assembly.places.items():
         if words[node] >= 0 and not isinstance(fused.nodes[node], Affine | Input):
             heads = expressions_of(assembly, node) if node in assembly.regions else ()

@@ -143,7 +143,7 @@ def same_heads(steps: int, decay: float = 0.0, features: int = 3, examples: int 
     graph = descent_graph(run)
     request = read(graph, (-1.0, 1.0), 1.0, examples, "float64")
     fit = gate_product_fit(-1.0, 1.0, 2, rise=RISE)
-    gate = Choice(GATE, {"incline": fit.incline, "intercept": fit.intercept, "follows": 1}, MARGIN)
+    gate = Choice(GATE, MARGIN, numbers={"incline": fit.incline, "intercept": fit.intercept, "follows": 1})
     choices = {number: gate for number, node in enumerate(graph.nodes) if isinstance(node, Product)}
     assembly = assemble(graph, choices)
     tables = {
