@@ -25,7 +25,7 @@ def converted(header: Header, tensors: Tensors) -> tuple[Header, Tensors]:
     if header.get("version") == VERSION:
         return header, tensors
     if header.get("version") != BEFORE:
-        raise Refused(f"format version {header.get('version')!r}; this release reads {BEFORE} and {VERSION}")
+        raise Refused(f"format version {header.get('version')!r}; this release reads version {BEFORE} and {VERSION}")
     if header.get("kind", "compiled") != "compiled":
         raise Refused(f"holds a {header['kind']!r} model, which no release writes any more")
     found = {name: header[name] for name in KEPT if name in header}

@@ -22,7 +22,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -167,7 +167,7 @@ def contents_of(header: Header, tensors: Tensors) -> Contents:
         graph,
         box,
         read_transformer(header["transformer"], stored[ROLES], tensor, run["grid"]),
-        Certificate.claimed(header["claim"], domain),
+        replace(Certificate.claimed(header["claim"], domain), run=""),  # which is the file's: it says how to call it
         Form(run["kind"], bool(run["causal"]), matrix),
         Proof.of(stored, tensors) if "circuit" in stored else None,
         read_graph(header[APPROXIMATES], tensor) if APPROXIMATES in header else None,

@@ -40,7 +40,7 @@ def read_any(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Tensors]:
     """The same of any version: the header first, and of the tensors those that it names."""
     with _opened(path) as file:
         metadata = file.metadata() or {}
-        refuse(FORMAT not in metadata, "a safetensors file, but without the header of this project")
+        refuse(FORMAT not in metadata, "a safetensors file, but not written by headsmith (no such header)")
         header = mapping(parsed(metadata[FORMAT], "the header"))
         return header, _tensors(file, sorted({*file.keys()} & {*_texts(header)}), TYPES)
 

@@ -225,8 +225,10 @@ class _Assembler:
         return self.choices[number]
 
     def _fragment(self, number: int) -> Fragment:
-        (fragment,) = self._choice(number).fragments
-        return fragment
+        choice = self._choice(number)
+        if len(choice.fragments) != 1:
+            raise TargetError(f"the choice {choice.family!r} has no circuit for node {number}")
+        return choice.fragments[0]
 
     def _tree(self, nodes: list[int], largest: bool) -> int:
         while len(nodes) > 1:
