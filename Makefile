@@ -9,7 +9,7 @@ READY := .venv/.ready
 # Commands that tests start find their modules compiled, whatever the shell says about that.
 PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo outside peers test campaign quick check browser docs bench trusted clean
+.PHONY: demo outside peers test campaign quick check browser docs bench trusted lemmas rocq clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py out
@@ -38,6 +38,16 @@ browser:
 	command -v chromium >/dev/null && command -v chromedriver >/dev/null \
 		|| (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver) \
 		|| (echo "make test needs chromium and chromedriver on the PATH: install them" && false)
+
+# The scalar lemmas of the kernel's rules, proved by Rocq about the constants that are in its source.
+lemmas: rocq
+	$(PYTHON) lemmas/check.py
+
+# Rocq (coqc) and its library Interval: Debian's packages, where they are missing.
+rocq:
+	command -v coqc >/dev/null \
+		|| (apt-get update -qq && apt-get install -y -qq --no-install-recommends coq libcoq-interval) >/dev/null \
+		|| (echo "make lemmas needs coqc and its library Interval: install coq and libcoq-interval" && false)
 
 # The book, into out/book: pages about heads, claims, records and the reference are made from the code, pictures too.
 # The claims are run, which takes some minutes.

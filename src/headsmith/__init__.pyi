@@ -16,6 +16,7 @@ from headsmith.lab.iprm.model import iprm as iprm
 from headsmith.lab.regions.enumeration import regions as regions
 from headsmith.lab.regions.result import Region as Region
 from headsmith.lab.regions.result import Regions as Regions
+from headsmith.lab.training.train import train as train
 from headsmith.language.cpwl import difference_of_max_affine as difference_of_max_affine
 from headsmith.language.cpwl import max_min as max_min
 from headsmith.language.lattice import from_regions as from_regions

@@ -17,8 +17,9 @@ from typing import Any
 from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, DomainError, FileFormatError, TargetError
 from headsmith.export.file import Contents, read_file
-from headsmith.export.folder import PROOF, compare, read_manifest
+from headsmith.export.folder import PROOF, compare, read_circuit, read_manifest
 from headsmith.export.formats import STOCK, contents, wanted_of
+from headsmith.inside.circuit_check import check_circuit
 from headsmith.language.graph import Sampled
 from headsmith.model import Compiled, compiled_from, parts_of
 from headsmith.sequence.approximate import Approximation
@@ -95,7 +96,9 @@ def verify_folder(folder: str | os.PathLike[str]) -> Certificate:
     try:
         if wanted.to in STOCK:
             found = stock_certificate(folder)
-        compare(folder, contents(load(proof), wanted))
+        model = load(proof)
+        compare(folder, contents(model, wanted))
+        check_circuit(read_circuit(folder), model)
     except (TargetError, DomainError) as problem:
         raise CertificateError(
             f"{os.fspath(folder)}: the model cannot have been exported like this: {problem}"

@@ -323,9 +323,11 @@ class Compiled:
             self.save(path)
             return head_shares(path)
 
-    def circuit(self) -> dict[str, Any]:
-        """What every head does, as data that JSON can hold: ground truth for interpretability (inside/circuit.py)."""
-        return circuit(self)
+    def circuit(self, *, damages: bool = True, unique: bool = False, seed: int = 0) -> dict[str, Any]:
+        """What every head does, as data that JSON can hold: ground truth for interpretability (inside/circuit.py).
+        Edges are proven true or false, with witnesses unless `damages` are not wanted; with `unique`, it is also proven
+        how many edges may be cut at once (inside/necessity.py)."""
+        return circuit(self, damages=damages, unique=unique, seed=seed)
 
     def _form(self) -> Form:
         """How a file says what kind of model this is."""

@@ -146,6 +146,7 @@ def test_a_folder_is_proven(exported: Path, capsys: pytest.CaptureFixture[str]) 
     assert certificate.error <= 1e-3
     assert {each.name for each in exported.iterdir()} == {
         "README.md",
+        "circuit.json",
         "config.json",
         "export.json",
         "model.safetensors",

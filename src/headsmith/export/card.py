@@ -44,7 +44,7 @@ lens.bridge                                         # the TransformerBridge itse
 import json
 
 circuit = json.load(open("circuit.json"))           # ground truth: what every head does
-circuit["layers"][0]["heads"][0]""",
+circuit["nodes"]["a0.h0"], circuit["edges"]["a0.h0->logits"]""",
 }
 
 STOCK_USE = """\

@@ -2,10 +2,11 @@
 
     export.json            what was exported, and how
     proof.safetensors      the model as Headsmith saves it, with its proof
+    circuit.json           what every head does; its witnesses are run again (inside/circuit_check.py)
     README.md              what is proven, what it costs, how to use it and how to check it
     ...                    what the tool reads: export/formats.py
 
-Everything but the proof follows from it: `compare` makes the folder's files again, from the model that was proven, and
+Everything else follows from the proof: `compare` makes the folder's files again, from the model that was proven, and
 compares them bit for bit. One changed weight, another configuration, another line of code is refused; so is any file
 that does not belong there. Code in the folder is never run.
 """
@@ -27,12 +28,15 @@ from safetensors.numpy import load
 from headsmith.core.errors import CertificateError, FileFormatError
 from headsmith.core.folders import check_folder, umask
 
-MANIFEST, PROOF, PICTURE = "export.json", "proof.safetensors", "picture.png"
+MANIFEST, PROOF, PICTURE, CIRCUIT = "export.json", "proof.safetensors", "picture.png", "circuit.json"
 
 Files = dict[str, bytes]
 
 ROOM = 1 << 16
 """By how many bytes a file may be longer than it should be, to be read at all."""
+
+MOST_TOLD = 1 << 28
+"""How many bytes circuit.json may have."""
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -81,12 +85,23 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
     return found
 
 
+def read_circuit(folder: str | os.PathLike[str]) -> Any:
+    """What circuit.json holds; CertificateError where it is missing or damaged."""
+    path = Path(folder) / CIRCUIT
+    try:
+        if path.stat().st_size > MOST_TOLD:
+            raise CertificateError(f"{path}: {path.stat().st_size:,} bytes are more than a circuit takes")
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as problem:
+        raise CertificateError(f"{path}: missing or damaged ({problem})") from None
+
+
 def compare(folder: str | os.PathLike[str], wanted: Mapping[str, bytes]) -> None:
     """Raise CertificateError unless the folder holds these files, bit for bit, beside the proof."""
     path = Path(folder)
     for entry in sorted(path.iterdir()):
         name = entry.name
-        if name in (PROOF, PICTURE) or name.startswith(".git"):
+        if name in (PROOF, PICTURE, CIRCUIT) or name.startswith(".git"):
             continue
         if name not in wanted:
             raise CertificateError(f"{entry}: does not belong to the export, and other tools might read it; remove it")

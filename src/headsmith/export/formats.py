@@ -5,7 +5,7 @@ compared (export/folder.py).
     onnx              model.onnx
     huggingface       config.json, model.safetensors, headsmith_model.py, two more files of code: AutoModel loads it
     transformerlens   config.json, model.safetensors, headsmith_lens.py
-    circuit           circuit.json
+    circuit           circuit.json, which every folder has, alone
     llama, gpt2       config.json, model.safetensors: a stock model (export/stock.py), which transformers loads as it
                       is; language models and those with a vocabulary have tokenizer.json and tokenizer_config.json
 """
@@ -84,15 +84,20 @@ def wanted_of(stored: dict[str, Any]) -> Wanted:
     return Wanted(to, fused, causal, vocabulary, language)
 
 
+def circuit_text(model: Any) -> bytes:
+    """circuit.json: what every head does, which every folder has (inside/circuit.py)."""
+    return (json.dumps(model.circuit(), ensure_ascii=False) + "\n").encode()
+
+
 def contents(model: Any, wanted: Wanted) -> Files:
-    """All files of an export of a model of any kind, but the proof and the picture, by name."""
+    """All files of an export of a model of any kind, but the proof, the picture and circuit.json, by name."""
     stock = None
     match wanted.to:
         case "onnx":
             proto = model.to_onnx(fused=wanted.fused, **wanted.mask)
             found = {"model.onnx": proto.SerializeToString(deterministic=True)}
         case "circuit":
-            found = {"circuit.json": _text(model.circuit())}
+            found = {}
         case "torch":
             plain = model.plain(**wanted.mask)
             found = {"config.json": _text(plain.config), "model.safetensors": _tensors(plain.tensors)}

@@ -122,6 +122,11 @@ class Meanings:
         circuit = self.model.computed
         return circuit.graph.nodes[circuit.places[number]]
 
+    @property
+    def reading(self) -> Reading:
+        """The circuit that the heads compute, in the target's words."""
+        return self._reading
+
     @cached_property
     def _reading(self) -> Reading:
         """The circuit, in the target's words."""

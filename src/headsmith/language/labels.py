@@ -29,12 +29,18 @@ class Labels:
 
 @dataclass(frozen=True, eq=False)
 class Circuit:
-    """What heads compute. `places` has the numbers that nodes of the proof's circuit have in the graph; `parts` says of
-    gates, by their numbers in the graph, which node stands for the function that they are a part of."""
+    """What heads compute. `places` has the numbers that nodes of the proof's circuit have in the graph; `regions` has
+    for each node that stands for one of the target, as a whole, the nodes that it is made of, itself included."""
 
     graph: Graph
     places: Mapping[int, int]
-    parts: Mapping[int, int]
+    regions: Mapping[int, frozenset[int]]
+
+    @property
+    def parts(self) -> dict[int, int]:
+        """Of gates in a region, which node stands for the function that they are a part of."""
+        inside = ((gate, output) for output, nodes in self.regions.items() for gate in nodes)
+        return {gate: output for gate, output in inside if isinstance(self.graph.nodes[gate], Relu)}
 
 
 def labels_data(labels: Labels) -> Header:
@@ -58,22 +64,20 @@ def circuit_of(proof: Proof, target: Graph) -> Circuit:
             waiting += arguments(nodes[number])
     places = {number: place for place, number in enumerate(sorted(nodes))}
     graph = Graph(tuple(moved(nodes[number], places) for number in sorted(nodes)), places[int(stored["output"])])
-    return Circuit(graph, places, _parts(proof, graph, places))
+    return Circuit(graph, places, _regions(proof, graph, places))
 
 
-def _parts(proof: Proof, graph: Graph, places: Mapping[int, int]) -> dict[int, int]:
-    """The output of the largest region that a gate lies in."""
-    nodes, insides = proof.stored["circuit"]["nodes"], dict[int, list[int]]()
+def _regions(proof: Proof, graph: Graph, places: Mapping[int, int]) -> dict[int, frozenset[int]]:
+    """Those of the proof that lie in no other one, without exchanges."""
+    nodes, insides = proof.stored["circuit"]["nodes"], dict[int, frozenset[int]]()
     for region in proof.stored.get("regions", ()):
         reference = nodes[region["stands_for"]]
         if region["output"] in places and reference["kind"] != "exchange":
             output = places[region["output"]]
             ends = {places.get(each, -1) for each in _read(reference)}
-            insides[output] = [each for each in needed(graph, output, ends) if each not in ends]
-    found: dict[int, int] = {}
-    for output, inside in sorted(insides.items(), key=lambda each: len(each[1])):
-        found |= {number: output for number in inside if isinstance(graph.nodes[number], Relu)}
-    return found
+            insides[output] = frozenset(each for each in needed(graph, output, ends) if each not in ends)
+    inner = {each for output, nodes in insides.items() for each in nodes if each != output}
+    return {output: nodes for output, nodes in insides.items() if output not in inner}
 
 
 def _read(reference: Header) -> tuple[int, ...]:

@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from headsmith.export.folder import PICTURE, PROOF, refuse_taken, write_folder
-from headsmith.export.formats import To, Wanted, contents
+from headsmith.export.folder import CIRCUIT, PICTURE, PROOF, refuse_taken, write_folder
+from headsmith.export.formats import To, Wanted, circuit_text, contents
 from headsmith.files import load, model_of
 from headsmith.report.plots import plot
 from headsmith.sequence.prompts import prompted
@@ -40,7 +40,7 @@ def export(
         (prompted(own) if vocabulary else own).save(proof)
         # All files come from the model as it was saved, so that `verify` can make them again.
         found = load(proof)
-        files = contents(found, wanted) | {PROOF: proof.read_bytes()}
+        files = contents(found, wanted) | {PROOF: proof.read_bytes(), CIRCUIT: circuit_text(found)}
         if to == "huggingface":
             picture = Path(aside) / PICTURE
             plot(found, picture, effort=500)

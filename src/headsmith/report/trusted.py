@@ -45,7 +45,8 @@ def trusted() -> dict[str, int]:
 
 def groups() -> dict[str, list[str]]:
     """The modules that are loaded for every file, under "core"; and for each special rule, by the name of the module
-    that is loaded only where a file needs it, that module and all that is loaded with it."""
+    that is loaded only where a file needs it, that module and all that is loaded with it. A rule that nothing else in
+    the kernel loads checks statements of another kind: what a file beside the proof says."""
     always, elsewhere = {}, set[str]()
     for path in KERNEL.rglob("*.py"):
         tree = ast.parse(path.read_text())
@@ -60,6 +61,8 @@ def groups() -> dict[str, list[str]]:
         return found
 
     found = {"core": sorted({"core/__init__.py"} | loaded("__init__.py") | loaded("__main__.py"))}
+    apart = {name for name in always if name.startswith("rules/") and name != "rules/__init__.py"}
+    elsewhere |= apart - {*found["core"]} - {name for each in always.values() for name in each}
     for name in sorted(elsewhere, key=lambda each: len(loaded(each)), reverse=True):
         if not any(name in group for group in found.values()):
             found[Path(name).stem] = sorted(loaded(name) - {*found["core"]})

@@ -22,7 +22,8 @@ from . import gpt2, llama
 from .layout import ENTERS, MOST_NUMBERS, layers_of, numbers_of
 
 CONFIG, WEIGHTS, PROOF, WORDS = "config.json", "model.safetensors", "proof.safetensors", "tokenizer.json"
-OTHERS = CONFIG, WEIGHTS, PROOF, WORDS, "tokenizer_config.json", "export.json", "README.md", "picture.png"
+BESIDE = "tokenizer_config.json", "export.json", "README.md", "picture.png", "circuit.json"
+OTHERS = CONFIG, WEIGHTS, PROOF, WORDS, *BESIDE
 ARCHITECTURES: dict[str, Any] = {"llama": llama, "gpt2": gpt2}
 
 
