@@ -25,7 +25,7 @@ from headsmith.core.functions import FUNCTIONS
 from headsmith.language.evaluation import evaluate
 from headsmith.language.graph import Affine, Function, Graph, Hypotenuse, Maximum, Minimum, Node, Product, Quotient
 from headsmith.language.stored import Proof
-from headsmith.lower.lower import lower
+from headsmith.lower.lower import Setting, lower
 from headsmith.lower.scales import demand_of, with_softmax_budget
 from headsmith.plan.analysis.ranges import ranges
 from headsmith.plan.approximation import approximate
@@ -105,7 +105,7 @@ def built(model: hs.Compiled, choices: dict[int, Choice], budget: float) -> hs.C
     assembly = assemble(model.graph, choices)
     approximation = approximate(model.graph, found, assembly, choices)
     gains = approximation.flow.gains
-    skeleton = lower(assembly.circuit, approximation.ranges, tokens=1, dtype=model.transformer.dtype)
+    skeleton = lower(assembly.circuit, approximation.ranges, {}, Setting(dtype=model.transformer.dtype))
     transformer = with_softmax_budget(skeleton, demand_of(skeleton, gains), budget, leak=1e-6 * budget)
     draft = drafted(model.graph, model.box, choices, None, transformer, assembly=assembly)
     return replace(model, transformer=numbered(transformer, draft.places), proof=draft.proof)

@@ -23,11 +23,13 @@ from helpers.attacks.sequences import is_causal, worst_ratio
 from helpers.effort import CAMPAIGN, tried
 
 import headsmith as hs
-from headsmith.attempts.meet import meet_with_tables
+from headsmith.compile import attempted
 from headsmith.language.builder import Builder
 from headsmith.language.graph import Graph
 from headsmith.language.stored import Proof
+from headsmith.plan.evidence import cells
 from headsmith.plan.reading import read
+from headsmith.plan.recipes import Recipe
 from headsmith.prove.prove import proved_again
 from headsmith.transformer.heads.sink import SinkBank
 from headsmith.transformer.heads.table import TableBank
@@ -90,7 +92,7 @@ MODELS: dict[str, Callable[[], hs.Compiled]] = {
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that was made steep is refused after fewer cells than usual."""
-    monkeypatch.setattr("headsmith.plan.evidence.cells.MOST_CELLS", 1 << (11 if CAMPAIGN else 9))
+    monkeypatch.setattr(cells, "MOST_CELLS", 1 << (11 if CAMPAIGN else 9))
 
 
 @cache
@@ -243,7 +245,8 @@ def test_layers_in_another_order(together: bool) -> None:
     outer = b.function("exp", sine)
     graph = b.graph(b.affine([(outer, [[1.0]]), (gate, [[1.0]])], [0.0]))
     request = read(graph, (-1, 1), 0.1, 1, "float64")
-    met = meet_with_tables(request, None)
+    met = attempted(request, Recipe("native")).met
+    assert met is not None
     banks = [bank for layer in met.transformer.layers for bank in layer.banks]
     (first,) = (bank for bank in banks if isinstance(bank, SinkBank))
     tables = [bank for bank in banks if isinstance(bank, TableBank)]

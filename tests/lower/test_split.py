@@ -9,11 +9,11 @@ import pytest
 from helpers.models.networks import random_network
 
 import headsmith as hs
-from headsmith.attempts import meet
 from headsmith.kernel.core.arithmetic import FLOAT32, Upper
 from headsmith.kernel.core.model import Link
 from headsmith.kernel.core.stream import Register, constant, read_bounds
 from headsmith.lab.attack.rounding_oracle import worst_run
+from headsmith.lower import split
 from headsmith.lower.split import with_sums_in_parts
 from headsmith.run.numpy_runner import run
 from headsmith.transformer.heads.scaling import in_parts
@@ -40,7 +40,7 @@ def test_short_sums_stay_as_they_are() -> None:
 def test_float32_reaches_what_long_sums_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """Smaller errors than without parts, for more columns; what is asked for within reach stays narrow."""
     with monkeypatch.context() as changed:
-        changed.setattr(meet, "PARTS", ())
+        changed.setattr(split, "PARTS", ())
         with pytest.raises(hs.UnreachableError) as whole:
             hs.compile(WIDE, (-1, 1), 1e-9, dtype="float32")
     wide = hs.compile(WIDE, (-1, 1), 0.85 * whole.value.smallest, dtype="float32")

@@ -29,6 +29,7 @@ from headsmith.plan.approximation import Approximation, approximate
 from headsmith.plan.circuits.assemble import Assembly, Choice, assemble
 from headsmith.plan.circuits.square import square
 from headsmith.plan.design import design_circuits
+from headsmith.plan.request import Policy, Request
 
 Domain = dict[str, tuple[float, float]]
 
@@ -57,7 +58,8 @@ def case_of(target: Graph, domain: Any, error: float) -> Case:
     """The choices of a search, without margins."""
     box = as_box(domain, target.input.names)
     found = tuple(ranges(target, box))
-    chosen = design_circuits(target, found, error, 0.998, np.zeros(box.size), 2.0).choices
+    request = Request(target, box, found, error, 1, "float64")
+    chosen = design_circuits(request, Policy(0.998, 2.0, 1.0)).choices
     return Case(target, box, found, dict(chosen)).with_margin(None)
 
 

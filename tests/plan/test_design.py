@@ -22,6 +22,7 @@ from headsmith.plan.choose import Chooser, Option, Plan, candidates, target_gain
 from headsmith.plan.circuits.assemble import Choice, assemble
 from headsmith.plan.circuits.fragment import depth
 from headsmith.plan.design import design_circuits
+from headsmith.plan.request import Policy, Request
 
 SHARE, ROOM = 0.998, 2.0
 Domain = dict[str, tuple[float, float]]
@@ -46,7 +47,8 @@ def question(formula: str, domain: Domain) -> tuple[Graph, tuple[Interval, ...]]
 
 def design(formula: str, domain: Domain, error: float, max_layers: int | None = None) -> Design:
     graph, found = question(formula, domain)
-    return design_circuits(graph, found, error, SHARE, np.zeros(len(domain)), ROOM, max_layers=max_layers)
+    request = Request(graph, as_box(domain, graph.input.names), found, error, 1, "float64", max_layers)
+    return design_circuits(request, Policy(SHARE, ROOM, 1.0))
 
 
 def proven(graph: Graph, found: tuple[Interval, ...], choices: Any) -> float:

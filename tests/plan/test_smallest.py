@@ -10,7 +10,7 @@ import pytest
 from helpers.effort import cases
 
 import headsmith as hs
-from headsmith.attempts.smallest import rounded_up
+from headsmith.plan.smallest import rounded_up
 
 SQUARE = {"x": (-1, 1), "y": (-1, 1)}
 LOOKING = "looking for the smallest error that can be met"

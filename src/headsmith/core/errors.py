@@ -22,6 +22,14 @@ class UnreachableError(HeadsmithError, ValueError):
         self.smallest = smallest
 
 
+class UnfittableError(HeadsmithError):
+    """No table head was found for an expression; `node` is its number in the fused target."""
+
+    def __init__(self, message: str, node: int) -> None:
+        super().__init__(message)
+        self.node = node
+
+
 class CertificateError(HeadsmithError, ValueError):
     """The proof kernel refuses: the weights do not compute the target within any bound it can derive."""
 
@@ -42,3 +50,7 @@ class MissingHeadError(CertificateError):
 
 class FileFormatError(HeadsmithError, ValueError):
     """The file is not a complete Headsmith model of a version that this release reads."""
+
+
+REFUSALS = (UnfittableError, UnreachableError, TargetError, DomainError)
+"""What says that one way to a model leads nowhere: another one may."""

@@ -194,30 +194,31 @@ class _Reducer:
 # Registers and heads --------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Setting:
+    """What a model is for: how many data tokens, in which floating point, with which attention. With `alone`, data
+    tokens see themselves and reference tokens alone. With `neurons`, gates and products are left to those."""
+
+    tokens: int = 1
+    dtype: Dtype = "float64"
+    attention: AttentionKind = "softmax"
+    alone: bool = False
+    neurons: bool = False
+
+
 def lower(
-    graph: Graph,
-    ranges: Sequence[Interval],
-    *,
-    tokens: int,
-    dtype: Dtype,
-    tables: Tables | None = None,
-    reuse: bool = True,
-    parts: int = 1,
-    attention: AttentionKind = "softmax",
-    alone: bool = False,
-    neurons: bool = False,
+    graph: Graph, ranges: Sequence[Interval], tables: Tables, setting: Setting, *, reuse: bool = True, parts: int = 1
 ) -> Transformer:
     """The transformer whose sink heads, in the limit of large scales, compute `graph` exactly (up to rounded weights
     and what its `tables` do for the expressions). With `reuse`, registers serve again where that pays: under softmax
-    attention, whose heads can clear them. Else long sums may be in several `parts`. With `neurons`, gates and products
-    are left to those, and nothing is cleared."""
-    reduced = reduce(graph, ranges)
-    laid = partial(_laid, graph, reduced, tables or {}, tokens, attention, alone, neurons)
-    inner = _neurons(reduced, tables or {}) if neurons else frozenset()
+    attention without neurons, whose heads can clear them. Else long sums may be in several `parts`."""
+    reduced, dtype = reduce(graph, ranges), setting.dtype
+    laid = partial(_laid, graph, reduced, tables, setting)
+    inner = _neurons(reduced, tables) if setting.neurons else frozenset()
     transformer = laid(allocate(reduced.graph, neurons=inner))
     if parts > 1 and not inner:
         transformer = with_sums_in_parts(transformer, parts)
-    elif reuse and attention == "softmax" and not inner and MORE_HEADS * transformer.heads >= 1.0:
+    elif reuse and setting.attention == "softmax" and not inner and MORE_HEADS * transformer.heads >= 1.0:
         # Where there are fewer heads, one more to clear registers is too much.
         others = allocate(reduced.graph, carry=True)
         plain = all(
@@ -228,17 +229,9 @@ def lower(
     return transformer if dtype == "float64" else _rounded(transformer, dtype)
 
 
-def _laid(
-    graph: Graph,
-    reduced: Reduced,
-    tables: Tables,
-    tokens: int,
-    attention: AttentionKind,
-    alone: bool,
-    neurons: bool,
-    allocation: Allocation,
-) -> Transformer:
+def _laid(graph: Graph, reduced: Reduced, tables: Tables, setting: Setting, allocation: Allocation) -> Transformer:
     """The transformer whose registers are these."""
+    tokens, neurons = setting.tokens, setting.neurons
     grid = max((len(table.offset) for table in tables.values() if not isinstance(table, Multiplied)), default=0)
     names = _names(reduced.graph, allocation)
     registers = [Register(names[register], reduced.graph.nodes[register].size) for register in allocation.writes]
@@ -277,8 +270,8 @@ def _laid(
         ),
         readout=tuple(links(allocation, names, allocation.reads[OUTPUT], 0)),
         readout_bias=constant(allocation, allocation.reads[OUTPUT]),
-        attention=attention,
-        alone=alone,
+        attention=setting.attention,
+        alone=setting.alone,
     )
 
 

@@ -43,7 +43,9 @@ from headsmith.kernel.core.arithmetic import Interval, Upper, smallest
 from headsmith.kernel.core.flow import Far, Gain
 from headsmith.kernel.core.sparse import Sparse
 from headsmith.kernel.core.walk import Facts
+from headsmith.language.graph import Attend, Pool, Relu
 from headsmith.lower.registers import product
+from headsmith.plan.approximation import Design
 from headsmith.transformer.bill import max_weight
 from headsmith.transformer.heads.bank import largest
 from headsmith.transformer.heads.scaling import SMALLEST_SCALE, Scaling, heaviest_read
@@ -53,6 +55,8 @@ from headsmith.transformer.heads.swiglu import SiluBank
 from headsmith.transformer.ir import Bank, Layer, Transformer
 
 TINY = 1e-280
+ROOM = 1.05
+"""Times the size of what is read where scales depend on it."""
 ENOUGH = 0.999
 """A ratio above that is none."""
 
@@ -149,6 +153,32 @@ def _leak(transformer: Transformer, heads: list[list[Far]]) -> float:
         for bank, gain in zip(layer.banks, gains, strict=True):
             total += float((bank.value_sizes() * gain.size.value).sum(axis=0).max())
     return total
+
+
+def sizes_read(design: Design, gates: bool) -> dict[int, float]:
+    """By circuit node, the size of what is read where maxima are taken over tokens (and by `gates`, if that is asked
+    for), and of the scores of attention, with some room."""
+    sizes = {}
+    for number, node in enumerate(design.circuit.nodes):
+        if isinstance(node, Pool) or (gates and isinstance(node, Relu)):
+            sizes[number] = ROOM * float(np.max(design.ranges[node.argument].magnitude, initial=0.0))
+        elif isinstance(node, Attend):
+            sizes[number] = ROOM * float(design.ranges[node.queries].magnitude @ design.ranges[node.keys].magnitude)
+    return sizes
+
+
+def enlarged(sizes: Mapping[int, float], facts: Facts, skeleton: Transformer) -> dict[int, float]:
+    """The sizes, with room for what the kernel knows of the same values, which may be less: its ranges may be wider."""
+    largest_read = dict(sizes)
+    for stored, layer in zip(facts.model.layers if sizes else (), skeleton.layers if sizes else (), strict=True):
+        for known, bank in zip(stored, layer.banks, strict=True):
+            pairs = set() if known.copies else {*zip(known.node.tolist(), bank.node.tolist(), strict=True)}
+            for number, name in pairs:
+                node = facts.circuit.nodes[number]
+                if name in sizes and node.kind in ("pool", "relu"):
+                    read = float(np.max(facts.ranges[node.arguments[0]].magnitude.value))
+                    largest_read[name] = max(largest_read[name], ROOM * read)
+    return largest_read
 
 
 def gains_of_heads(bank: Bank, gains: Mapping[int, Gain], outputs: int) -> Far:

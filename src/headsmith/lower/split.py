@@ -8,16 +8,28 @@ otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from headsmith.transformer.heads.stream import RESERVED, Link, Register
 from headsmith.transformer.ir import Bank, Layer, Transformer
 
+PARTS = (2, 4)
+"""In how many parts long sums are tried, where they round too much."""
+
 FEW = 16
 """Sums of fewer terms are left as they are."""
+
+
+def less_rounded(transformer: Transformer) -> Iterator[dict[str, Any]]:
+    """How to lay a model out so that it rounds less, and has more columns: options of `lower`."""
+    if any(bank.cleared for layer in transformer.layers for bank in layer.banks):
+        yield {"reuse": False}
+    if transformer.dtype == "float32":
+        yield from ({"reuse": False, "parts": parts} for parts in PARTS)
 
 
 def with_sums_in_parts(transformer: Transformer, parts: int) -> Transformer:

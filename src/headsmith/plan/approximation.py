@@ -14,7 +14,7 @@ together.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -48,6 +48,8 @@ from headsmith.plan.circuits.assemble import Assembly, Choice, Splice, expressio
 from headsmith.plan.evidence.cells import table_cells
 from headsmith.plan.tables import GateHead, Multiplied, Progress, Table, Tables
 
+TINY = 1e-300
+
 
 @dataclass(frozen=True, eq=False)
 class Approximation:
@@ -79,6 +81,16 @@ class Design:
     @property
     def gates(self) -> int:
         return self.assembly.circuit.gates
+
+    @property
+    def undecided(self) -> Design:
+        """The design, with ranges as if the argument of every gate might cross zero."""
+        read = {node.argument for node in self.circuit.nodes if isinstance(node, Relu)}
+        crossing = [
+            Interval(np.minimum(each.low, -TINY), np.maximum(each.high, TINY)) if number in read else each
+            for number, each in enumerate(self.ranges)
+        ]
+        return replace(self, ranges=tuple(crossing))
 
 
 def approximate(

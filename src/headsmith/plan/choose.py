@@ -146,6 +146,11 @@ def _square(interval: tuple[float, float], split: tuple[int, ...]) -> Fragment:
     return square(*interval, split)
 
 
+def _splits(cells: float, max_depth: int | None) -> list[tuple[int, ...]]:
+    """Into how many cells each layer may split those before it; without layers, one cell is all that there is."""
+    return [] if max_depth == 0 and cells > 1.0 else radices(cells, max_depth)
+
+
 def _products(left: Interval, right: Interval, error: float, max_depth: int | None, size: int) -> list[Option]:
     """Two squares of width w = c w_x + w_y, each off by at most (w / N)^2 / 8: in all w^2 / (16 c N^2)."""
     spans = [float(np.max(side.high) - np.min(side.low)) for side in (left, right)]
@@ -159,7 +164,7 @@ def _products(left: Interval, right: Interval, error: float, max_depth: int | No
         )
     width = max(high - low for low, high in ends.values())
     found = []
-    for split in radices(width / (4.0 * math.sqrt(max(balance * MARGIN * error, 1e-300))), max_depth):
+    for split in _splits(width / (4.0 * math.sqrt(max(balance * MARGIN * error, 1e-300))), max_depth):
         cells = cells_of(split)
         if cells > MOST_PIECES:
             continue
@@ -186,7 +191,7 @@ def _quotients(
     largest = float(np.max(ends[1]))
     spread = sum((high - low) ** 2 for low, high in ratios.values())
     numbers, found = {"sign": sign, "shift": shift}, list[Option]()
-    for split in radices(math.sqrt(largest * spread / (32.0 * shift * MARGIN * error)), max_depth):
+    for split in _splits(math.sqrt(largest * spread / (32.0 * shift * MARGIN * error)), max_depth):
         cells = cells_of(split)
         if cells > MOST_PIECES:
             continue

@@ -6,40 +6,28 @@ the budget is scaled until the proven approximation part just fits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from headsmith.core.arrays import Array
 from headsmith.core.errors import TooManyPiecesError, UnreachableError
-from headsmith.core.intervals import Interval
-from headsmith.language.graph import Graph
 from headsmith.plan.approximation import Design, approximate, gained
 from headsmith.plan.choose import Chooser
 from headsmith.plan.circuits.assemble import Choice, assemble
+from headsmith.plan.request import Policy, Request
 
 ROUNDS = 14
 
 
-def design_circuits(
-    target: Graph,
-    found: Sequence[Interval],
-    error: float,
-    share: float,
-    inputs: Array,
-    room: float,
-    max_layers: int | None = None,
-    quick: bool = False,
-) -> Design:
-    """Choose circuits so that the proven approximation part is at most `share` of `error`.
+def design_circuits(request: Request, policy: Policy) -> Design:
+    """Choose circuits so that the proven approximation part is at most the policy's share of the error.
 
-    Softmax scales cost no gates, so they can live on little: a share near one gives the fewest gates. `inputs` bounds
-    the rounding of the inputs, `room` widens the margins of circuits for what else their arguments may be off by. A
-    `quick` search takes the first circuits that do.
+    Softmax scales cost no gates, so they can live on little: a share near one gives the fewest gates. An accurate
+    request takes the first circuits that do.
     """
-    search = _Search(target, found, share * error, inputs, room, quick)
+    search, max_layers = _Search(request, policy), request.max_layers
     if max_layers is None:
         return search.best(None)
     # The search goes by steps: now and then a tighter limit leads it to fewer gates.
@@ -57,26 +45,22 @@ def design_circuits(
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    target: Graph
-    found: Sequence[Interval]
-    limit: float
-    inputs: Array
-    room: float
-    quick: bool = False
+    request: Request
+    policy: Policy
 
     def best(self, max_layers: int | None) -> Design:
         """The design with the fewest gates whose proven approximation part is within the limit."""
-        limit = self.limit
+        limit, request = self.policy.share * self.request.error, self.request
         budget, best = 0.998 * limit, None
         fits, exceeds = 0.0, np.inf
         smallest, stalled = np.inf, 0
         seen: set[tuple[Any, ...]] = set()
-        chooser = Chooser(self.target, self.found, max_layers)
+        chooser = Chooser(request.graph, request.ranges, max_layers)
         # Many nodes average out the steps of each: there is little to gain from looking longer.
-        patience = 0 if self.quick else 7 if len(chooser.nodes) <= 4 else 2
+        patience = 0 if request.accurate else 7 if len(chooser.nodes) <= 4 else 2
         for turn in range(ROUNDS):
             chosen = chooser.choose(budget)
-            design = self._prove(chooser.with_margins(chosen, self.inputs, self.room), chooser)
+            design = self._prove(chooser.with_margins(chosen, request.inputs, self.policy.room), chooser)
             if design is None:
                 continue
             if design.approximation <= limit:
@@ -113,10 +97,11 @@ class _Search:
 
     def _prove(self, choices: Mapping[int, Choice], chooser: Chooser) -> Design | None:
         """What the choices really cost; None if a circuit has too many pieces to prove, which rules its family out."""
-        assembly = assemble(self.target, choices)
+        target = self.request.graph
+        assembly = assemble(target, choices)
         try:
-            approximation = approximate(self.target, self.found, assembly, choices)
+            approximation = approximate(target, self.request.ranges, assembly, choices)
         except TooManyPiecesError as refusal:
             chooser.exclude(refusal.target)
             return None
-        return gained(self.target, choices, assembly, approximation)
+        return gained(target, choices, assembly, approximation)

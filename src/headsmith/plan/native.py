@@ -11,73 +11,52 @@ its share) takes a ReLU circuit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
 from headsmith.core.arrays import Array
-from headsmith.core.errors import CertificateError, UnreachableError
-from headsmith.core.intervals import Interval
-from headsmith.core.rounding import Precision
+from headsmith.core.errors import CertificateError, UnfittableError, UnreachableError
 from headsmith.language.builder import is_product, program_of
 from headsmith.language.graph import (
     Approximated,
-    Graph,
     Input,
     Maximum,
     Minimum,
     Pool,
     Relu,
 )
+from headsmith.plan.analysis.ranges import ranges
 from headsmith.plan.approximation import Design, approximate, gained
 from headsmith.plan.choose import analytic, committed, possible_margin, softmax_share, target_flow, target_gains
 from headsmith.plan.circuits.assemble import GATE, TABLE, Choice, assemble, expressions_of
-from headsmith.plan.native_fits import Failed, Fitted, Fitter, Group, UnfittableError
-from headsmith.plan.tables import GateHead, Multiplied, Progress, Table
+from headsmith.plan.native_fits import Fitted, Fitter, Group
+from headsmith.plan.request import Policy, Request
+from headsmith.plan.rewrite.fuse import Fusion, fuse
+from headsmith.plan.tables import GateHead, Multiplied, Table
 from headsmith.transformer.heads.gate import MOST_GATE_TOKENS
 
 ROUNDS = 6
 EASY = 0.01
 """What part of its share a head takes that has tokens to spare."""
-MOST_TOKENS = 160
 FITTED = 0.985
 """The proof is a little looser than the fit's estimate."""
 
 
-def native_design(
-    target: Graph,
-    found: Sequence[Interval],
-    error: float,
-    inputs: Array,
-    room: float,
-    precision: Precision,
-    value_limit: float = np.inf,
-    max_tokens: int = MOST_TOKENS,
-    progress: Progress | None = None,
-    failed: Failed | None = None,
-    accurate: bool = False,
-    caution: float = 1.0,
-    neurons: bool = False,
-) -> Design:
-    """Choose table heads so that the proven approximation part is at most `error`.
+def native_design(request: Request, policy: Policy, fusion: Fusion | None) -> Design:
+    """Choose table heads for the fused target so that the proven approximation part is at most the policy's share of
+    the error.
 
-    `inputs` bounds the rounding of the inputs, `room` widens the margins for what else arguments may be off by;
-    `value_limit` bounds the values of the tables; `failed` remembers fits that failed from one call to the next. Raises
-    UnfittableError for an expression that no table was found for. With `accurate`, every head is as accurate as
-    rounding lets it be, and only the rest of the error is for circuits: the result may exceed the error. `caution` is
-    how many times the rounding of gates of small rises is taken for what it is on its own: rounding passes through all
-    that follows. With `neurons`, products are left to those.
+    Raises UnfittableError for an expression that no table was found for. With an accurate request, every head is as
+    accurate as rounding lets it be, and only the rest of the error is for circuits: the result may exceed the error.
     """
-    tables = (value_limit, max_tokens, failed or Failed())
-    fitter = partial(Fitter, target, found, room, precision, *tables, accurate, caution, neurons)
-    search = _Search(target, found, inputs, accurate, neurons, fitter)
+    search, error = _Search(request, policy, fusion), policy.share * request.error
     budget, smallest = FITTED * error, np.inf
-    if accurate:
-        return search.proven(search.choose(budget), progress)
+    if request.accurate:
+        return search.proven(search.choose(budget))
     for _ in range(ROUNDS):
-        design = search.proven(search.choose(budget), progress)
+        design = search.proven(search.choose(budget))
         if design.approximation <= error:
             return design
         smallest = min(smallest, design.approximation)
@@ -93,38 +72,32 @@ def native_design(
 class _Search:
     """Shares the error out among the groups, and the tokens."""
 
-    def __init__(
-        self,
-        target: Graph,
-        found: Sequence[Interval],
-        inputs: Array,
-        accurate: bool,
-        neurons: bool,
-        fitter: Callable[[frozenset[int], bool], Fitter],
-    ) -> None:
-        self.target, self.found, self.inputs, self.accurate, self.neurons = target, found, inputs, accurate, neurons
+    def __init__(self, request: Request, policy: Policy, fusion: Fusion | None) -> None:
+        self.request, self.inputs = request, request.inputs
+        self.target = target = request.graph if fusion is None else fuse(request.graph, fusion)
+        self.ranges = request.ranges if target is request.graph else ranges(target, request.box)
         self.order = target.used
-        self.flow = target_flow(target, tuple(found))
-        self.gains = target_gains(target, found, self.order)
+        self.flow = target_flow(target, tuple(self.ranges))
+        self.gains = target_gains(target, self.ranges, self.order)
         # Products of products: see plan/circuits/assemble.py.
-        self.mirrored = frozenset(number for each in self.flow.known.powers.values() for number in each.inside)
+        self.mirrored = frozenset(number for power in self.flow.known.powers.values() for number in power.inside)
         self.groups = self._grouped()
         self.group_of = {number: group for group in self.groups for number in group.nodes}
-        self.fitter = fitter(self.mirrored, len(self.groups) == 1)
+        self.fitter = Fitter(request, policy, target, self.ranges, self.mirrored, len(self.groups) == 1)
 
     def _grouped(self) -> list[Group]:
         found: dict[tuple[tuple[int, ...], int], list[int]] = {}
         for number in self.order:
             node = self.target.nodes[number]
             if isinstance(node, Approximated):
-                fits = analytic(self.target, self.found, number) and not self._multiplied(number)
+                fits = analytic(self.target, self.ranges, number) and not self._multiplied(number)
                 # What only a circuit can do is a group of its own.
                 found.setdefault((program_of(node)[1], -1 if fits else number), []).append(number)
         return [Group(tuple(nodes), variables) for (variables, _), nodes in found.items()]
 
     def _multiplied(self, number: int) -> bool:
         """Whether neurons compute a node: a product, or a square."""
-        return self.neurons and is_product(self.target.nodes[number])
+        return self.request.neurons and is_product(self.target.nodes[number])
 
     def choose(self, budget: float) -> dict[int, Fitted]:
         """For each group (by its first node) what stands for it, with estimated errors of at most `budget` in all."""
@@ -134,7 +107,7 @@ class _Search:
         chosen = self._fit_all(equal, budget)
         tokens = {first: fitted.tokens for first, fitted in chosen.items()}
         hardest = max(tokens, key=tokens.__getitem__, default=None)
-        if self.accurate or len(tokens) < 2 or hardest is None or tokens[hardest] <= 2:
+        if self.request.accurate or len(tokens) < 2 or hardest is None or tokens[hardest] <= 2:
             return chosen
         chosen = self._with_spare_tokens(chosen, equal, tokens[hardest])
         weights = {
@@ -167,7 +140,7 @@ class _Search:
     def _even(self) -> dict[int, float]:
         """Weights that allow all nodes the same error for their size: products of products are as good as rounding."""
         sizes = {
-            number: math.prod(float(np.max(self.found[each].magnitude)) for each in group.variables)
+            number: math.prod(float(np.max(self.ranges[each].magnitude)) for each in group.variables)
             for number, group in self.group_of.items()
         }
         even = {number: sizes[number] * float(np.max(self.gains[number])) for number in sizes}
@@ -195,9 +168,9 @@ class _Search:
         for number in self.order:
             node = self.target.nodes[number]
             arrived = self.flow.arriving(number, off, own, norms)
-            own[number] = self.inputs if isinstance(node, Input) else committed(node, self.found[number])
+            own[number] = self.inputs if isinstance(node, Input) else committed(node, self.ranges[number])
             if isinstance(node, Relu | Maximum | Minimum | Pool):
-                own[number] = own[number] + softmax_share(budget, self.gains[number], self.found[number])
+                own[number] = own[number] + softmax_share(budget, self.gains[number], self.ranges[number])
             if isinstance(node, Approximated):
                 group = self.group_of[number]
                 if group.nodes[0] not in chosen:
@@ -206,7 +179,7 @@ class _Search:
             off[number] = arrived + own[number]
         return chosen
 
-    def proven(self, chosen: Mapping[int, Fitted], progress: Progress | None) -> Design:
+    def proven(self, chosen: Mapping[int, Fitted]) -> Design:
         """What the choices really do."""
         choices: dict[int, Choice] = {}
         columns: dict[int, list[Table | GateHead | Multiplied]] = {}
@@ -221,7 +194,7 @@ class _Search:
                 signs = (1.0, -1.0) if gate.mirrored else (1.0,)
                 columns[number] = [GateHead(sign * fit.slope, fit.offset) for sign in signs]
             for number, option in fitted.circuits.items():
-                margin = possible_margin(self.target, self.found, number, fitted.margin)
+                margin = possible_margin(self.target, self.ranges, number, fitted.margin)
                 choices[number] = replace(option.choice, margin=margin)
             for table, nodes in fitted.fits:
                 slope = np.stack([table.alpha] if table.beta is None else [table.alpha, table.beta], axis=1)
@@ -236,7 +209,7 @@ class _Search:
             for component in range(self.target.nodes[number].size)
         }
         try:
-            approximation = approximate(self.target, self.found, assembly, choices, tables, progress)
+            approximation = approximate(self.target, self.ranges, assembly, choices, tables, self.request.progress)
         except CertificateError as refusal:
             raise UnfittableError(str(refusal), next(iter(columns), 0)) from refusal
         return gained(self.target, choices, assembly, approximation, tables)

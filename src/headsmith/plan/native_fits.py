@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headsmith.core.arrays import Array
-from headsmith.core.errors import HeadsmithError
+from headsmith.core.errors import UnfittableError
 from headsmith.core.intervals import Interval
 from headsmith.core.program import Program
 from headsmith.core.rounding import HALVES, Precision
@@ -21,34 +21,15 @@ from headsmith.plan.choose import Option, analytic, candidates, cheapest
 from headsmith.plan.fit import Fit, fit_program
 from headsmith.plan.fit.accurate import attained, fit_accurate
 from headsmith.plan.fit.curve import value_room
+from headsmith.plan.request import Policy, Request
 from headsmith.transformer.heads.gate import Factors, Gating, best_gate, factors_of, fewest_tokens, gate_of
 
 LIMITS = (1e3, 30.0)
 """Limits of the values that are tried besides none."""
+MOST_TOKENS = 160
+"""Reference tokens that tables are tried with."""
 FINEST = 2.0**-28
 """In units of what is computed: circuits for smaller errors have so many pieces that their proof takes minutes."""
-
-
-@dataclass(eq=False)
-class Failed:
-    """Programs that no table was found for, with the errors that were too small: smaller ones need not be tried."""
-
-    errors: dict[tuple[Program, ...], list[tuple[float, ...]]] = field(default_factory=dict)
-
-    def covers(self, programs: tuple[Program, ...], errors: tuple[float, ...]) -> bool:
-        known = self.errors.get(programs, [])
-        return any(all(a <= b for a, b in zip(errors, other, strict=True)) for other in known)
-
-    def add(self, programs: tuple[Program, ...], errors: tuple[float, ...]) -> None:
-        self.errors.setdefault(programs, []).append(errors)
-
-
-class UnfittableError(HeadsmithError):
-    """No table head was found for an expression; `node` is its number in the fused target."""
-
-    def __init__(self, message: str, node: int) -> None:
-        super().__init__(message)
-        self.node = node
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,27 +64,20 @@ class Fitted:
 
 @dataclass(frozen=True, eq=False)
 class Fitter:
-    """Finds what stands for a group of nodes of `target`, whose ranges are `found`.
+    """Finds what stands for a group of nodes of `target`, whose `ranges` are known. `mirrored` are the nodes of
+    products of products (plan/circuits/assemble.py): where there are any, multiplying heads are all that is tried. With
+    `alone`, there is one group."""
 
-    `room` widens the margins, `value_limit` bounds the values of tables, `max_tokens` their tokens; `failed` remembers
-    what was tried. With `accurate`, every head is as accurate as rounding lets it be. `caution` is how many times the
-    rounding of gates of small rises is taken for what it is on its own. With `neurons`, products are left to those.
-    `mirrored` are the nodes of products of products (plan/circuits/assemble.py): where there are any, gates are all
-    that is tried. With `alone`, there is one group.
-    """
-
+    request: Request
+    policy: Policy
     target: Graph
-    found: Sequence[Interval]
-    room: float
-    precision: Precision
-    value_limit: float
-    max_tokens: int
-    failed: Failed
-    accurate: bool
-    caution: float
-    neurons: bool
+    ranges: Sequence[Interval]
     mirrored: frozenset[int]
     alone: bool
+
+    @property
+    def precision(self) -> Precision:
+        return self.request.precision
 
     def fit(self, group: Group, off: Mapping[int, Array], allowed: Mapping[int, float]) -> Fitted:
         """What stands for a group, whose nodes may be off by what is `allowed`; arguments are `off` by what is said."""
@@ -113,12 +87,12 @@ class Fitter:
         box = [self.wide(variable, margin) for variable in group.variables]
         circuits = {n: option for n in group.nodes if (option := self._headless(n, allowed[n])) is not None}
         rest = [n for n in group.nodes if n not in circuits]
-        if not all(analytic(self.target, self.found, n) for n in rest):
+        if not all(analytic(self.target, self.ranges, n) for n in rest):
             (number,) = rest
             return Fitted((), {number: self._circuit(number, allowed[number])}, margin)
         if not rest:
             return Fitted((), circuits, margin)
-        if self.accurate:
+        if self.request.accurate:
             return self._most_accurate(rest, circuits, box, margin)
         gate = self._gate(rest, box, allowed)
         if gate is not None and self.mirrored:
@@ -139,7 +113,7 @@ class Fitter:
                 fits.append((alone, (number,)))
             elif isinstance(self._node(number), Expression) or self._rounds_away(number, allowed[number]):
                 raise UnfittableError(
-                    f"no table of {self.max_tokens} tokens was found for {describe(self.target, number)} within "
+                    f"no table of {MOST_TOKENS} tokens was found for {describe(self.target, number)} within "
                     f"{allowed[number]:.3g}",
                     number,
                 )
@@ -149,11 +123,11 @@ class Fitter:
 
     def gate(self, tokens: int, number: int, box: list[tuple[float, float]], allowed: float) -> Gating | None:
         """A gate head of so many tokens for a product."""
-        return gate_of(tokens, self._factors(number, box), allowed, self.precision, self.caution)
+        return gate_of(tokens, self._factors(number, box), allowed, self.precision, self.policy.caution)
 
     def multiplied(self, number: int) -> bool:
         """Whether neurons compute a node: a product, or a square."""
-        return self.neurons and is_product(self.target.nodes[number])
+        return self.request.neurons and is_product(self.target.nodes[number])
 
     def _most_accurate(
         self, nodes: list[int], circuits: dict[int, Option], box: list[tuple[float, float]], margin: float
@@ -164,7 +138,7 @@ class Fitter:
             found = best_gate(self._factors(number, box), 0.0, self.precision)
             if found is not None:
                 return Fitted((), circuits, margin, {number: found[1]}, {number: found[0]})
-        table = fit_accurate([program_of(self._node(n))[0] for n in nodes], box, self.precision, self.max_tokens)
+        table = fit_accurate([program_of(self._node(n))[0] for n in nodes], box, self.precision, MOST_TOKENS)
         if table is None:
             raise UnfittableError(f"no table was found for {describe(self.target, nodes[0])}", nodes[0])
         errors = dict(zip(nodes, attained(table, self.precision).tolist(), strict=True))
@@ -187,7 +161,7 @@ class Fitter:
         if self.mirrored:
             found = best_gate(factors, allowed[number], self.precision)
             return None if found is None else found[1]
-        return fewest_tokens(factors, allowed[number], self.precision, self.caution)
+        return fewest_tokens(factors, allowed[number], self.precision, self.policy.caution)
 
     def _factors(self, number: int, box: list[tuple[float, float]]) -> Factors:
         node = self._node(number)
@@ -198,7 +172,7 @@ class Fitter:
     def _rounds_away(self, number: int, allowed: float) -> bool:
         """Whether rounding rules tables out. It then rules out circuits, whose gates round one after the other; and
         the proof of circuits of so small errors takes long: more tokens are the better way."""
-        size = float(np.max(self.found[number].magnitude))
+        size = float(np.max(self.ranges[number].magnitude))
         return size > min(value_room(self.precision), 1.0 / FINEST) * allowed
 
     def _table(
@@ -210,26 +184,26 @@ class Fitter:
     ) -> Fit | None:
         several = tuple(programs[n] for n in nodes)
         errors = tuple(allowed[n] for n in nodes)
-        if self.failed.covers(several, errors):
+        if self.request.failed.covers(several, errors):
             return None
         # A limit on the values leads the search to other heads: now and then to smaller ones.
-        alone = self.alone and math.isinf(self.value_limit)
+        alone = self.alone and math.isinf(self.request.value_limit)
         best: Fit | None = None
-        for limit in (self.value_limit, *LIMITS) if alone else (self.value_limit,):
+        for limit in (self.request.value_limit, *LIMITS) if alone else (self.request.value_limit,):
             if best is not None and len(box) == 2 and best.largest_value <= limit:
                 continue  # a search in two variables takes seconds: only for smaller values
             found = fit_program(
                 several,
                 box,
                 errors,
-                max_tokens=self.max_tokens if best is None else best.tokens,
+                max_tokens=MOST_TOKENS if best is None else best.tokens,
                 value_limit=limit,
                 precision=self.precision,
                 known=() if best is None else best.sides,
             )
             if found is None and best is None:
                 # Large values make the easier search: where it fails, a limit does not help.
-                self.failed.add(several, errors)
+                self.request.failed.add(several, errors)
                 break
             if found is not None and (best is None or _size(found) < _size(best)):
                 best = found
@@ -237,23 +211,23 @@ class Fitter:
 
     def _margin(self, group: Group, off: Mapping[int, Array]) -> float:
         """Room for what the arguments are expected to be off by, and for rounding."""
-        size = max(float(np.max(self.found[variable].magnitude)) for variable in group.variables)
+        size = max(float(np.max(self.ranges[variable].magnitude)) for variable in group.variables)
         rounding = (12.0 if self.precision.name in HALVES else 1e4) * self.precision.unit_roundoff * (1e-3 + size)
-        return self.room * max(float(np.max(off[variable])) for variable in group.variables) + rounding
+        return self.policy.room * max(float(np.max(off[variable])) for variable in group.variables) + rounding
 
     def wide(self, variable: int, margin: float) -> tuple[float, float]:
         """The range of an argument, and the margin."""
-        return float(np.min(self.found[variable].low)) - margin, float(np.max(self.found[variable].high)) + margin
+        return float(np.min(self.ranges[variable].low)) - margin, float(np.max(self.ranges[variable].high)) + margin
 
     def _headless(self, number: int, allowed: float) -> Option | None:
         """A circuit without gates, where an affine function is good enough."""
         if isinstance(self._node(number), Expression):
             return None
-        found = candidates(self.target, self._node(number), self.found, allowed, 1)
-        return found[0] if found and found[0].gates == 0 else None
+        found = candidates(self.target, self._node(number), self.ranges, allowed, max_depth=0)
+        return found[0] if found else None
 
     def _circuit(self, number: int, allowed: float) -> Option:
-        found = candidates(self.target, self._node(number), self.found, allowed)
+        found = candidates(self.target, self._node(number), self.ranges, allowed)
         return cheapest(found, f"neither a table head nor a ReLU circuit for {describe(self.target, number)}", allowed)
 
     def _node(self, number: int) -> Approximated:

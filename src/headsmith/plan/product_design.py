@@ -9,18 +9,17 @@ ReLU on [-B, B] by B / 2 times that: a gate within e would take log(0.14 B / e) 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from headsmith.core.errors import TargetError
-from headsmith.core.intervals import Box, Interval
 from headsmith.language.builder import is_product
 from headsmith.language.describe import describe
 from headsmith.language.graph import Affine, Graph, Input, arguments
 from headsmith.plan.analysis.ranges import ranges
 from headsmith.plan.approximation import Design
 from headsmith.plan.circuits.assemble import TABLE, Choice, assemble, expressions_of
+from headsmith.plan.request import Request
 from headsmith.plan.tables import Multiplied
 
 BERNSTEIN = 0.2801694990238691
@@ -35,22 +34,23 @@ def layers_for_gate(error: float, size: float = 1.0) -> int:
     return max(1, math.ceil(math.log(max(degree, 1.0)) / math.log(3.0)))
 
 
-def product_design(graph: Graph, found: Sequence[Interval], box: Box, error: float, unit: float = 0.0) -> Design:
+def product_design(request: Request) -> Design:
     """Every product and square of the target a head. Raises TargetError where the target is no polynomial."""
+    graph, unit = request.graph, request.precision.unit_roundoff
     choices = {}
     for number in graph.used:
         node = graph.nodes[number]
         if isinstance(node, Input | Affine):
             continue
         if not is_product(node):
-            raise TargetError(_refusal(graph, number, error))
-        size = max(float(np.max(found[each].magnitude, initial=0.0)) for each in arguments(node))
+            raise TargetError(_refusal(graph, number, request.error))
+        size = max(float(np.max(request.ranges[each].magnitude, initial=0.0)) for each in arguments(node))
         choices[number] = Choice(TABLE, max(MARGIN, ROUNDINGS * unit) * (size or 1.0))
     assembly = assemble(graph, choices)
     places = [place for number in choices for place in expressions_of(assembly, number)]
     nodes = assembly.circuit.nodes
     tables = {(place, component): Multiplied() for place in places for component in range(nodes[place].size)}
-    return Design(choices, assembly, tuple(ranges(assembly.circuit, box)), {}, 0.0, tables)
+    return Design(choices, assembly, tuple(ranges(assembly.circuit, request.box)), {}, 0.0, tables)
 
 
 def _refusal(graph: Graph, number: int, error: float) -> str:

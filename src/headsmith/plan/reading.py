@@ -11,25 +11,37 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.attempts.meet import Request
 from headsmith.core.errors import TargetError, UnreachableError
 from headsmith.core.foreign import advice
 from headsmith.core.intervals import Box, Interval, as_box
 from headsmith.core.progress import Report
-from headsmith.core.rounding import PRECISIONS, Dtype
+from headsmith.core.rounding import HALVES, PRECISIONS, Dtype
 from headsmith.kernel.core.functions import FUNCTIONS as KNOWN
 from headsmith.language.builder import mixes, multiplied_out
 from headsmith.language.describe import describe
 from headsmith.language.formula import formula_graph, parse
-from headsmith.language.graph import Approximated, Function, Graph, Input
+from headsmith.language.graph import Approximated, Attend, Function, Graph, Input, Move, Pool
 from headsmith.language.maxout import MaxoutNetwork
 from headsmith.language.network import Network
 from headsmith.language.trace import graph_of, names_of
 from headsmith.plan.analysis.ranges import linear_ranges, ranges
+from headsmith.plan.request import Request
 from headsmith.plan.rewrite.simplify import in_layers, without_fixed
 from headsmith.readers.imported import Imported
+from headsmith.transformer.heads.attentions import (
+    ATTENTIONS,
+    BANKS,
+    MASKS,
+    NO_MIXING,
+    NOT_AMONG,
+    ONE_TOKEN,
+    AttentionKind,
+    MaskKind,
+)
 
 Target = Network | MaxoutNetwork | Imported | Graph | str | Sequence[str] | Callable[..., Any]
+
+RECIPES = ("auto", "native", "relu", "ramp", "maxout", "swiglu")
 
 LARGEST = 1e100
 """Beyond this the weights of tables and gates would leave the range of doubles."""
@@ -67,7 +79,50 @@ def read(
 def multiplied(request: Request) -> Request:
     """The same request, with whole powers written as products: for neurons and linear attention, which multiply."""
     graph = multiplied_out(request.graph)
-    return replace(request, graph=graph, found=ranges(graph, request.box))
+    return replace(request, graph=graph, ranges=ranges(graph, request.box))
+
+
+def with_attention(request: Request, attention: AttentionKind, alone: bool) -> Request:
+    """The request for heads of one kind of attention. Raises TargetError where tokens take from each other what this
+    attention does not give them."""
+    known = BANKS.get(attention, {*NO_MIXING})
+    for node in request.graph.nodes:
+        wanted = [name for name, kind in (("attend", Attend), ("mean", Pool), ("move", Move)) if isinstance(node, kind)]
+        if not known >= {*wanted}:
+            raise TargetError(f"there is no head for what tokens take from each other here: {NO_MIXING[wanted[0]]}")
+    return replace(request, attention=attention, alone=alone)
+
+
+def sees_itself_alone(recipe: str, dtype: str, attention: str, mask: str | None, tokens: int) -> bool:
+    """Whether data tokens are to see themselves and reference tokens alone. TargetError where the options do not go
+    together."""
+    if recipe not in RECIPES:
+        raise TargetError(f"unknown recipe {recipe!r}; choose one of {', '.join(RECIPES)}")
+    if recipe == "swiglu" and dtype in HALVES:
+        raise TargetError(f"nothing is proven of neurons in {dtype}: recipe 'swiglu' is for float32 and float64")
+    if attention not in ATTENTIONS or (mask is not None and mask not in MASKS):
+        wrong, known = ("attention", ATTENTIONS) if attention not in ATTENTIONS else ("mask", MASKS)
+        given = attention if wrong == "attention" else mask
+        raise TargetError(f"unknown {wrong} {given!r}; choose one of {', '.join(known)}")
+    if attention == "softmax":
+        if mask == "self+prefix" and recipe == "maxout":
+            raise TargetError("recipe 'maxout' has a token for each piece, which must see the others")
+        return mask == "self+prefix"
+    if recipe not in ("auto", "relu", "native" if attention == "linear" else "relu"):
+        raise TargetError(f"recipe {recipe!r} is for softmax attention; under {attention} attention leave it out")
+    if tokens > 1 and mask != "self+prefix" and attention in ONE_TOKEN:
+        raise TargetError(
+            f"{attention} attention is certified for data tokens that see themselves and the prefix alone "
+            f"({NOT_AMONG[attention]}): with tokens={tokens}, ask hs.compile for mask='self+prefix'"
+        )
+    return tokens == 1 or mask == "self+prefix"
+
+
+def refuse_mask(mask: MaskKind | None, proven: Sequence[str]) -> None:
+    """Raise TargetError where a model is proven under other masks than the one that is asked for."""
+    if mask is not None and mask not in proven:
+        masks = " and ".join(proven)
+        raise TargetError(f"nothing can be proven of this model under a {mask} mask: it is proven under {masks}")
 
 
 def as_graph(target: Target, domain: Any = None) -> Graph:

@@ -9,17 +9,15 @@ head) is always among them, and `ratio` says how many times its heads x layers a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from headsmith.attempts.meet import Met, Request, meet_with_gates, meet_with_pieces, meet_with_ramps, meet_with_tables
-from headsmith.attempts.recipes import Cost, as_cost, meet, variants, without_tables
-from headsmith.compile import compiled_of
+from headsmith.compile import attempted, best_model, compiled_of
 from headsmith.core.errors import HeadsmithError, TargetError
 from headsmith.core.progress import Report, Shown, shown
 from headsmith.core.rounding import Dtype
@@ -27,10 +25,13 @@ from headsmith.inside import plan_text
 from headsmith.language.builder import program_of
 from headsmith.language.graph import Affine, Approximated, Input, Maximum, Minimum, Relu
 from headsmith.model import Compiled
+from headsmith.plan.circuits.pieces import Pieces
 from headsmith.plan.ramp_design import FEW_TOKENS
 from headsmith.plan.reading import Target, multiplied, read
+from headsmith.plan.recipes import Recipe, variants, without_tables
+from headsmith.plan.request import Met, Request
 from headsmith.plan.rewrite.fuse import Fusion, fuse
-from headsmith.transformer.bill import Bill
+from headsmith.transformer.bill import Bill, Cost, as_cost
 from headsmith.transformer.heads.table import TableBank
 
 if TYPE_CHECKING:
@@ -154,86 +155,80 @@ def plan(
         compared: Against = against_feed_forward(target, domain, errors, tokens, dtype)
         return compared
     with shown(progress) as report:
-        return _rows(target, domain, errors, tokens, dtype, as_cost(cost), swiglu, report)
+        requests = [read(target, domain, error, tokens, dtype) for error in errors]
+        return _rows(requests, as_cost(cost), swiglu, report)
 
 
-def _rows(
-    target: Target,
-    domain: Any,
-    errors: Sequence[float],
-    tokens: int,
-    dtype: Dtype,
-    order: Cost,
-    swiglu: bool,
-    progress: Report | None,
-) -> Plan:
+def _rows(requests: Sequence[Request], cost: Cost, swiglu: bool, progress: Report | None) -> Plan:
     rows = Plan()
-    for number, error in enumerate(errors):
-        request = read(target, domain, error, tokens, dtype)
-        found: list[Row] = []
-        attempts = [*_attempts(request), *(_with_neurons(request) if swiglu else ())]
+    for number, request in enumerate(requests):
+        ways = [*_variants(request), *(_with_neurons(request) if swiglu else ())]
+        certified: list[Row] = []
         values: dict[str, float] = {}
-        for step, attempt in enumerate(attempts):
+        for step, variant in enumerate(ways):
             if progress is not None:
-                text = f"error {error:g}: {attempt.recipe}, {attempt.variant}"
-                progress(text, (number + step / len(attempts)) / len(errors))
-            if attempt.heads in values and values[attempt.heads] <= attempt.limit:
+                text = f"error {request.error:g}: {variant.recipe}, {variant.text}"
+                progress(text, (number + step / len(ways)) / len(requests))
+            if variant.heads in values and values[variant.heads] <= variant.request.value_limit:
                 continue  # a model with values as small as that is there already
-            try:
-                with np.errstate(over="ignore", invalid="ignore"):
-                    met = attempt.run()
-            except HeadsmithError:
-                continue
-            else:
-                found.append(Row(attempt.recipe, attempt.variant, error, compiled_of(attempt.request, met)))
-                values[attempt.heads] = min(values.get(attempt.heads, np.inf), _largest_value(met))
-        if not found:
+            met = _certified(variant)
+            if met is not None:
+                compiled = compiled_of(variant.request, met)
+                certified.append(Row(variant.recipe, variant.text, request.error, compiled))
+                values[variant.heads] = min(values.get(variant.heads, np.inf), _largest_value(met))
+        if not certified:
             # Models that spend tokens on accuracy, or the refusal with the smallest error.
             with np.errstate(over="ignore", invalid="ignore"):
-                met = meet(request, "auto", order)
-            found.append(Row("auto", "the most accurate heads", error, compiled_of(request, met)))
-        rows.extend(_marked(found, order))
+                met = best_model(request, "auto", cost)
+            certified.append(Row("auto", "the most accurate heads", request.error, compiled_of(request, met)))
+        rows.extend(_marked(certified, cost))
     if progress is not None:
         progress("done", 1.0)
     return rows
 
 
 @dataclass(frozen=True, eq=False)
-class Attempt:
-    """One way to a model: what its heads stand for, how large values of tables may be, and the way itself."""
+class Variant:
+    """One row to come: what its heads stand for, and the way to it; None for the cheapest of all with neurons."""
 
     recipe: str
     heads: str
-    limit: float
     request: Request
-    run: Callable[[], Met]
+    way: Recipe | None
 
     @property
-    def variant(self) -> str:
-        limited = self.recipe == "native" and np.isfinite(self.limit)
-        return f"{self.heads}, values to {self.limit:g}" if limited else self.heads
+    def text(self) -> str:
+        limit = self.request.value_limit
+        return f"{self.heads}, values to {limit:g}" if np.isfinite(limit) else self.heads
 
 
-def _attempts(request: Request) -> list[Attempt]:
-    attempts = []
+def _certified(variant: Variant) -> Met | None:
+    """The model of a variant, if there is one within the error."""
+    with suppress(HeadsmithError), np.errstate(over="ignore", invalid="ignore"):
+        if variant.way is None:
+            return best_model(variant.request, variant.recipe)
+        return attempted(variant.request, variant.way).met
+    return None
+
+
+def _variants(request: Request) -> list[Variant]:
+    ways = []
     if any(isinstance(node, Approximated) for node in request.graph.nodes):
-        for fusion, _ in variants(request.graph, without_tables(request.graph, request.found)):
+        for fusion, _ in variants(request.graph, without_tables(request.graph, request.ranges)):
             for limit in VALUE_LIMITS:
-                run = partial(meet_with_tables, replace(request, value_limit=limit), fusion)
-                attempts.append(Attempt("native", _heads(request, fusion), limit, request, run))
-    attempts.append(Attempt("relu", "one head a gate", np.inf, request, partial(meet_with_gates, request)))
-    ramps = partial(meet_with_ramps, request, FEW_TOKENS)
-    attempts.append(Attempt("ramp", "one ramp head a gate", np.inf, request, ramps))
+                limited = replace(request, value_limit=limit)
+                ways.append(Variant("native", _heads(request, fusion), limited, Recipe("native", fusion)))
+    ways.append(Variant("relu", "one head a gate", request, Recipe("relu")))
+    ways.append(Variant("ramp", "one ramp head a gate", request, Recipe("ramp", most_tokens=FEW_TOKENS)))
     simple = Input | Affine | Relu | Maximum | Minimum
     nodes = [request.graph.nodes[number] for number in request.graph.used]
     if all(isinstance(node, simple) for node in nodes) and request.tokens == 1:
-        attempts.append(Attempt("maxout", "one token a piece", np.inf, request, partial(meet_with_pieces, request)))
-    return attempts
+        ways.append(Variant("maxout", "one token a piece", request, Recipe("maxout", Pieces())))
+    return ways
 
 
-def _with_neurons(request: Request) -> list[Attempt]:
-    request = multiplied(request)
-    return [Attempt("swiglu", "neurons for products and gates", np.inf, request, partial(meet, request, "swiglu"))]
+def _with_neurons(request: Request) -> list[Variant]:
+    return [Variant("swiglu", "neurons for products and gates", multiplied(request), None)]
 
 
 def _heads(request: Request, fusion: Fusion | None) -> str:
@@ -251,12 +246,12 @@ def _largest_value(met: Met) -> float:
     return max((float(np.max(np.abs(bank.values))) for bank in banks if isinstance(bank, TableBank)), default=0.0)
 
 
-def _marked(found: list[Row], order: Cost) -> list[Row]:
+def _marked(found: list[Row], cost: Cost) -> list[Row]:
     """Sorted by cost, without repetitions, Pareto-marked, and compared with the relu recipe."""
     kept: dict[tuple[float, ...], Row] = {}
     for row in found:
         kept.setdefault((*_measures(row), float(row.recipe == "relu")), row)
-    rows = sorted(kept.values(), key=lambda row: order.of_bill(row.bill))
+    rows = sorted(kept.values(), key=lambda row: cost.of(row.bill))
     gates = next((row for row in rows if row.recipe == "relu"), None)
     ratios = [_ratio(row.bill, gates.bill) if gates and not row.bill.neurons else None for row in rows]
     return [replace(row, pareto=not _beaten(row, rows), ratio=ratio) for row, ratio in zip(rows, ratios, strict=True)]

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from headsmith.compile import RECIPES
 from headsmith.core.errors import TargetError
 from headsmith.core.rounding import PRECISIONS, Dtype
 from headsmith.language.domains import read_domain
 from headsmith.language.formula import parse
+from headsmith.plan.reading import RECIPES
 
 LONGEST_FORMULA, LONGEST_DOMAIN = 4000, 2000
 MOST_INPUTS, MOST_OUTPUTS, MOST_TOKENS = 64, 32, 128

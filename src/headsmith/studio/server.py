@@ -130,8 +130,8 @@ class Studio:
 
     async def choices(self, _: Request) -> Response:
         """What the page lets people choose from."""
-        from headsmith.compile import RECIPES
         from headsmith.core.rounding import PRECISIONS
+        from headsmith.plan.reading import RECIPES
         from headsmith.studio.gallery import listed
 
         return JSONResponse({"recipes": list(RECIPES), "formats": list(PRECISIONS), "examples": listed()})

@@ -1,12 +1,14 @@
-"""What a transformer costs."""
+"""What a transformer costs, and how costs are compared."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 
+from headsmith.core.errors import TargetError
 from headsmith.core.figures import bound, number, per_layer
 from headsmith.core.markup import PREAMBLE, csv_text, latex_table, markdown_table, table
 from headsmith.kernel.core.sparse import Sparse, added, sparse_of
@@ -171,3 +173,33 @@ def max_weight(transformer: Transformer) -> float:
         for bank in layer.banks:
             found = max([found, 1.0, *bank.folded(transformer)])
     return found
+
+
+COSTS = ("layers", "heads", "reference_tokens", "max_weight")
+"""What a model costs, in the default order: less of an earlier one is worth any amount of a later one. Data tokens
+count as reference tokens do."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """How models are compared: by the weighted sum of what they cost, or in the default order."""
+
+    weights: tuple[tuple[str, float], ...] = ()
+
+    def of(self, billed: Bill) -> tuple[float, ...]:
+        """What a model costs; smaller is better."""
+        if not self.weights:
+            # Of models that cost the same but for tokens, those of one data token come first.
+            tokens = float(billed.reference_tokens + billed.data_tokens)
+            return float(billed.layers), float(billed.heads), tokens, float(billed.max_weight)
+        return (sum(weight * float(getattr(billed, name)) for name, weight in self.weights),)
+
+
+def as_cost(weights: Mapping[str, float] | None) -> Cost:
+    """A `Cost` from the user's weights; TargetError for names that are not costs."""
+    for name, weight in (weights or {}).items():
+        if name not in (*COSTS, "data_tokens", "parameters", "nonzeros", "d_model", "max_score"):
+            raise TargetError(f"there is no cost named {name!r}; choose among {', '.join(COSTS)}, parameters, nonzeros")
+        if not (math.isfinite(weight) and weight >= 0.0):
+            raise TargetError(f"the weight of {name} is {weight!r}; it must be a finite number, not negative")
+    return Cost(tuple((weights or {}).items()))

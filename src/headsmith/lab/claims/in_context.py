@@ -19,7 +19,7 @@ from headsmith.lab.claims.audit import audit
 from headsmith.lab.claims.recipe import Counted, exponent
 from headsmith.lab.claims.rows import Finding, Rows, claim, judged, need
 from headsmith.language.graph import Product
-from headsmith.lower.lower import lower
+from headsmith.lower.lower import Setting, lower
 from headsmith.lower.scales import demand_of, with_softmax_budget
 from headsmith.model import Compiled, parts_of
 from headsmith.plan.approximation import approximate, gained
@@ -151,8 +151,8 @@ def same_heads(steps: int, decay: float = 0.0, features: int = 3, examples: int 
         for number in choices
         for component in range(features)
     }
-    design = gained(graph, choices, assembly, approximate(graph, request.found, assembly, choices, tables), tables)
-    skeleton = lower(design.circuit, design.ranges, tokens=examples, dtype="float64", tables=tables)
+    design = gained(graph, choices, assembly, approximate(graph, request.ranges, assembly, choices, tables), tables)
+    skeleton = lower(design.circuit, design.ranges, tables, Setting(examples))
     transformer = with_softmax_budget(skeleton, demand_of(skeleton, design.gains), 1e-4, 1e-10)
     draft = drafted(graph, request.box, choices, None, transformer)
     proven = certified(draft)

@@ -24,7 +24,7 @@ from headsmith.lab.feedforward.network import Block, FeedForward, Kind
 from headsmith.language.builder import Builder
 from headsmith.language.evaluation import evaluate
 from headsmith.language.graph import Affine, Function, Graph, Input, Node, Product
-from headsmith.lower.lower import lower
+from headsmith.lower.lower import Setting, lower
 from headsmith.model import Compiled
 from headsmith.plan.analysis.flow import kernel_graph
 from headsmith.plan.analysis.ranges import ranges
@@ -48,7 +48,7 @@ class Built:
 def relu_network(model: Compiled) -> Built:
     """The circuit of a model of the relu recipe, without attention."""
     circuit = model.computed.graph
-    skeleton = lower(circuit, ranges(circuit, model.box), tokens=1, dtype="float64", reuse=False)
+    skeleton = lower(circuit, ranges(circuit, model.box), {}, Setting(), reuse=False)
     written, blocks = dense(skeleton), []
     data = written.columns["data"].start
     keep = [column for column in range(written.d_model) if column not in (data, written.columns["reference"].start)]

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from headsmith.attempts.meet import Met, Request, Seen
-from headsmith.core.errors import DomainError, TargetError, UnreachableError
-from headsmith.core.rounding import PRECISIONS
-from headsmith.plan.native_fits import FINEST, Failed, UnfittableError
+from headsmith.core.errors import HeadsmithError, ThinMarginError, UnreachableError
+from headsmith.plan.native_fits import FINEST
+from headsmith.plan.recipes import Recipe
+from headsmith.plan.request import Failed, Met, Outcome, Request, nearer
 
 START = 4.0
 """In units of the rounding of the largest output: no smaller error is tried."""
@@ -25,47 +26,42 @@ LARGE = 0.25
 """In units of the largest output: what is tried where the smallest errors lead to no model at all."""
 
 
-@dataclass(frozen=True)
-class Way:
-    """One way to a model: a recipe, or one variant of it. `run` raises one of REFUSALS where it finds none. With
-    `circuits`, some nodes become ReLU circuits, whose size depends on the error; else all heads are as accurate as
-    rounding lets them be, whatever the error."""
+Meet = Callable[[Request, Recipe], Outcome]
+"""What looks for a model of one recipe within the error of a request."""
 
-    run: Callable[[Request], Met]
-    circuits: bool
+Tried = Callable[[float], Outcome]
+"""The same for one recipe, by the error."""
 
 
-REFUSALS = (UnfittableError, UnreachableError, TargetError, DomainError)
-
-
-def smallest_met(request: Request, ways: Sequence[Way], best: Met | None = None) -> Met | None:
-    """The model of the smallest error that these ways find, to a factor of two, or `best`; None if there is none.
+def smallest_met(request: Request, recipes: Sequence[Recipe], meet: Meet, best: Met | None = None) -> Met | None:
+    """The model of the smallest error that these recipes lead to, to a factor of two, or `best`; None if there is none.
 
     Circuits are only tried for errors of FINEST and more.
     """
-    for way in ways:
-        best = _with_circuits(request, way, best) if way.circuits else _without(request, way, best)
+    for recipe in recipes:
+        tried = partial(_tried, request, recipe, meet)
+        best = _with_circuits(request, tried, best) if recipe.circuits else _without(request, tried, best)
     return best
 
 
 def size_of_outputs(request: Request) -> float:
     """The largest output."""
-    return float(np.max(request.found[request.graph.output].magnitude)) or 1.0
+    return float(np.max(request.ranges[request.graph.output].magnitude)) or 1.0
 
 
-def _without(request: Request, way: Way, best: Met | None) -> Met | None:
+def _without(request: Request, tried: Tried, best: Met | None) -> Met | None:
     """All heads as accurate as can be: one model is as good as any. Where their scores are beyond what a format holds,
     the model is the one of a large error."""
     size = size_of_outputs(request)
-    for error in (START * PRECISIONS[request.dtype].unit_roundoff * size, LARGE * size):
-        met, seen = _tried(request, way, error)
-        best = _better(best, met or seen)
+    for error in (START * request.precision.unit_roundoff * size, LARGE * size):
+        outcome = tried(error)
+        best = nearer(best, outcome.met or outcome.nearest)
         if best is not None:
             break
     return best
 
 
-def _with_circuits(request: Request, way: Way, best: Met | None) -> Met | None:
+def _with_circuits(request: Request, tried: Tried, best: Met | None) -> Met | None:
     """Smaller and smaller errors until one is refused; then those between that and the smallest that was met."""
     size = size_of_outputs(request)
     met_one, refused_one = (math.inf if best is None else best.certificate.error), 0.0
@@ -79,30 +75,22 @@ def _with_circuits(request: Request, way: Way, best: Met | None) -> Met | None:
         known = False
         if refused_one > 0.0:
             error = math.sqrt(met_one * refused_one) if math.isfinite(met_one) else STRIDE * refused_one
-        met, seen = _tried(request, way, error)
-        best = _better(best, met or seen)
+        outcome = tried(error)
+        best = nearer(best, outcome.met or outcome.nearest)
         met_one = math.inf if best is None else best.certificate.error
-        refused_one = error if met is None else refused_one
+        refused_one = error if outcome.met is None else refused_one
         if refused_one > size:
             break
     return best
 
 
-def _tried(request: Request, way: Way, error: float) -> tuple[Met | None, Met | None]:
-    """What this way finds within the error, and the best that it certified whatever its error."""
-    asked = replace(request, error=error, accurate=True, seen=Seen(max_layers=request.max_layers), failed=Failed())
+def _tried(request: Request, recipe: Recipe, meet: Meet, error: float) -> Outcome:
+    """What a recipe leads to within the error, with as many heads and tokens as small errors take."""
+    asked = replace(request, error=error, accurate=True, failed=Failed())
     asked.tell("looking for the smallest error that can be met")
-    try:
-        met = way.run(asked)
-    except REFUSALS:
-        return None, asked.seen.best
-    if request.max_layers is not None and len(met.transformer.layers) > request.max_layers:
-        return None, asked.seen.best
-    return met, asked.seen.best
-
-
-def _better(one: Met | None, other: Met | None) -> Met | None:
-    return min((met for met in (one, other) if met is not None), key=lambda met: met.certificate.error, default=None)
+    outcome = meet(asked, recipe)
+    deep = outcome.met is not None and not request.allows(outcome.met.transformer)
+    return replace(outcome, met=None) if deep else outcome
 
 
 def refused(request: Request, best: Met | None, why: Exception) -> UnreachableError:
@@ -128,6 +116,26 @@ def refused(request: Request, best: Met | None, why: Exception) -> UnreachableEr
         part=part,
         smallest=smallest,
     )
+
+
+def nothing_found(request: Request) -> UnreachableError:
+    """The refusal where no way has led to any model."""
+    limit = "" if request.max_layers is None else f" and {request.max_layers} layers"
+    return UnreachableError(
+        f"no heads were found within {request.error:.3g}{limit}: ask for a larger error, a smaller domain, or "
+        "more layers",
+        part="approximation",
+        smallest=math.inf,
+    )
+
+
+def with_remedy(request: Request, refusal: HeadsmithError | None) -> HeadsmithError | None:
+    """A refusal of the kernel that is about margins, as one that says what to ask for; others as they are."""
+    if not isinstance(refusal, ThinMarginError):
+        return refusal
+    remedy = "another recipe or a smaller domain" + (", or dtype='float64'" if request.dtype != "float64" else "")
+    why = f"error {request.error:.3g} cannot be certified: {refusal}. Ask for {remedy}"
+    return UnreachableError(why, part="rounding", smallest=math.inf)
 
 
 def blocking_part(best: Met) -> str:
