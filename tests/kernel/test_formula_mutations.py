@@ -30,7 +30,7 @@ from headsmith.lower.scales import demand_of, with_softmax_budget
 from headsmith.plan.analysis.ranges import ranges
 from headsmith.plan.approximation import approximate
 from headsmith.plan.choose import Chooser
-from headsmith.plan.circuits.assemble import Choice, assemble
+from headsmith.plan.circuits.assemble import Choice, _made, assemble
 from headsmith.plan.circuits.fragment import Fragment
 from headsmith.prove.prove import drafted
 from headsmith.transformer.stored import numbered
@@ -214,7 +214,7 @@ def test_models_built_from_changed_circuits(name: str, rng: np.random.Generator)
         number = int(rng.choice(list(choices)))
         fragments = list(choices[number].fragments)
         place = int(rng.integers(len(fragments)))
-        label, fragments[place] = changed_fragment(fragments[place], rng)
+        label, fragments[place] = changed_fragment(_made(fragments[place]), rng)
         margin = rng.choice([None, 0.0, 1e-3, 0.02, 0.2])
         choices[number] = replace(choices[number], fragments=tuple(fragments), margin=margin)
         budget = model.certificate.error * float(rng.choice([1e-3, 0.3, 10.0]))

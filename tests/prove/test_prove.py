@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 from unittest.mock import patch
 
@@ -24,7 +25,7 @@ def draft_of(model: Any) -> tuple[Draft, Transformer]:
         made.append((draft, transformer))
         return draft
 
-    with patch("headsmith.attempts.meet.drafted", watched):
+    with patch.object(import_module("headsmith.compile"), "drafted", watched):
         hs.compile(model.graph, model.box, 1e-3)
     return made[-1]
 

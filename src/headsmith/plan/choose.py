@@ -48,11 +48,9 @@ from headsmith.language.graph import (
     once_for_graph,
 )
 from headsmith.plan.analysis.flow import Flow, flow_of, known_of_target
-from headsmith.plan.circuits.assemble import HALVES, Choice
-from headsmith.plan.circuits.fragment import Fragment
+from headsmith.plan.circuits.assemble import HALVES, Choice, Square
 from headsmith.plan.circuits.options import options
 from headsmith.plan.circuits.radix import cells_of, radices
-from headsmith.plan.circuits.square import square
 
 ROUNDS = 200
 LARGEST_ERROR = 1e6
@@ -140,12 +138,6 @@ def _power_of_two(value: float) -> float:
     return float(2.0 ** round(math.log2(value))) if value > 0.0 and math.isfinite(value) else 1.0
 
 
-@lru_cache(maxsize=4096)
-def _square(interval: tuple[float, float], split: tuple[int, ...]) -> Fragment:
-    """The same object for the same square, so that what is proven of it is proven once."""
-    return square(*interval, split)
-
-
 def _splits(cells: float, max_depth: int | None) -> list[tuple[int, ...]]:
     """Into how many cells each layer may split those before it; without layers, one cell is all that there is."""
     return [] if max_depth == 0 and cells > 1.0 else radices(cells, max_depth)
@@ -168,7 +160,7 @@ def _products(left: Interval, right: Interval, error: float, max_depth: int | No
         cells = cells_of(split)
         if cells > MOST_PIECES:
             continue
-        squares = tuple(_square(ends[part], split) for part in HALVES)
+        squares = tuple(Square(*ends[part], split) for part in HALVES)
         gates = 2 * size * sum(radix - 1 for radix in split)
         achieved = (width / cells) ** 2 / (16.0 * balance) / MARGIN
         found.append(Option(Choice("product", None, squares, {"balance": balance}), gates, len(split), achieved))
@@ -195,7 +187,7 @@ def _quotients(
         cells = cells_of(split)
         if cells > MOST_PIECES:
             continue
-        squares = tuple(_square(ratios[part], split) for part in HALVES)
+        squares = tuple(Square(*ratios[part], split) for part in HALVES)
         gates = 2 * size * sum(radix - 1 for radix in split)
         achieved = largest * spread / (32.0 * shift * cells**2) / MARGIN
         found.append(Option(Choice("quotient", None, squares, numbers), gates, len(split), achieved))

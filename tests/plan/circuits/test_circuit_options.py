@@ -12,14 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from headsmith.plan.circuits.registry import FAMILIES
 from helpers.effort import tried
 from helpers.theorems.fragments import check_form, check_theorem, deviations, places
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headsmith.core.errors import TargetError
-from headsmith.plan.circuits import build, options
+from headsmith.plan.circuits import options
 from headsmith.plan.circuits.fragment import Fragment
 from headsmith.plan.circuits.proposal import Proposal
 
@@ -93,12 +91,6 @@ def test_linear_powers_need_no_gate() -> None:
 def test_nothing_is_offered_where_nothing_can_be() -> None:
     assert options("exp", None, 0.0, 1000.0, 1e-3) == []
     assert options("cos", None, 0.0, 1.0, 1e-6, max_depth=0) == []
-
-
-def test_unknown_family() -> None:
-    with pytest.raises(TargetError, match="no-such"):
-        build("no-such", {})
-    assert "shallow" in FAMILIES
 
 
 def test_few_proposals_are_built(monkeypatch: pytest.MonkeyPatch) -> None:

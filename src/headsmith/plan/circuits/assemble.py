@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, assert_never
 
 import numpy as np
@@ -53,6 +54,7 @@ from headsmith.language.graph import (
     arguments,
 )
 from headsmith.plan.circuits.fragment import Fragment
+from headsmith.plan.circuits.square import square
 
 GATE = "gate"
 """The family of products that a gate head computes."""
@@ -62,6 +64,21 @@ HALVES = ("plus", "minus")
 
 TABLE = "table"
 """The family of nodes that a table head computes: its keys and values are the model's own weights."""
+
+
+@dataclass(frozen=True)
+class Square:
+    """The square on [low, high], folded so: a circuit that is built once it is chosen."""
+
+    low: float
+    high: float
+    radices: tuple[int, ...]
+
+
+@lru_cache(maxsize=4096)
+def _built(planned: Square) -> Fragment:
+    """The same object for the same square, so that what is proven of it is proven once."""
+    return square(planned.low, planned.high, planned.radices)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +92,7 @@ class Choice:
 
     family: str
     margin: float | None = None
-    fragments: tuple[Fragment, ...] = ()
+    fragments: tuple[Fragment | Square, ...] = ()
     numbers: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -141,6 +158,10 @@ def with_own_output(circuit: Graph) -> Graph:
     size = circuit.nodes[output].size
     copied = Affine((Term(output, np.ones(size)),), np.zeros(size))
     return Graph((*circuit.nodes, copied), len(circuit.nodes))
+
+
+def _made(planned: Fragment | Square) -> Fragment:
+    return _built(planned) if isinstance(planned, Square) else planned
 
 
 def assemble(target: Graph, choices: Mapping[int, Choice]) -> Assembly:
@@ -228,7 +249,7 @@ class _Assembler:
         choice = self._choice(number)
         if len(choice.fragments) != 1:
             raise TargetError(f"the choice {choice.family!r} has no circuit for node {number}")
-        return choice.fragments[0]
+        return _made(choice.fragments[0])
 
     def _tree(self, nodes: list[int], largest: bool) -> int:
         while len(nodes) > 1:
@@ -255,7 +276,7 @@ class _Assembler:
         for part, sign, fragment in zip(HALVES, (1.0, -1.0), choice.fragments, strict=True):
             size = np.ones(node.size)
             total = self.builder.affine([(left, balance * size), (right, sign * size)], np.zeros(node.size))
-            halves.append(self._splice(number, part, fragment, total))
+            halves.append(self._splice(number, part, _made(fragment), total))
         quarter = np.full(node.size, 0.25 / balance)
         return self.builder.affine([(halves[0], quarter), (halves[1], -quarter)], np.zeros(node.size))
 
@@ -293,7 +314,7 @@ class _Assembler:
         halves = []
         for part, direction, fragment in zip(HALVES, (shift, -shift), choice.fragments, strict=True):
             shifted = self.builder.affine([(numerator, sign * one)], direction * one)
-            halves.append(self._splice(number, part, fragment, shifted, denominator))
+            halves.append(self._splice(number, part, _made(fragment), shifted, denominator))
         quarter = one * (0.25 / shift)
         return self.builder.affine([(halves[0], quarter), (halves[1], -quarter)], 0.0 * one)
 
