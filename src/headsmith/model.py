@@ -29,6 +29,7 @@ from headsmith.export.stock import StockModel, as_stock
 from headsmith.inside import notebook
 from headsmith.inside.anatomy import Anatomy, Directions, LayerView
 from headsmith.inside.circuit import circuit
+from headsmith.inside.disguise import Disguised, disguise
 from headsmith.inside.edits import Edited, Patched, Runner, ablated, patched
 from headsmith.inside.explain import HEADS, explain
 from headsmith.inside.intermediates import head_names, run_with_cache
@@ -328,6 +329,13 @@ class Compiled:
         Edges are proven true or false, with witnesses unless `damages` are not wanted; with `unique`, it is also proven
         how many edges may be cut at once (inside/necessity.py)."""
         return circuit(self, damages=damages, unique=unique, seed=seed)
+
+    def disguise(
+        self, level: int | None = None, *, seed: int = 0, amplitude: float | None = None, **wanted: Any
+    ) -> Disguised:
+        """Other matrices that compute the same, with a certificate of their own (inside/disguise.py): by a level of 0
+        to 3, or by name: balance, compress, rotate, mix, permute, split, decoys=n, whispers=n."""
+        return disguise(self, level, seed, amplitude, **wanted)
 
     def _form(self) -> Form:
         """How a file says what kind of model this is."""

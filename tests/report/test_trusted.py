@@ -27,8 +27,8 @@ def test_lines_that_ran_are_code_of_the_kernel_and_few(product: Path) -> None:
     assert all(lines <= code_lines(KERNEL / name) for name, lines in ran.items())
     assert 1000 < sum(map(len, ran.values())) < 0.6 * sum(trusted().values())
     # A formula of two variables has no learner, no samples, no stock model.
-    assert {"arithmetic.py", "softmax.py", "table.py"} <= ran.keys()
-    assert ran.keys().isdisjoint({"sampled.py", "llama.py", "gpt2.py"})
+    assert {"core/arithmetic.py", "core/softmax.py", "core/table.py"} <= ran.keys()
+    assert ran.keys().isdisjoint({"rules/sampled.py", "rules/llama.py", "rules/gpt2.py"})
 
 
 def test_a_special_rule_is_loaded_only_where_a_file_needs_it(product: Path, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from headsmith.inside.ablation import Edge, Machine, edge_name, node_name
 from headsmith.inside.anatomy import Anatomy, Head
 from headsmith.inside.labels import Labels, Output, Variable
 from headsmith.inside.meanings import Model
-from headsmith.inside.necessity import PAIRS, Damage, Draw, Judged, judged, outgoing, searched, uniqueness
+from headsmith.inside.necessity import PAIRS, Damage, Draw, Judged, by_weights, judged, outgoing, searched, uniqueness
 from headsmith.inside.trees import Writer, text
 from headsmith.inside.walked import Walked, walked
 from headsmith.language.describe import Reading
@@ -75,7 +75,8 @@ def circuit(model: Anatomical, *, damages: bool = True, unique: bool = False, se
     if machine_edges(machine) > MOST_EDGES:
         found["edges_missing"] = f"there are {machine_edges(machine):,} edges, more than are looked at one by one"
     else:
-        edges = judged(machine, model.certificate.error, draws(model), seed, search=damages)
+        decided = by_weights(machine)
+        edges = judged(machine, decided, model.certificate.error, draws(model), seed, search=damages)
     if unique and edges:
         found["unique"] = uniqueness(machine, edges, model.certificate.error, draws(model), seed)
     found["nodes"] = _nodes(model, labels, edges, known, damages, seed)
@@ -98,7 +99,7 @@ def machine_edges(machine: Machine) -> int:
     return sum(3 * size * (1 + sum(sizes[:place])) for place, size in enumerate(sizes)) + 1 + sum(sizes)
 
 
-def draws(model: Model) -> Draw:
+def draws(model: Any) -> Draw:
     """Draws inputs of the domain, laid out as the tokens of sequences."""
     transformer, box = model.transformer, model.box
 

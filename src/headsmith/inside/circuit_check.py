@@ -15,7 +15,7 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
 from headsmith.inside.ablation import Machine, edge_of, node_of
-from headsmith.inside.circuit import Anatomical, circuit, draws, machine_of
+from headsmith.inside.circuit import draws, machine_of
 from headsmith.inside.necessity import PAIRS, TRUE, enclosed, joined, outgoing, searched
 from headsmith.kernel.rules.witness import Edge
 
@@ -28,11 +28,11 @@ SEARCHED = ("label", "in_graph", "score", "damage")
 """What a search found of edges; it is checked by its witnesses."""
 
 
-def check_circuit(found: Any, model: Anatomical) -> None:
+def check_circuit(found: Any, model: Any) -> None:
     """Raise CertificateError unless everything that a circuit.json says is so."""
     if not isinstance(found, dict) or found.get("version") != 2 or type(found.get("seed", 0)) is not int:
         raise CertificateError("circuit.json is none of version 2")
-    wanted = circuit(model, damages=False, seed=found.get("seed", 0))
+    wanted = model.circuit(damages=False, seed=found.get("seed", 0))
     wanted["unique"] = _unique(found, model)
     _compare("circuit.json", _bare(found), _bare(wanted))
     machine, _ = machine_of(model)
@@ -40,12 +40,12 @@ def check_circuit(found: Any, model: Anatomical) -> None:
         _check_damages(found, model, machine)
 
 
-def _unique(found: Mapping[str, Any], model: Anatomical) -> str:
+def _unique(found: Mapping[str, Any], model: Any) -> str:
     """How much of the circuit is needed, proven again if the file says more than of single edges."""
     said = found.get("unique")
     if said == "irredundant":
         return "irredundant"
-    return str(circuit(model, unique=True, seed=found.get("seed", 0))["unique"])
+    return str(model.circuit(unique=True, seed=found.get("seed", 0))["unique"])
 
 
 def _bare(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _compare(where: str, found: Any, wanted: Any) -> None:
         raise CertificateError(f"{where}: {found!r} is told, and {wanted!r} is the case")
 
 
-def _check_damages(found: Mapping[str, Any], model: Anatomical, machine: Machine) -> None:
+def _check_damages(found: Mapping[str, Any], model: Any, machine: Machine) -> None:
     """Every edge that is called true or grey, and every head: its witness, run again."""
     error, cuts, told = model.certificate.error, list[tuple[Edge, ...]](), list[tuple[str, Any]]()
     for name, each in found["edges"].items():
@@ -107,7 +107,7 @@ def _check_damages(found: Mapping[str, Any], model: Anatomical, machine: Machine
         _check_witnesses(machine, model, cuts, told, found.get("seed", 0))
 
 
-def _check_witnesses(machine: Machine, model: Anatomical, cuts: Any, told: Any, seed: int) -> None:
+def _check_witnesses(machine: Machine, model: Any, cuts: Any, told: Any, seed: int) -> None:
     bases, sources = (
         np.stack([_inside(model, where, each[side]) for where, each in told]) for side in ("base", "source")
     )
@@ -126,7 +126,7 @@ def _check_witnesses(machine: Machine, model: Anatomical, cuts: Any, told: Any, 
             raise CertificateError(f"{where}: a share of {each['share']!r}, and {again[cut].share!r} is the case")
 
 
-def _inside(model: Anatomical, where: str, told: Any) -> Array:
+def _inside(model: Any, where: str, told: Any) -> Array:
     """An input of a witness, which lies in the domain."""
     try:
         point = np.array(told, dtype=np.float64)

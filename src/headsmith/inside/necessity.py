@@ -99,21 +99,29 @@ def varying(machine: Machine) -> set[Node]:
     return found
 
 
-def judged(machine: Machine, error: float, draw: Draw, seed: int = 0, search: bool = True) -> dict[Edge, Judged]:
-    """Every edge of a model whose certificate is `error`. Without a `search`, what weights leave open is grey."""
+def by_weights(machine: Machine) -> dict[Edge, Judged]:
+    """Every edge, as weights decide it: false by theorem Z or K, else grey."""
     moves, constants = varying(machine), np.abs(machine.constants()).max(axis=0)
     found: dict[Edge, Judged] = {}
-    open_: list[Edge] = []
     for edge in machine.edges():
         reads = np.abs(machine.reads(edge.target, edge.read_as))
         if joined(machine, edge) and edge.source in moves:
-            open_.append(edge)
+            found[edge] = Judged("grey", "input")
         elif joined(machine, edge):
             found[edge] = Judged("false", "constant", at_most=0.0, why="constant")
         else:
             fixed = edge.source == INPUT and bool(np.any(constants @ reads))
             found[edge] = Judged("false", "constant" if fixed else "nothing", at_most=0.0, why="weights")
-    found |= {edge: Judged("grey", "input") for edge in open_}
+    return found
+
+
+def judged(
+    machine: Machine, decided: Mapping[Edge, Judged], error: float, draw: Draw, seed: int = 0, search: bool = True
+) -> dict[Edge, Judged]:
+    """Every edge of a model whose certificate is `error`; theorems have decided what is not grey. Without a `search`,
+    the others stay so."""
+    found = dict(decided)
+    open_ = [edge for edge, each in found.items() if each.label == "grey"]
     for count in (PAIRS, MORE) if search and open_ else ():
         if len(open_) * count > MOST_RUNS:
             continue
@@ -123,7 +131,7 @@ def judged(machine: Machine, error: float, draw: Draw, seed: int = 0, search: bo
         open_ = [edge for edge in open_ if found[edge].label == "grey"]
         if not open_:
             break
-    return {edge: found[edge] for edge in machine.edges()}
+    return found
 
 
 def searched(

@@ -13,6 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -135,6 +136,24 @@ def proved_again(
     header["proof"] = {**proof.stored, "roles": roles_data(transformer, tensors)}
     with refusals():
         return Certificate.of(proved(_plain(header), tensors))
+
+
+def with_wider_margins(target: Graph, box: Box, transformer: Transformer, proof: Proof, margin: float) -> Proof:
+    """The proof of a model whose regions and tables allow for reads that are off by `margin`, at least: their cells are
+    searched anew. The same proof, where all do. (Regions of no margin that lie in others read nothing that is off.)"""
+    stored = deepcopy(proof.stored)
+    parts = [each for each in stored.get("regions", []) if each["margin"]] + stored.get("tables", [])
+    thin = [each for each in parts if each["margin"] is not None and each["margin"] < margin]
+    if not thin:
+        return proof
+    for each in thin:
+        each["margin"] = margin
+    tensors: Tensors = dict(proof.tensors)
+    header = _header(target, box, transformer, tensors)
+    stored |= {"roles": roles_data(transformer, tensors), "norms": [], "linear": []}
+    with refusals(), np.errstate(all="ignore"):
+        _search(stored, header, tensors, read_graph(_plain(header["source"]), tensors), 0.0, USUAL)
+    return Proof.of(stored, tensors)
 
 
 def _header(target: Graph, box: Box, transformer: Transformer, tensors: Tensors) -> Header:

@@ -45,7 +45,7 @@ class Precision:
     Formats of 16 bits compute in float32, and hold numbers of their own: weights and inputs; and what embedding,
     queries, keys, values, means of heads, output maps, sums of the stream and read-out return is rounded once more, to
     a number times 1 + d, |d| <= held. Scores, powers of e and weights of tokens are never held. (float16 underflows
-    gradually, and so loses half of its smallest number.)"""
+    gradually, and so loses half of its smallest number.) Scores may be off by `loose` besides, in any way."""
 
     name: str
     unit_roundoff: float
@@ -53,6 +53,7 @@ class Precision:
     largest: float
     exact: bool = True
     held: float = 0.0
+    loose: float = 0.0
 
     @property
     def normal(self) -> float:

@@ -207,9 +207,9 @@ def exp_error(precision: Precision) -> Upper:
 
     Correct to k units in the last place, and one of these is at most 2 u of a number, it is off by a factor within
     1 +- 2 k u, and |log(1 +- 2 k u)| <= 2.02 k u for any format here. (The rest covers that a difference of scores may
-    underflow; powers that underflow are counted with the sums.)
+    underflow; powers that underflow are counted with the sums.) What scores are off by besides counts with it.
     """
-    return Upper(2.02 * EXP_ULPS) * precision.unit_roundoff + 4.0 * precision.smallest_normal
+    return Upper(2.02 * EXP_ULPS) * precision.unit_roundoff + (4.0 * precision.smallest_normal + precision.loose)
 
 
 def moved_mean(spread: Upper, disturbance: Upper) -> Upper:

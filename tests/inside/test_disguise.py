@@ -1,0 +1,105 @@
+"""Disguises: other matrices that compute the same, with a certificate that the kernel derives from products of what is
+written and what is read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.models.networks import random_network
+
+import headsmith as hs
+from headsmith.inside.circuit_check import check_circuit
+from headsmith.inside.disguise import Disguised, load_disguised
+
+over = hs.tokens
+
+
+@pytest.fixture(scope="module")
+def model() -> hs.Compiled:
+    return hs.compile("relu(x - y) + x*y*z", (-1, 1), 1e-3)
+
+
+@pytest.fixture(scope="module")
+def hidden(model: hs.Compiled) -> Disguised:
+    return model.disguise(2, seed=3)
+
+
+def test_the_same_function_under_a_certificate_that_is_hardly_larger(
+    model: hs.Compiled, hidden: Disguised, rng: np.random.Generator
+) -> None:
+    points = rng.uniform(-1, 1, (1000, 3))
+    assert np.abs(hidden(points) - model(points)).max() <= 1e-11
+    assert model.certificate.error <= hidden.certificate.error <= 1.001 * model.certificate.error
+    assert hidden.verify().error <= hidden.certificate.error
+    assert hidden.machine.config["d_model"] == 16
+    assert hidden.origins != model.disguise(2, seed=4).origins
+
+
+def test_everything_else_too(rng: np.random.Generator) -> None:
+    network = hs.compile(random_network([2, 6, 6, 1]), (-1, 1), 1e-3)
+    sort = hs.compile_sequence(lambda x: over.sort(x), tokens=3, domain=(-1, 1), error=1e-3)
+    for plain, points in ((network, rng.uniform(-1, 1, (300, 2))), (sort, rng.uniform(-1, 1, (300, 3, 1)))):
+        for level in (1, 3):
+            other = plain.disguise(level, seed=1)
+            moved = np.abs(other(points) - plain(points)).max()
+            assert moved <= (plain.certificate.error / 10 + 1e-9 if level == 3 else 1e-9)
+            assert other.certificate.error <= 1.3 * plain.certificate.error
+
+
+def test_whispers_are_charged(model: hs.Compiled, rng: np.random.Generator) -> None:
+    """They move the output by no more than is charged, and by about that."""
+    loud = model.disguise(balance=True, whispers=3, amplitude=1e-4, seed=0)
+    points = rng.uniform(-1, 1, (2000, 3))
+    moved = np.abs(loud(points) - model(points)).max()
+    assert 2e-5 <= moved <= 1.0001e-4
+    assert 1e-4 <= loud.certificate.error - model.certificate.error <= 1.02e-4
+
+
+@pytest.mark.parametrize(
+    "name", ["layers.0.value.weight", "layers.0.query.weight", "layers.1.output.weight", "embed.bias"]
+)
+def test_one_changed_weight_is_charged_or_refused(name: str, hidden: Disguised, rng: np.random.Generator) -> None:
+    for size in (1e-3, 1e-9):
+        tensors = {key: each.copy() for key, each in hidden.tensors.items()}
+        changed = tensors[name].reshape(-1)
+        changed[np.argmax(np.abs(changed))] *= 1.0 + size
+        with pytest.raises(hs.CertificateError):
+            replace(hidden, tensors=tensors).verify()
+
+
+def test_origins_cannot_be_forged(hidden: Disguised) -> None:
+    for name, value in (("heads.0.of", -1.0), ("heads.0.share", 0.75), ("heads.0.mix", 2.0)):
+        tensors = {key: each.copy() for key, each in hidden.tensors.items()}
+        tensors[name].reshape(len(tensors[name]), -1)[np.argmax(hidden.tensors["heads.0.of"]), 0] = value
+        with pytest.raises(hs.CertificateError):
+            replace(hidden, tensors=tensors).verify()
+
+
+def test_labels_are_carried_along(hidden: Disguised, rng: np.random.Generator) -> None:
+    circuit = json.loads(json.dumps(hidden.circuit()))
+    check_circuit(circuit, hidden)
+    labels = [each["label"] for each in circuit["edges"].values()]
+    assert labels.count("grey") == 0
+    assert labels.count("true") > 11  # heads in parts
+    points = rng.uniform(-1, 1, (500, 3))
+    trace = hidden.machine.run(points[:, None])
+    product = circuit["variables"][1]
+    for layer, told in product["layers"].items():
+        seen = trace.streams[int(layer)][:, -1] @ np.array(told["read"]) + told["offset"]
+        assert np.abs(seen - points[:, 0] * points[:, 1]).max() <= 4e-4
+    circuit["nodes"][next(name for name in circuit["nodes"] if circuit["nodes"][name].get("of"))]["of"] = "a0.h9"
+    with pytest.raises(hs.CertificateError):
+        check_circuit(circuit, hidden)
+
+
+def test_saved_and_read_back(hidden: Disguised, tmp_path: Path) -> None:
+    hidden.save(tmp_path / "hidden")
+    found = load_disguised(tmp_path / "hidden", hs.load(tmp_path / "hidden" / "proof.safetensors"))
+    assert found.verify() == hidden.verify()
+    assert all(np.array_equal(found.tensors[name], each) for name, each in hidden.tensors.items())
+    with pytest.raises(hs.TargetError, match="no rewrite"):
+        hidden.model.disguise(whisper=3)
