@@ -11,6 +11,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from helpers.oracles.boltzmann import boltzmann_error
 from helpers.theorems import banks as models
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,10 +20,7 @@ from headsmith.core.balls import boltzmann_constant, gate_constant
 from headsmith.core.errors import CertificateError
 from headsmith.lab import heads as head_models
 from headsmith.run.numpy_runner import run
-from headsmith.transformer.heads.boltzmann import (
-    BoltzmannBank,
-    boltzmann_error,
-)
+from headsmith.transformer.heads.boltzmann import BoltzmannBank
 from headsmith.transformer.heads.stream import DATA, Link
 
 DIGITS = 40
