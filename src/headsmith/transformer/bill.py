@@ -12,8 +12,7 @@ from headsmith.core.errors import TargetError
 from headsmith.core.figures import bound, number, per_layer
 from headsmith.core.markup import PREAMBLE, csv_text, latex_table, markdown_table, table
 from headsmith.kernel.core.sparse import Sparse, added, sparse_of
-from headsmith.transformer.heads.features import largest
-from headsmith.transformer.heads.stream import POSITION, Link, position_bits
+from headsmith.transformer.heads.stream import POSITION, Link, largest, position_bits
 from headsmith.transformer.ir import Bank, Transformer, arrays, layout, width
 
 

@@ -15,10 +15,9 @@ from headsmith.core.arrays import Array
 from headsmith.core.errors import FileFormatError
 from headsmith.transformer.dimensions import dimensions
 from headsmith.transformer.heads.bank import KEY, HeadBank, Words, keep
-from headsmith.transformer.heads.features import Feature, On, Read, Terms
 from headsmith.transformer.heads.kinds import KINDS
 from headsmith.transformer.heads.running import Attention
-from headsmith.transformer.heads.stream import DATA, Link
+from headsmith.transformer.heads.stream import DATA, Feature, Link, On, Read, Terms
 from headsmith.transformer.heads.surroundings import Surroundings
 
 

@@ -38,10 +38,9 @@ from headsmith.transformer.heads.bank import (
     check_vector,
     keep,
 )
-from headsmith.transformer.heads.features import Feature, On, Read, Terms
 from headsmith.transformer.heads.running import Attention, shares
 from headsmith.transformer.heads.scaling import Scaling
-from headsmith.transformer.heads.stream import DATA, GRID, REFERENCE
+from headsmith.transformer.heads.stream import DATA, GRID, REFERENCE, Feature, On, Read, Terms
 from headsmith.transformer.heads.surroundings import Surroundings
 
 

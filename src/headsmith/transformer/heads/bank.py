@@ -4,7 +4,7 @@ A bank is all heads of one kind in one layer. Its file has the lemma and says ho
 
     checked     needs_sink, shapes, check           what must hold before anybody runs it
     run         evaluated, closed, constants        as attention, through the closed form, and for other runtimes
-    declared    features, values                    what each column of W_Q, W_K and W_V holds (features.py); from that
+    declared    features, value                     what each column of W_Q, W_K and W_V holds (stream.py); from that
                                                     follow dense, law, nonzeros and folded: matrices and the bill
     chosen      scaled, softmax_constant            the scales and gains, once the whole model is known
     told        called, told, held_texts            in words
@@ -24,9 +24,15 @@ import numpy as np
 
 from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
 from headsmith.core.errors import CertificateError
-from headsmith.transformer.heads.features import (
+from headsmith.transformer.heads.running import Attention
+from headsmith.transformer.heads.scaling import Scaling
+from headsmith.transformer.heads.stream import (
+    GRID,
+    POSITION,
+    REFERENCE,
     Columns,
     Feature,
+    Link,
     Matrices,
     On,
     Read,
@@ -34,12 +40,10 @@ from headsmith.transformer.heads.features import (
     largest_entry,
     law,
     nonzeros,
+    position_bits,
     unit,
     written,
 )
-from headsmith.transformer.heads.running import Attention
-from headsmith.transformer.heads.scaling import Scaling
-from headsmith.transformer.heads.stream import GRID, POSITION, REFERENCE, Link, position_bits
 from headsmith.transformer.heads.surroundings import Surroundings
 
 KEY = 8.0

@@ -46,10 +46,9 @@ from headsmith.transformer.heads.bank import (
     Words,
     keep,
 )
-from headsmith.transformer.heads.features import Feature, On, Read
 from headsmith.transformer.heads.running import Attention, shares
 from headsmith.transformer.heads.scaling import Scaling, heaviest_read, split_scale
-from headsmith.transformer.heads.stream import DATA
+from headsmith.transformer.heads.stream import DATA, Feature, On, Read
 from headsmith.transformer.heads.surroundings import Surroundings
 
 

@@ -88,10 +88,9 @@ from headsmith.transformer.heads.bank import (
     keep,
     position_features,
 )
-from headsmith.transformer.heads.features import Feature, On, Read, Terms
 from headsmith.transformer.heads.running import Attention, blocks
 from headsmith.transformer.heads.scaling import Scaling
-from headsmith.transformer.heads.stream import DATA, GRID, position_bits
+from headsmith.transformer.heads.stream import DATA, GRID, Feature, On, Read, Terms, position_bits
 from headsmith.transformer.heads.surroundings import Surroundings
 
 

@@ -33,10 +33,9 @@ from headsmith.transformer.heads.bank import (
     check_vector,
     keep,
 )
-from headsmith.transformer.heads.features import Feature, On
 from headsmith.transformer.heads.running import Attention
 from headsmith.transformer.heads.scaling import Scaling
-from headsmith.transformer.heads.stream import DATA
+from headsmith.transformer.heads.stream import DATA, Feature, On
 from headsmith.transformer.heads.surroundings import Surroundings
 
 

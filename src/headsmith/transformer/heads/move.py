@@ -55,11 +55,10 @@ from headsmith.transformer.heads.bank import (
     keep,
     position_features,
 )
-from headsmith.transformer.heads.features import Feature, On, Terms, unit
 from headsmith.transformer.heads.other_gates import other_moves
 from headsmith.transformer.heads.running import Attention
 from headsmith.transformer.heads.scaling import Scaling
-from headsmith.transformer.heads.stream import DATA, POSITION, position_bits, position_code
+from headsmith.transformer.heads.stream import DATA, POSITION, Feature, On, Terms, position_bits, position_code, unit
 from headsmith.transformer.heads.surroundings import Surroundings
 
 NOTHING = -1

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headsmith.transformer.heads.bank import HeadBank, Words
-from headsmith.transformer.heads.features import Feature, On, Read, Terms
 from headsmith.transformer.heads.running import Attention
-from headsmith.transformer.heads.stream import DATA
+from headsmith.transformer.heads.stream import DATA, Feature, On, Read, Terms
 from headsmith.transformer.heads.surroundings import Surroundings
 
 

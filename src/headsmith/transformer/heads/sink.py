@@ -45,11 +45,10 @@ from headsmith.core.balls import gate_constant
 from headsmith.core.figures import number
 from headsmith.transformer.heads.attentions import EXACT, GATES, WITHOUT_SINK
 from headsmith.transformer.heads.bank import KEY, ScaledBank, Words, keep, position_features
-from headsmith.transformer.heads.features import Feature, On, Read, Terms
 from headsmith.transformer.heads.other_gates import other_gates
 from headsmith.transformer.heads.running import Attention
 from headsmith.transformer.heads.scaling import Scaling, even, heaviest_read, in_parts, rounded_up, split_scale
-from headsmith.transformer.heads.stream import DATA, GRID, REFERENCE, position_bits
+from headsmith.transformer.heads.stream import DATA, GRID, REFERENCE, Feature, On, Read, Terms, position_bits
 from headsmith.transformer.heads.surroundings import Surroundings
 
 

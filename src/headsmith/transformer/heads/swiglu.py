@@ -20,9 +20,9 @@ from headsmith.core.balls import gate_constant
 from headsmith.core.figures import number
 from headsmith.transformer.heads.attentions import GATES
 from headsmith.transformer.heads.bank import HeadBank, Words
-from headsmith.transformer.heads.features import largest_scaled
 from headsmith.transformer.heads.running import Attention
 from headsmith.transformer.heads.scaling import Scaling, heaviest_read
+from headsmith.transformer.heads.stream import largest_scaled
 from headsmith.transformer.heads.surroundings import Surroundings
 
 

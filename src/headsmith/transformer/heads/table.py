@@ -49,10 +49,9 @@ from headsmith.transformer.heads.bank import (
     Words,
     keep,
 )
-from headsmith.transformer.heads.features import Feature, On, Read, Terms, unit
 from headsmith.transformer.heads.running import Attention, blocks
 from headsmith.transformer.heads.scaling import Scaling
-from headsmith.transformer.heads.stream import DATA, GRID, REFERENCE
+from headsmith.transformer.heads.stream import DATA, GRID, REFERENCE, Feature, On, Read, Terms, unit
 from headsmith.transformer.heads.surroundings import Surroundings
 
 
