@@ -49,7 +49,8 @@ class TestTheorem:
     def test_it_is_a_bound(self, values, scale, sign) -> None:
         with mpmath.workdps(DIGITS):
             missed = sign * (mpmath.mpf((max if sign > 0 else min)(values)) - exact_output(values, sign * scale))
-            assert -mpmath.mpf("1e-30") <= missed <= boltzmann_error(sign * scale, len(values))
+            oracle = mpmath.mpf("1e-30")  # what the oracle itself rounds, at 40 digits
+            assert -oracle <= missed <= float(boltzmann_error(sign * scale, len(values))) + oracle
 
     @pytest.mark.parametrize("tokens", [2, 3, 8, 64, 1024])
     @pytest.mark.parametrize("scale", [0.5, 30.0, -7.0])
