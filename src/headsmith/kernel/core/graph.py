@@ -10,6 +10,7 @@
            | move        a node's value at another token, or zero (-1)
            | exchange    x - relu(x - m - c) + relu(m - x - d), m the value x of another token, c and d not negative
            | attend      the mean of values over the tokens, weighted by exp(query . key)
+           | average     means of values, weighted by e to the scores, `keys` for each (rule Given)
            | sampled     any function with these answers on a grid and this Lipschitz bound (sampled.py)
 
 Products, quotients, hypotenuses and named functions of a file are expressions. A node's number is its place, and it
@@ -66,6 +67,7 @@ class Node:
     targets: tuple[int, ...] = ()
     program: Program = NOTHING
     names: tuple[str, ...] = ()
+    keys: int = 0
 
     @property
     def operation(self) -> tuple[Any, ...]:
