@@ -41,6 +41,7 @@ READS = {
     **dict.fromkeys(("product", "hypotenuse"), ("left", "right")),
     "quotient": ("numerator", "denominator"),
     "attend": ("queries", "keys", "values"),
+    "average": ("scores", "values"),
     "exchange": ("value", "above", "below"),
 }
 SUM = ("linear", ((Fraction(1), 2), (Fraction(1), 3)), Fraction(0))
@@ -73,7 +74,7 @@ class Node:
     def operation(self) -> tuple[Any, ...]:
         """What a node does, up to the numbers in its arrays, and which of its weights are sparse."""
         held = map(len, map(parts_of, self.weights))
-        return self.kind, self.size, self.name, self.causal, self.targets, self.program, *held
+        return self.kind, self.size, self.name, self.causal, self.targets, self.program, self.keys, *held
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +144,8 @@ def _node(stored: Any, tensors: Tensors, last: int, target: Graph | None) -> Nod
     causal = kind in ("pool", "attend") and flag(field(stored, "causal"))
     targets = tuple(whole(each, -1) for each in items(field(stored, "targets"))) if kind in MOVES else ()
     found = Node(kind, whole(field(stored, "size"), 1), arguments, (), np.zeros(0), name, causal, targets)
+    if kind == "average":
+        return replace(found, keys=whole(field(stored, "keys"), 1))
     return replace(found, kind="expression", program=program) if program.steps else found
 
 
@@ -156,6 +159,12 @@ def _refuse_misfit(node: Node, sizes: list[int]) -> None:
             fits &= all(shape == (node.size, size) or shape == (size,) == (node.size,) for shape, size in pairs)
         case "attend":
             fits &= sizes[0] == sizes[1] and sizes[2] == node.size
+        case "average":
+            # Groups of scores, and for each owner of groups the values of all keys.
+            groups = sizes[0] // node.keys
+            fits &= groups > 0 and groups * node.keys == sizes[0] and node.size % groups == 0
+            owned = node.keys * (node.size // max(groups, 1))
+            fits = fits and sizes[1] % owned == 0 and groups % (sizes[1] // owned) == 0
         case "expression":
             fits &= sizes == [node.size] * node.program.variables
         case "pool" if node.name not in ("mean", "max", "min"):

@@ -13,12 +13,14 @@ m, B_k = ||b_k|| and P_k <= p_k the bounds below,
         + sum J w_k (sum over i + j > m of ||P_k,i|| ||(V_k - G)_j||  +  tau_k ||V_k - G||)
         + sum (max(J w_k, e^rho_k p_k) B_k^(m+1) / (m+1)!  +  p_k (e^rho_k - 1)) ||V_k - G||.
 
-For E_k = P_k + (T_k - P_k) + (e^(b_k) - T_k) + (E_k - e^(b_k)) with T_k = sum over j <= m of b_k^j / j!: what P_k leaves
-of T_k are products of degree above m, at most tau_k, the same expression in ||b_k,i|| (0 if b_k is linear); Lagrange's
-rest of T_k is B_k^(m+1) / (m+1)! max(1, e^(b_k)); and p_k |1 - e^(-rho_k)|. No term has e^(B_k) as a factor, however wide
-the cell is. A token of w_k = 0 adds p_k ||V_k - G||. What values are off adds at most the largest v_k, or sum p_k v_k.
+For E_k = P_k + (T_k - P_k) + (e^(b_k) - T_k) + (E_k - e^(b_k)) with T_k = sum over j <= m of b_k^j / j!: what P_k
+leaves of T_k are products of degree above m, at most tau_k, the same expression in ||b_k,i|| (0 if b_k is linear);
+Lagrange's rest of T_k is B_k^(m+1) / (m+1)! max(1, e^(b_k)); and p_k |1 - e^(-rho_k)|. No term has e^(B_k) as a factor,
+however wide the cell is. A token of w_k = 0 adds p_k ||V_k - G||. What values are off adds at most the largest v_k, or
+sum p_k v_k.
 
-Upper bounds of p_k are 1, J e^(a_k + B_k + rho_k), and 1 / sum_j e^(lowest s_j - s_k); lower ones 1 / sum_j e^(highest).
+Upper bounds of p_k are 1, J e^(a_k + B_k + rho_k), and 1 / sum_j e^(lowest s_j - s_k); a lower one is 1 / sum_j
+e^(highest s_j - s_k).
 
 Frozen, for any u_k: sum p_k V_k - G = sum u_k (V_k - G) + sum (p_k - u_k) (V_k - G), and |p_k - u_k| is bounded.
 """
@@ -29,8 +31,8 @@ from operator import add
 
 import numpy as np
 
-from ..arithmetic import EXP_ULPS, FLOAT64, TINY, Array, Upper, interval, largest, smallest
-from ..errors import spend
+from ..core.arithmetic import EXP_ULPS, FLOAT64, TINY, Array, Upper, interval, largest, smallest
+from ..core.errors import spend
 from .taylor import Basis, Form, beyond, settled, times
 
 FAINTEST = -660.0  # tokens whose weights are below e to that have no part in the polynomial
@@ -116,13 +118,17 @@ def _expanded(known: Weighed, held: Form) -> Form:
     size = sum(sizes, start=Upper(0.0))
     every = Form(basis, powers, known.rho).sizes
     wide = [each[:, :, :, None] for each in every]
-    sums = (sum(wide, start=Upper(0.0)) * w[:, :, :, None] * (held.size + Form(basis, found, left.rest).size[:, :, None])).sum(axis=2)
+    sums = (
+        sum(wide, start=Upper(0.0)) * w[:, :, :, None] * (held.size + Form(basis, found, left.rest).size[:, :, None])
+    ).sum(axis=2)
     count = len(basis.exponents)
     residual = left.size + FLOAT64.gamma(keys + 2 * count + 8) * sums + 8 * keys * count**2 * TINY
     share = known.inverse[:, :, None] * w
     grown = known.rho.exp()
     later = largest(share, grown * known.most) * steep + known.most * (grown - 1.0)
-    spread = (share[:, :, :, None] * (beyond(basis, wide, sizes) + made[:, :, :, None] * size)) + later[:, :, :, None] * size
+    spread = (share[:, :, :, None] * (beyond(basis, wide, sizes) + made[:, :, :, None] * size)) + later[
+        :, :, :, None
+    ] * size
     faint = np.where((w == 0.0)[:, :, :, None], (known.most[:, :, :, None] * size).value, spread.value)
     return Form(basis, found, known.inverse[:, :, None] * residual + Upper(faint).sum(axis=2))
 

@@ -13,7 +13,6 @@ The u_kp are those that make the linear part small: then a kink costs the square
 of an argument in [low, high], are p z + (between 0 and the larger of -p low and (1 - p) high), p = high / (high - low).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product as every
@@ -21,18 +20,20 @@ from typing import Any
 
 import numpy as np
 
-from ..approximates import ends_of, middle_of
-from ..arithmetic import Array, Interval, Upper, interval, rational
-from ..errors import refuse
-from ..functions import run
-from ..graph import Graph, Node, dense, needed
-from ..table import polynomial_range
+from ..core.arithmetic import Array, Interval, Upper, interval, rational
+from ..core.errors import refuse
+from ..core.functions import run
+from ..core.graph import Graph, Node, dense, needed, read_graph
+from ..core.reading import Tensors, digest, field, items, real, text, whole
+from ..core.table import polynomial_range, read_cells
+from .approximates import MOST_CELLS, ends_of, middle_of
 from .averages import average
-from .taylor import Basis, Form, affine, basis_of, constant, function, product, settled
+from .taylor import Form, affine, basis_of, constant, function, product, settled
 
 KINKS = ("relu", "maximum", "minimum")
 KINDS = {"input", "affine", "expression", "average", *KINKS}
-MOST_CHOICES = 16
+MOST_CHOICES, MOST_ORDER = 16, 10
+AT_ONCE, MOST_BATCH, MOST_HELD = 1 << 21, 512, 1 << 26  # numbers that a node holds, cells, and numbers of all nodes
 
 
 def inputs_on(ends: Interval, order: int) -> Form:
@@ -40,7 +41,7 @@ def inputs_on(ends: Interval, order: int) -> Form:
     middle = middle_of(ends)
     radius = (interval(ends.high) - middle).hull(interval(middle) - ends.low).high
     wide = np.flatnonzero((radius > 0.0).any(axis=1))
-    basis = basis_of(len(wide), order)
+    basis = basis_of(max(len(wide), 1), order)
     found = np.zeros((len(middle), 1 + len(wide), middle.shape[1]))
     found[:, 0], found[wide, 1 + np.arange(len(wide))] = middle, radius[wide]
     return Form(basis, found, Upper(np.zeros(middle.shape)))
@@ -84,7 +85,8 @@ def _gate(form: Form) -> Form:
     share = np.where(low >= 0.0, 1.0, np.where(high <= 0.0, 0.0, high / (high - low)))
     share = np.where(np.isfinite(share), share, 0.0)
     most = np.maximum((interval(-low) * share).high, ((interval(1.0) - share) * high).high)
-    found = _zero(form, len(low)).plus(form, share).plus(constant(form.basis, Interval(np.zeros_like(most), np.maximum(most, 0.0))))
+    slack = constant(form.basis, Interval(np.zeros_like(most), np.maximum(most, 0.0)))
+    found = _zero(form, len(low)).plus(form, share).plus(slack)
     return settled(found, reach.relu())
 
 
@@ -156,13 +158,12 @@ def kinks_of(graph: Graph, known: dict[int, Form]) -> tuple[Form, list[Kink]]:
         node, slope = graph.nodes[number], slopes[number]
         if node.kind not in KINKS or number in inner or not np.array_equal(slope.low, slope.high):
             continue
-        read, sign = [known[each] for each in node.arguments], -1.0 if node.kind == "minimum" else 1.0
-        read += [_zero(like, node.size)] if node.kind == "relu" else []
-        used = np.flatnonzero(slope.low.any(axis=0))
-        choices *= len(read) ** len(used)
+        sign, used = -1.0 if node.kind == "minimum" else 1.0, np.flatnonzero(slope.low.any(axis=0))
+        terms = [known[each] for each in node.arguments] + [_zero(like, node.size)] * (node.kind == "relu")
+        choices *= len(terms) ** len(used)
         if choices > MOST_CHOICES:
             break
-        kinks += [Kink(sign * slope.low[:, c], tuple(_scaled(each[[c]], sign) for each in read)) for c in used]
+        kinks += [Kink(sign * slope.low[:, c], tuple(_scaled(each[[c]], sign) for each in terms)) for c in used]
         held[number] = _zero(like, node.size)
     for number in sorted(slopes):
         node = graph.nodes[number]
@@ -181,11 +182,11 @@ def _with_kinks(rest: Form, kinks: list[Kink]) -> Interval:
     low, high = np.full(rest.rest.value.shape, np.inf), np.full(rest.rest.value.shape, -np.inf)
     for choice in every(*(range(len(kink.pieces)) for kink in kinks)):
         gap, there = rest, np.ones(cells, dtype=bool)
-        for kink, mine, piece in zip(kinks, alive, choice, strict=True):
-            gap, there = gap.plus(kink.pieces[piece], -kink.factors[:, None]), there & mine[piece]
+        for kink, mine, chosen in zip(kinks, alive, choice, strict=True):
+            gap, there = gap.plus(kink.pieces[chosen], -kink.factors[:, None]), there & mine[chosen]
         reach = range_of(gap)
-        low = np.where(there & ~(reach.low >= low), reach.low, low)
-        high = np.where(there & ~(reach.high <= high), reach.high, high)
+        low = np.where(there, np.minimum(low, reach.low), low)  # what is no number stays so
+        high = np.where(there, np.maximum(high, reach.high), high)
     mixed = rest
     for kink, shares in zip(kinks, _shares(rest, kinks), strict=True):
         total, largest = np.abs(1.0 - shares.sum(axis=0)) + 2.0**-50, Upper(np.zeros(cells))
@@ -201,9 +202,9 @@ def _with_kinks(rest: Form, kinks: list[Kink]) -> Interval:
 
 def _shares(rest: Form, kinks: list[Kink]) -> list[Array]:
     """For each kink shares (pieces, outputs, cells) that make the linear part of rest - sum of kinks small. Data."""
-    lines, count = slice(1, rest.basis.starts[2]), rest.basis.starts[2]
-    gap = rest.grown(count)[:, lines].copy()
-    pieces = [np.concatenate([piece.grown(count)[:, lines] for piece in kink.pieces]) for kink in kinks]
+    whole, lines = rest.basis.starts[-1], slice(1, rest.basis.starts[2])
+    gap = rest.grown(whole)[:, lines].copy()
+    pieces = [np.concatenate([piece.grown(whole)[:, lines] for piece in kink.pieces]) for kink in kinks]
     found = [np.zeros((len(each), len(gap), gap.shape[-1])) for each in pieces]
     for share, kink, lead in zip(found, kinks, pieces, strict=True):
         share[0] = 1.0
@@ -219,3 +220,59 @@ def _shares(rest: Form, kinks: list[Kink]) -> list[Array]:
                 share *= 1.0 - move
                 share[place] += move
     return [np.nan_to_num(each) for each in found]
+
+
+# The statement ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Statement:
+    """For every input in the domain and every output: |network(x) - function(x)| <= error, both in exact arithmetic on
+    the stored numbers. `parts` belong to the worst output and add up to the error; `outputs` has a bound for each.
+    `network` and `function` are digests of what was compared (reading.digest)."""
+
+    error: float
+    parts: dict[str, float]
+    outputs: tuple[float, ...]
+    dtype: str
+    domain: tuple[tuple[str, float, float], ...]
+    order: int
+    cells: int
+    network: str
+    function: str
+
+
+def check_given(header: Any, tensors: Tensors) -> Statement:
+    """What a file proves of a network that somebody gave. Raises Refused where it proves nothing."""
+    stored, domain = field(header, "given"), field(header, "domain")
+    network, wanted = (read_graph(field(stored, name), tensors) for name in ("network", "function"))
+    kinds = {node.kind for graph in (network, wanted) for node in graph.nodes}
+    refuse(not kinds <= KINDS, f"there is no rule for {', '.join(sorted(kinds - KINDS))} in a given network")
+    inputs = [graph.nodes[0].names for graph in (network, wanted)]
+    sizes = [graph.nodes[graph.output].size for graph in (network, wanted)]
+    refuse(inputs[0] != inputs[1] or sizes[0] != sizes[1], "a network lacks the inputs and outputs of its function")
+    low, high = ([real(end) for end in items(field(domain, name))] for name in ("low", "high"))
+    refuse(not len(low) == len(high) == len(inputs[0]), "the domain does not have an interval for each input")
+    refuse(any(a > b for a, b in zip(low, high, strict=True)), "the domain has an empty interval")
+    box, order = Interval(np.array(low), np.array(high)), whole(field(stored, "order"), 2, MOST_ORDER)
+    leaves = read_cells(text(field(stored, "cells")), int(np.sum(box.high > box.low)), MOST_CELLS)
+    found = np.zeros(sizes[0])
+    ends, batch = ends_of(box, leaves), batch_of(network, wanted, box, order)
+    for at in range(0, len(leaves), batch):
+        found = np.maximum(
+            found, on_cells(network, wanted, ends[:, at : at + batch], order).magnitude.value.max(axis=1)
+        )
+    refuse(
+        not np.isfinite(found).all(), "no finite bound of the network against the function, on the cells of the proof"
+    )
+    error, about = float(found.max()), tuple(zip(inputs[0], low, high, strict=True))
+    names = (digest(field(stored, each), tensors) for each in ("network", "function"))
+    return Statement(error, {"difference": error}, tuple(found.tolist()), "real", about, order, len(leaves), *names)
+
+
+def batch_of(network: Graph, wanted: Graph, box: Interval, order: int) -> int:
+    """How many cells are looked at at once."""
+    monomials = len(basis_of(max(int(np.sum(box.high > box.low)), 1), order).exponents)
+    held = [node.size * max(node.keys, 1) for graph in (network, wanted) for node in graph.nodes]
+    refuse(monomials * sum(held) > MOST_HELD, "the Taylor models of the network are too large to be compared")
+    return int(min(max(AT_ONCE // (monomials * max(held)), 1), MOST_BATCH))

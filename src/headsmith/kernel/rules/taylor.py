@@ -5,8 +5,8 @@ the order m, with doubles for coefficients. Coefficients are data, whoever compu
 what an operation rounds away goes into `rest`, which rounds itself upwards. ||Q|| is the sum of absolute coefficients,
 ||Q_i|| that of degree i; |Q| <= ||Q|| on the cell, and ||Q R|| <= ||Q|| ||R||.
 
-    W q + b     rest  |W| rest + gamma_(n+2) (|W| ||Q|| + |b|)
-    q q'        rest  sum over i + j > m of ||Q_i|| ||Q'_j|| + ||Q|| rest' + ||Q'|| rest + rest rest' + gamma ||Q|| ||Q'||
+    W q + b     rest  |W| rest + gamma (|W| ||Q|| + |b|)
+    q q'        rest  sum over i + j > m of ||Q_i|| ||Q'_j||, and ||Q|| rest' + ||Q'|| rest + rest rest', and rounding
     f(q)        with g a double near Q(0) and z = q - g:  sum over i <= m of f^(i)(g)/i! z^i, by Horner's rule, and
                 Lagrange's rest, sup |f^(m+1)|/(m+1)! |z|^(m+1), the supremum over all that lies between g and q
 
@@ -24,10 +24,9 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from ..arithmetic import FLOAT64, TINY, Array, Interval, Upper, interval, smallest
-from ..errors import refuse, spend
-from ..functions import BITS, FUNCTIONS, Program, enclosed, ends, named, program_series, run, working
-from ..table import quadratic_top
+from ..core.arithmetic import FLOAT64, TINY, Array, Interval, Upper, interval
+from ..core.errors import refuse, spend
+from ..core.functions import BITS, ends, named, program_series, working
 
 MOST_MONOMIALS, MOST_PARTS = 1 << 10, 1 << 13
 FINE, FARTHEST = 16, 1 << 9  # of the grid of functions: parts of a unit or of an octave; where it ends
