@@ -33,6 +33,7 @@ from headsmith.language.builder import domain_names
 from headsmith.language.graph import (
     Affine,
     Attend,
+    Average,
     Function,
     Graph,
     Hypotenuse,
@@ -239,53 +240,58 @@ def _arrangement(fusion: Fusion | Pieces | None) -> Any:
             return {**stored, "apart": True} if fusion.apart else stored
 
 
+def read_graph(stored: dict[str, Any], tensor: Tensor) -> Graph:
+    """A graph as a file holds it."""
+    return Graph(tuple(_node(item, tensor) for item in stored["nodes"]), int(stored["output"]))
+
+
+def _node(item: dict[str, Any], tensor: Tensor) -> Node:
+    """A node as a file holds it."""
+    match item["kind"]:
+        case "input":
+            return Input(tuple(str(name) for name in item["names"]))
+        case "affine":
+            terms = tuple(Term(int(term["node"]), read_weights(term["weights"], tensor)) for term in item["terms"])
+            return Affine(terms, tensor(item["bias"]))
+        case "relu":
+            return Relu(int(item["argument"]), int(item["size"]))
+        case "maximum":
+            return Maximum(tuple(int(number) for number in item["arguments"]), int(item["size"]))
+        case "minimum":
+            return Minimum(tuple(int(number) for number in item["arguments"]), int(item["size"]))
+        case "product":
+            return Product(int(item["left"]), int(item["right"]), int(item["size"]))
+        case "quotient":
+            return Quotient(int(item["numerator"]), int(item["denominator"]), int(item["size"]))
+        case "hypotenuse":
+            return Hypotenuse(int(item["left"]), int(item["right"]), int(item["size"]))
+        case "function":
+            parameter = None if item["parameter"] is None else float(item["parameter"])
+            return Function(str(item["name"]), int(item["argument"]), int(item["size"]), parameter)
+        case "positional":
+            return Positional(tensor(item["values"]))
+        case "pool":
+            kinds: dict[str, PoolKind] = {"mean": "mean", "max": "max", "min": "min"}
+            return Pool(kinds[item["of"]], int(item["argument"]), int(item["size"]), bool(item["causal"]))
+        case "move":
+            return Move(int(item["argument"]), tuple(map(int, item["targets"])), int(item["size"]))
+        case "attend":
+            queries, keys, values, size = (int(item[name]) for name in ("queries", "keys", "values", "size"))
+            return Attend(queries, keys, values, size, bool(item["causal"]))
+        case "average":
+            return Average(*(int(item[name]) for name in ("scores", "values", "keys", "size")))
+        case "sampled":
+            answers, lipschitz, scale = (tensor(item[name]) for name in ("answers", "lipschitz", "scale"))
+            places = tuple(map(int, item["arguments"]))
+            return Sampled(places, answers, lipschitz, scale, item["norm"], float(item["evaluation"]))
+        case kind:
+            raise FileFormatError(f"unknown source node kind {kind!r}")
+
+
 def _contents(header: dict[str, Any], tensors: Tensors) -> Contents:
     tensor = tensors.__getitem__
-
-    def node(item: dict[str, Any]) -> Node:
-        match item["kind"]:
-            case "input":
-                return Input(tuple(str(name) for name in item["names"]))
-            case "affine":
-                terms = tuple(Term(int(term["node"]), read_weights(term["weights"], tensor)) for term in item["terms"])
-                return Affine(terms, tensor(item["bias"]))
-            case "relu":
-                return Relu(int(item["argument"]), int(item["size"]))
-            case "maximum":
-                return Maximum(tuple(int(number) for number in item["arguments"]), int(item["size"]))
-            case "minimum":
-                return Minimum(tuple(int(number) for number in item["arguments"]), int(item["size"]))
-            case "product":
-                return Product(int(item["left"]), int(item["right"]), int(item["size"]))
-            case "quotient":
-                return Quotient(int(item["numerator"]), int(item["denominator"]), int(item["size"]))
-            case "hypotenuse":
-                return Hypotenuse(int(item["left"]), int(item["right"]), int(item["size"]))
-            case "function":
-                parameter = None if item["parameter"] is None else float(item["parameter"])
-                return Function(str(item["name"]), int(item["argument"]), int(item["size"]), parameter)
-            case "positional":
-                return Positional(tensor(item["values"]))
-            case "pool":
-                kinds: dict[str, PoolKind] = {"mean": "mean", "max": "max", "min": "min"}
-                return Pool(kinds[item["of"]], int(item["argument"]), int(item["size"]), bool(item["causal"]))
-            case "move":
-                return Move(int(item["argument"]), tuple(map(int, item["targets"])), int(item["size"]))
-            case "attend":
-                queries, keys, values, size = (int(item[name]) for name in ("queries", "keys", "values", "size"))
-                return Attend(queries, keys, values, size, bool(item["causal"]))
-            case "sampled":
-                answers, lipschitz, scale = (tensor(item[name]) for name in ("answers", "lipschitz", "scale"))
-                places = tuple(map(int, item["arguments"]))
-                return Sampled(places, answers, lipschitz, scale, item["norm"], float(item["evaluation"]))
-            case kind:
-                raise FileFormatError(f"unknown source node kind {kind!r}")
-
-    def read_graph(stored: dict[str, Any]) -> Graph:
-        return Graph(tuple(node(item) for item in stored["nodes"]), int(stored["output"]))
-
-    graph = read_graph(header["source"])
-    approximates = read_graph(header[APPROXIMATES]) if APPROXIMATES in header else None
+    graph = read_graph(header["source"], tensor)
+    approximates = read_graph(header[APPROXIMATES], tensor) if APPROXIMATES in header else None
     choices = {
         int(number): Choice(str(item["family"]), dict(item["parameters"]), _number_or_none(item["margin"]))
         for number, item in header["choices"].items()

@@ -15,6 +15,7 @@ from headsmith.core.sparse import SparseArray
 from headsmith.language.graph import (
     Affine,
     Attend,
+    Average,
     Expression,
     Function,
     Graph,
@@ -118,6 +119,9 @@ def node_data(node: Node, place: Callable[[int], int], keep: Callable[..., str])
         case Attend():
             read = {name: place(getattr(node, name)) for name in ("queries", "keys", "values")}
             return {"kind": "attend", **read, "size": node.size, "causal": node.causal}
+        case Average():
+            ends = {"scores": place(node.scores), "values": place(node.values)}
+            return {"kind": "average", **ends, "keys": node.keys, "size": node.size}
         case Sampled():
             arrays = {name: keep(name, getattr(node, name)) for name in ("answers", "lipschitz", "scale")}
             stored = {"kind": "sampled", "arguments": [place(each) for each in node.arguments], **arrays}

@@ -67,7 +67,7 @@ class Certificate:
     assumes: tuple[str, ...] = ()
 
 
-def check_file(path: str | os.PathLike[str]) -> Certificate:
+def check_file(path: str | os.PathLike[str]) -> Any:
     """The certificate of a file, or of the stock model in a folder, proved again. Raises Refused where less can be
     proved than is claimed."""
     if os.path.isdir(path):
@@ -77,13 +77,24 @@ def check_file(path: str | os.PathLike[str]) -> Certificate:
     return checked(*read(path))
 
 
-def checked(header: Any, tensors: Tensors) -> Certificate:
+def checked(header: Any, tensors: Tensors) -> Any:
     """The certificate of the contents of a file, compared with what they claim."""
-    refuse("proof" not in header, "the file carries no proof that this kernel can check")
-    found = proved(header, tensors)
-    stated = {name: value for name, value in vars(found).items() if name != "domain"}  # that is the file's
-    _refuse_less("claim:", field(header, "claim"), stated)
+    refuse(not {"proof", "given"} & header.keys(), "the file carries no proof that this kernel can check")
+    found: Any = stated(header, tensors) if "given" in header else proved(header, tensors)
+    every = {name: value for name, value in vars(found).items() if name != "domain"}  # that is the file's
+    _refuse_less("claim:", field(header, "claim"), every)
     return found
+
+
+def stated(header: Any, tensors: Tensors) -> Any:
+    """What the contents of a file about a given network prove (rules/given.py), whatever they claim."""
+    from ..rules.given import check_given
+
+    try:
+        with limited(WORK + WORK_A_NUMBER * sum(each.size for each in tensors.values())), np.errstate(all="ignore"):
+            return check_given(header, tensors)
+    except DAMAGE as problem:
+        raise Refused(f"the file is damaged ({type(problem).__name__}: {problem})") from None
 
 
 def proved(header: Any, tensors: Tensors) -> Certificate:

@@ -22,8 +22,10 @@ from headsmith.core.functions import FUNCTIONS
 from headsmith.core.program import Call, Linear, Over, Program, Step, Times
 from headsmith.language.builder import Builder, pruned, taken_apart
 from headsmith.language.graph import (
+    GIVEN,
     Affine,
     Attend,
+    Average,
     Expression,
     Function,
     Graph,
@@ -263,6 +265,8 @@ class _Fuser:
             case Attend():
                 queries, keys, values = (self._place(argument) for argument in arguments(node))
                 return builder.attend(queries, keys, values, node.causal)
+            case Average():
+                raise TargetError(GIVEN)
             case Sampled():
                 return builder.add(replace(node, arguments=tuple(self._place(each) for each in node.arguments)))
 
