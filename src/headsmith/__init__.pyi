@@ -1,5 +1,7 @@
 """The public names, and the modules that they live in. The package finds them from this list on first use."""
 
+from headsmith.certify import Certified as Certified
+from headsmith.certify import certify as certify
 from headsmith.compile import compile as compile
 from headsmith.core.certificate import Certificate as Certificate
 from headsmith.core.errors import CertificateError as CertificateError

@@ -92,8 +92,8 @@ def write_file(path: str | os.PathLike[str], contents: Contents) -> None:
 
 
 def write_tensors(path: str | os.PathLike[str], header: Mapping[str, Any], tensors: dict[str, Any]) -> None:
-    """One file: the header and the tensors; complete or absent."""
-    text = json.dumps(header, separators=(",", ":"))
+    """One file: the header, with the version, and the tensors; complete or absent."""
+    text = json.dumps({"version": VERSION, **header}, separators=(",", ":"))
     with replaced(path) as temporary:
         save_file(tensors, temporary, metadata={"format": FORMAT, FORMAT: text})
 
@@ -102,7 +102,6 @@ def header_of(contents: Contents, tensors: dict[str, Any]) -> dict[str, Any]:
     """Everything but the numbers of a file, which are added to the tensors."""
     transformer, proof = contents.transformer, contents.proof
     found = {
-        "version": VERSION,
         "domain": {"low": contents.box.low.tolist(), "high": contents.box.high.tolist()},
         "source": graph_data(contents.graph, tensors),
         "transformer": transformer_data(transformer, tensors),
@@ -127,6 +126,8 @@ def read_contents(path: str | os.PathLike[str]) -> tuple[Header, Tensors]:
     converter makes of it. FileFormatError says what is wrong with the file."""
     with _damage(os.fspath(path)):
         header, tensors = converted(*read_any(path))
+        if "given" in header:
+            raise FileFormatError("holds what is proven of given weights, and no model: headsmith.verify reads it")
         refuse_unknown(header)
         return header, tensors
 

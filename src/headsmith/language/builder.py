@@ -13,6 +13,7 @@ from headsmith.language.graph import (
     Affine,
     Approximated,
     Attend,
+    Average,
     Expression,
     Function,
     Graph,
@@ -39,8 +40,10 @@ from headsmith.language.graph import (
 class Builder:
     """Grows a graph node by node; each method returns the new node's number."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], attention: bool = False) -> None:
         self._nodes: list[Node] = [Input(tuple(names))]
+        self.attention = attention
+        """Whether softmax is written as means (Average), or as powers of e and their quotients, which compile."""
 
     @property
     def input(self) -> int:
@@ -106,6 +109,10 @@ class Builder:
     def attend(self, queries: int, keys: int, values: int, causal: bool = False) -> int:
         """Softmax attention."""
         return self._add(Attend(queries, keys, values, self.size(values), causal))
+
+    def average(self, scores: int, values: int, keys: int, size: int) -> int:
+        """Softmax means, of one vector that holds all tokens."""
+        return self._add(Average(scores, values, keys, size))
 
     def expression(self, program: Program, arguments: Sequence[int]) -> int:
         """A program of one or two nodes."""
@@ -210,6 +217,8 @@ def moved(node: Node, places: dict[int, int]) -> Node:
         case Attend():
             queries, keys, values = (places[argument] for argument in arguments(node))
             return replace(node, queries=queries, keys=keys, values=values)
+        case Average():
+            return replace(node, scores=places[node.scores], values=places[node.values])
         case Maximum() | Minimum() | Expression() | Sampled():
             return replace(node, arguments=tuple(places[argument] for argument in node.arguments))
         case Product() | Hypotenuse():

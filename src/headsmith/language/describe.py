@@ -11,6 +11,7 @@ from headsmith.core.figures import count
 from headsmith.language.graph import (
     Affine,
     Attend,
+    Average,
     Expression,
     Function,
     Graph,
@@ -114,6 +115,8 @@ def _text(reading: Reading, place: int, component: int, outer: int, budget: Iter
             text, binding = _move(node, inner(node.argument)), _ATOM
         case Attend():
             text, binding = f"tokens.attend({inner(node.values)})", _ATOM
+        case Average():
+            text, binding = f"softmax({inner(node.scores)}) @ {inner(node.values)}", _ATOM
         case Sampled():
             text, binding = f"sampled({inner(node.arguments[0])})", _ATOM
         case Expression():

@@ -16,6 +16,7 @@ from headsmith.core.sparse import SparseArray
 from headsmith.language.graph import (
     Affine,
     Attend,
+    Average,
     Expression,
     Function,
     Graph,
@@ -126,6 +127,9 @@ def node_data(node: Node, place: Callable[[int], int], keep: Callable[..., str])
         case Attend():
             read = {name: place(getattr(node, name)) for name in ("queries", "keys", "values")}
             return {"kind": "attend", **read, "size": node.size, "causal": node.causal}
+        case Average():
+            ends = {"scores": place(node.scores), "values": place(node.values)}
+            return {"kind": "average", **ends, "keys": node.keys, "size": node.size}
         case Sampled():
             arrays = {name: keep(name, getattr(node, name)) for name in ("answers", "lipschitz", "scale")}
             stored = {"kind": "sampled", "arguments": [place(each) for each in node.arguments], **arrays}
@@ -239,6 +243,8 @@ def read_node(item: Header, tensor: Callable[[str], Any], target: Graph | None =
         case "attend":
             queries, keys, values, size = (int(item[name]) for name in ("queries", "keys", "values", "size"))
             return Attend(queries, keys, values, size, bool(item["causal"]))
+        case "average":
+            return Average(*(int(item[name]) for name in ("scores", "values", "keys", "size")))
         case "sampled":
             answers, lipschitz, scale = (tensor(item[name]) for name in ("answers", "lipschitz", "scale"))
             places = tuple(map(int, item["arguments"]))

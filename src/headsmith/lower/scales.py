@@ -47,10 +47,9 @@ from headsmith.language.graph import Attend, Pool, Relu
 from headsmith.lower.registers import product
 from headsmith.plan.approximation import Design
 from headsmith.transformer.bill import max_weight
-from headsmith.transformer.heads.bank import largest
 from headsmith.transformer.heads.scaling import SMALLEST_SCALE, Scaling, heaviest_read
 from headsmith.transformer.heads.sink import SinkBank
-from headsmith.transformer.heads.stream import RESERVED, Link, position_bits
+from headsmith.transformer.heads.stream import RESERVED, Link, largest, position_bits
 from headsmith.transformer.heads.swiglu import SiluBank
 from headsmith.transformer.ir import Bank, Layer, Transformer
 

@@ -41,7 +41,7 @@ MOVES = (
 KEPT = (
     "prelu", "silu", "softplus", "hardswish", "hardsigmoid", "mish", "log_sigmoid_forward", "softshrink", "celu", "elu",
     "leaky_relu", "hardtanh", "gelu", "relu6", "clamp", "softmax", "linear", "_safe_softmax", "logsumexp", "pad",
-    "bilinear", "threshold", "rrelu",
+    "bilinear", "threshold", "rrelu", "scaled_dot_product_attention",
 )  # fmt: skip
 """Operators that are read as they are, although torch could take them apart (into comparisons, for example)."""
 
@@ -129,6 +129,24 @@ def _adaptive(largest: bool, count: int) -> Callable[..., Any]:
         return dropped(windows.means(builder, tensor, found), lead)
 
     return pooled
+
+
+def _attention(
+    builder: Builder,
+    query: Operand,
+    key: Operand,
+    value: Operand,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Operand:
+    if enable_gqa:
+        raise TargetError("attention with fewer keys than queries (enable_gqa) is not read")
+    mask = np.tri(shape_of(query)[-2], shape_of(key)[-2], dtype=bool) if is_causal else attn_mask
+    factor = 1.0 / math.sqrt(shape_of(query)[-1]) if scale is None else float(scale)
+    return axes.attention(builder, query, key, value, mask, factor)
 
 
 def _padded(builder: Builder, x: Tensor, pad: Sequence[int], value: float = 0.0) -> Operand:
@@ -325,6 +343,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "softmax": lambda builder, x, dim, dtype=None: axes.softmax(builder, x, dim),
     "_safe_softmax": lambda builder, x, dim, dtype=None: axes.softmax(builder, x, dim),
     "logsumexp": _log_sum,
+    "scaled_dot_product_attention": _attention,
     "_log_softmax": lambda builder, x, dim, half=False: axes.log_softmax(builder, x, dim),
     "amax": _extreme_over(True, False),
     "amin": _extreme_over(False, False),

@@ -12,8 +12,7 @@ from headsmith.core.errors import TargetError
 from headsmith.core.figures import bound, number, per_layer
 from headsmith.core.markup import PREAMBLE, csv_text, latex_table, markdown_table, table
 from headsmith.kernel.core.sparse import Sparse, added, sparse_of
-from headsmith.transformer.heads.bank import largest
-from headsmith.transformer.heads.stream import POSITION, Link, position_bits
+from headsmith.transformer.heads.stream import POSITION, Link, largest, position_bits
 from headsmith.transformer.ir import Bank, Transformer, arrays, layout, width
 
 
@@ -171,7 +170,7 @@ def max_weight(transformer: Transformer) -> float:
     found = max((largest(values) for _, values in arrays(transformer, folded=False)), default=0.0)
     for layer in transformer.layers:
         for bank in layer.banks:
-            found = max([found, 1.0, *bank.folded(transformer)])
+            found = max(found, 1.0, bank.folded(transformer))
     return found
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from .arithmetic import EXP_ULPS, Interval
 from .errors import WORK, WORK_A_NUMBER, Refused, limited, refuse
 from .expressions import computed, headed
-from .fields import refuse_unknown
+from .fields import GIVEN, refuse_unknown
 from .flow import gains
 from .graph import Graph, identical, read_graph
 from .model import Model, largest_weight, read_model
@@ -71,7 +71,7 @@ class Certificate:
     run: str = default(default="", compare=False)
 
 
-def check_file(path: str | os.PathLike[str]) -> Certificate:
+def check_file(path: str | os.PathLike[str]) -> Any:
     """The certificate of a file, or of the stock model in a folder, proved again. Raises Refused where less can be
     proved than is claimed."""
     if os.path.isdir(path):
@@ -81,22 +81,35 @@ def check_file(path: str | os.PathLike[str]) -> Certificate:
     return checked(*read(path))
 
 
-def checked(header: Any, tensors: Tensors) -> Certificate:
+def checked(header: Any, tensors: Tensors) -> Any:
     """The certificate of the contents of a file, compared with what they claim."""
-    refuse("circuit" not in mapping(field(header, "proof")), "the file carries no proof that this kernel can check")
-    found = replace(proved(header, tensors), run=_run_of(field(header, "run"), tensors))
-    stated = {name: value for name, value in vars(found).items() if name != "domain"}  # that is the file's
-    _refuse_less("claim:", field(header, "claim"), stated)
+    found: Any = stated(header, tensors) if "given" in header else _of_model(header, tensors)
+    every = {name: value for name, value in vars(found).items() if name != "domain"}  # that is the file's
+    _refuse_less("claim:", field(header, "claim"), every)
     return found
 
 
-def _run_of(stored: Any, tensors: Tensors) -> str:
-    """The digest of what steers how the model is called: by points or by sequences, under which mask, with which matrix
-    that features are multiplied by, and where its grid is."""
-    kind, causal, grid, matrix = (field(stored, name) for name in ("kind", "causal", "grid", "preconditioner"))
+def _of_model(header: Any, tensors: Tensors) -> Certificate:
+    """What is proved of a model, and a digest of what steers how it is called: by points or by sequences, under which
+    mask, with which matrix that features are multiplied by, and where its grid is."""
+    refuse("circuit" not in mapping(field(header, "proof")), "the file carries no proof that this kernel can check")
+    names = ("kind", "causal", "grid", "preconditioner")
+    kind, causal, grid, matrix = (field(field(header, "run"), name) for name in names)
     known = text(kind), flag(causal), text(grid), None if matrix is None else numbers(tensors, matrix, 2)
-    refuse(len(known) < len(mapping(stored)), "the file says more about how the model is called than is known")
-    return digest(stored, tensors)
+    refuse(len(known) < len(header["run"]), "the file says more about how the model is called than is known")
+    return replace(proved(header, tensors), run=digest(header["run"], tensors))
+
+
+def stated(header: Any, tensors: Tensors) -> Any:
+    """What the contents of a file about a given network prove (rules/given.py), whatever they claim."""
+    from ..rules.given import check_given
+
+    try:
+        with limited(WORK + WORK_A_NUMBER * sum(each.size for each in tensors.values())), np.errstate(all="ignore"):
+            refuse_unknown(header, GIVEN)
+            return check_given(header, tensors)
+    except DAMAGE as problem:
+        raise Refused(f"the file is damaged ({type(problem).__name__}: {problem})") from None
 
 
 def proved(header: Any, tensors: Tensors) -> Certificate:

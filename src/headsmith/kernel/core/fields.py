@@ -34,7 +34,7 @@ NODES = Kinds(
     minimum=_object("kind size arguments"),
     **{kind: _object("kind size", **dict.fromkeys(names)) for kind, names in READS.items()},
 )
-for _kind, _more in (("function", "name parameter"), ("pool", "of causal"), ("attend", "causal")):
+for _kind, _more in (("function", "name parameter"), ("pool", "of causal"), ("attend", "causal"), ("average", "keys")):
     NODES[_kind] |= _object(_more)
 for _kind in ("move", "exchange"):
     NODES[_kind] |= _object("targets")
@@ -81,6 +81,7 @@ FILE = _object(
     run=_object("kind causal preconditioner grid"),
     extensions=_object(" ".join(EXTENSIONS)),
 )
+GIVEN = _object("version claim", domain=FILE["domain"], given=_object("order cells", network=GRAPH, function=GRAPH))
 
 
 def refuse_unknown(value: Any, known: Any = FILE, name: str = "the header") -> None:

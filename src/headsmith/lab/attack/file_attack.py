@@ -101,11 +101,11 @@ def worst_ratio(
     """The largest error of an output that was found, over its bound. Raises CannotRunError where nothing runs."""
     model = stored_model(header, tensors)
     bounds = np.maximum(np.asarray(outputs, dtype=np.float64), 1e-300)
-    met: list[tuple[float, Any, _Search]] = []
+    met: list[tuple[float, Any, _FileSearch]] = []
     wanted = sorted({mask != "full" for mask in masks})
     for causal in wanted[:1] if len(model.W_pos) == 1 else wanted:  # one token sees itself under all masks
         for length in lengths(header):
-            search = _Search(header, tensors, model, bounds, causal)
+            search = _FileSearch(header, tensors, model, bounds, causal)
             met.append((*search.climb(search.starts(rng, count, length), rng, steps), search))
     met.sort(key=lambda each: -each[0])
     close = [each for place, each in enumerate(met) if place == 0 or each[0] > CLOSE]
@@ -114,7 +114,7 @@ def worst_ratio(
 
 
 @dataclass(frozen=True, eq=False)
-class _Search:
+class _FileSearch:
     header: Header
     tensors: Tensors
     model: DenseTransformer

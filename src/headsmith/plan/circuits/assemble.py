@@ -33,9 +33,11 @@ from headsmith.core.errors import CertificateError, TargetError
 from headsmith.core.program import gate_program
 from headsmith.language.builder import Builder, program_of
 from headsmith.language.graph import (
+    GIVEN,
     Affine,
     Approximated,
     Attend,
+    Average,
     Expression,
     Function,
     Graph,
@@ -225,6 +227,8 @@ class _Assembler:
             case Attend():
                 queries, keys, values = (places[argument] for argument in arguments(node))
                 return builder.attend(queries, keys, values, node.causal)
+            case Average():
+                raise TargetError(GIVEN)
             case Sampled():
                 return builder.add(replace(node, arguments=tuple(places[argument] for argument in node.arguments)))
             case Expression():
