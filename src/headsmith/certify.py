@@ -198,7 +198,7 @@ def contents(network: Graph, function: Graph, box: Box, outcome: Outcome) -> tup
     graphs = {name: graph_data(graph, tensors, name) for name, graph in (("network", network), ("function", function))}
     domain = {"low": [float(end) for end in box.low], "high": [float(end) for end in box.high]}
     given = {**graphs, "order": outcome.order, "cells": outcome.text}
-    return {"kind": "given", "given": given, "domain": domain}, tensors
+    return {"given": given, "domain": domain}, tensors
 
 
 def claim_of(statement: Statement) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def load(path: str | os.PathLike[str]) -> Model:
 
 def _as_saved(compiled: Compiled, contents: Contents) -> Compiled:
     match contents.form:
-        case None:
+        case form if form.kind == "points":
             return as_its_kind(compiled)
         case form if form.kind == "learner":
             return learner_of(compiled, form.preconditioner)

@@ -9,7 +9,7 @@ from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, FileFormatError
 from headsmith.kernel.core.check import checked
 from headsmith.kernel.core.errors import Refused
-from headsmith.kernel.core.reading import read
+from headsmith.kernel.core.reading import VERSION, read_any
 
 if TYPE_CHECKING:
     from headsmith.core.proven import Proven
@@ -37,8 +37,12 @@ def verify(model: Any) -> Any:
 def verified_file(path: str | os.PathLike[str]) -> Any:
     """What a file claims, if the kernel proves that from the proof in it."""
     try:
-        header, tensors = read(path)
-    except Refused as problem:
+        header, tensors = read_any(path)
+        if header.get("version") != VERSION:
+            from headsmith.export.converter import converted
+
+            header, tensors = converted(header, tensors)
+    except (Refused, KeyError, TypeError, AttributeError) as problem:
         raise FileFormatError(f"{os.fspath(path)}: {problem}") from None
     try:
         found = checked(header, tensors)
@@ -50,8 +54,8 @@ def verified_file(path: str | os.PathLike[str]) -> Any:
 def _proven(header: Any, tensors: Any) -> Proven:
     """What a file about a given network claims, in words."""
     from headsmith.core.proven import Proven
-    from headsmith.export.file import read_graph
     from headsmith.language.describe import outputs_text
+    from headsmith.language.stored import read_graph
 
     function = read_graph(header["given"]["function"], tensors.__getitem__)
     ends = (header["domain"]["low"], header["domain"]["high"])

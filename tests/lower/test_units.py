@@ -11,14 +11,14 @@ from helpers.models.networks import random_network
 import headsmith as hs
 from headsmith.lower.scales import in_larger_units, with_units
 from headsmith.model import Compiled
-from headsmith.prove.prove import checked_again
+from headsmith.prove.prove import proved_again
 from headsmith.transformer.bill import bill
 from headsmith.transformer.ir import Transformer
 
 
 def proven(model: Compiled, transformer: Transformer) -> hs.Certificate:
     """What the kernel proves of another transformer by the proof of a model."""
-    return checked_again(model.graph, model.box, transformer, model.proof, None)
+    return proved_again(model.graph, model.box, transformer, model.proof)
 
 
 def largest(transformer: Transformer) -> float:

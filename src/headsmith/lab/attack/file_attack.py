@@ -59,13 +59,10 @@ def stored_model(header: Header, tensors: Tensors) -> DenseTransformer:
     """The dense matrices of the model in a file."""
     stored = header["transformer"]
     try:
-        layers = [
-            [{**bank, **role} for bank, role in zip(banks, roles, strict=True)]
-            for banks, roles in zip(stored["layers"], header["proof"]["roles"], strict=True)
-            if banks
-        ]
+        layers = [banks for banks in stored["layers"] if banks]
+        roles = [each for each in header["proof"]["roles"] if each]
         # Keys and values are the same numbers in all forms of the grid.
-        transformer = read_transformer({**stored, "layers": layers, "grid_form": "one-hot"}, tensors.__getitem__)
+        transformer = read_transformer({**stored, "layers": layers}, roles, tensors.__getitem__)
         heads = transformer.heads
         columns = sum(register.size for register in transformer.registers)
         if (4 * heads + transformer.tokens + 1) * columns**2 > LARGEST:

@@ -14,6 +14,7 @@ import numpy as np
 
 from headsmith.kernel.core.errors import Refused
 from headsmith.kernel.core.expressions import arguments_of
+from headsmith.kernel.core.fields import NODES
 from headsmith.kernel.core.functions import named
 from headsmith.kernel.core.graph import HYPOTENUSE, PRODUCT, QUOTIENT, Graph, Node, dense, needed
 from headsmith.kernel.core.heads import addresses
@@ -87,6 +88,11 @@ class _File:
         return {"nodes": [self.node(each) for each in nodes], "output": output}
 
     def node(self, node: Node) -> dict[str, Any]:
+        found = self._fields(node)
+        return {name: found[name] for name in NODES[found["kind"]] if name in found}
+
+    def _fields(self, node: Node) -> dict[str, Any]:
+        """The fields of a node, and some that only others have."""
         found: dict[str, Any] = {"kind": node.kind, "size": node.size, "arguments": list(node.arguments)}
         match node.kind:
             case "input":

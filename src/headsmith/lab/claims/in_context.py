@@ -32,6 +32,7 @@ from headsmith.sequence.descent import Descent, descent_graph
 from headsmith.sequence.learner import Learner
 from headsmith.transformer.bill import bill
 from headsmith.transformer.heads.gate import gate_product_fit
+from headsmith.transformer.stored import numbered
 
 RISE = 2.0**-6
 MARGIN = 0.05
@@ -142,7 +143,7 @@ def same_heads(steps: int, decay: float = 0.0, features: int = 3, examples: int 
     graph = descent_graph(run)
     request = read(graph, (-1.0, 1.0), 1.0, examples, "float64")
     fit = gate_product_fit(-1.0, 1.0, 2, rise=RISE)
-    gate = Choice(GATE, {"incline": fit.incline, "intercept": fit.intercept, "follows": 1}, MARGIN)
+    gate = Choice(GATE, MARGIN, numbers={"incline": fit.incline, "intercept": fit.intercept, "follows": 1})
     choices = {number: gate for number, node in enumerate(graph.nodes) if isinstance(node, Product)}
     assembly = assemble(graph, choices)
     tables = {
@@ -156,7 +157,8 @@ def same_heads(steps: int, decay: float = 0.0, features: int = 3, examples: int 
     draft = drafted(graph, request.box, choices, None, transformer)
     proven = certified(draft)
     billed = bill(transformer, proven.max_score)
-    model = Compiled(graph, choices, request.box, transformer, proven, billed, None, draft.proof)
+    parts = (graph, request.box, numbered(transformer, draft.places), proven, billed, draft.proof)
+    model = Compiled(*parts, labels=draft.labels)
     return Learner(**parts_of(model), rule=run)
 
 

@@ -20,7 +20,7 @@ from headsmith.lab.claims.rows import Finding, Rows, claim, judged, need
 from headsmith.language.network import Network
 from headsmith.lower.reuse import MORE_HEADS
 from headsmith.model import Compiled
-from headsmith.prove.prove import certified, drafted
+from headsmith.prove.prove import proved_again
 from headsmith.report.falsify import errors_at, falsify
 from headsmith.transformer.bill import bill
 from headsmith.transformer.heads.sink import SinkBank
@@ -343,11 +343,9 @@ def _with_scales(model: Compiled, other: Compiled) -> Compiled:
             banks.append(replace(bank, query_scale=like.query_scale, key_scale=like.key_scale))
         layers.append(Layer(tuple(banks)))
     transformer = replace(model.transformer, layers=tuple(layers))
-    draft = drafted(model.graph, model.box, model.choices, None, transformer)
-    found = certified(draft)
-    return replace(
-        model, transformer=transformer, certificate=found, proof=draft.proof, bill=bill(transformer, found.max_score)
-    )
+    assert model.proof is not None
+    found = proved_again(model.graph, model.box, transformer, model.proof)
+    return replace(model, transformer=transformer, certificate=found, bill=bill(transformer, found.max_score))
 
 
 def _largest_score(model: Compiled, point: Array) -> float:

@@ -28,7 +28,6 @@ from headsmith.lower.lower import Setting, lower
 from headsmith.model import Compiled
 from headsmith.plan.analysis.flow import kernel_graph
 from headsmith.plan.analysis.ranges import ranges
-from headsmith.plan.circuits.assemble import assemble
 from headsmith.plan.evidence.approximates import search_cells
 from headsmith.prove.prove import refusals
 from headsmith.transformer.dense import dense
@@ -48,7 +47,7 @@ class Built:
 
 def relu_network(model: Compiled) -> Built:
     """The circuit of a model of the relu recipe, without attention."""
-    circuit = assemble(model.graph, model.choices).circuit
+    circuit = model.computed.graph
     skeleton = lower(circuit, ranges(circuit, model.box), {}, Setting(), reuse=False)
     written, blocks = dense(skeleton), []
     data = written.columns["data"].start

@@ -115,12 +115,21 @@ class _Inner:
 
 
 @once_for_graph
+def named(target: Graph, fusion: Fusion) -> tuple[Graph, list[int]]:
+    """The fused graph, and for each of its nodes the node of the target that it is (with `apart`, of the target with
+    its quotients taken apart); -1 stands for none, which expressions have that are sums."""
+    fuser = _Fuser(target, fusion)
+    graph = fuser.result()[0]
+    names = {place: number for number, place in fuser.places.items()} or {number: number for number in fuser.kept}
+    return graph, [names.get(number, -1) for number in fuser.kept]
+
+
 def fuse(target: Graph, fusion: Fusion) -> Graph:
     """The same function as a graph with fewer nodes that need a head.
 
     Guarantee: the output of the result equals the target's in exact arithmetic.
     """
-    return _Fuser(target, fusion).result()[0]
+    return named(target, fusion)[0]
 
 
 def fused_nodes(target: Graph, fusion: Fusion) -> dict[int, frozenset[int]]:
@@ -142,6 +151,7 @@ class _Fuser:
         self.spaces: dict[tuple[tuple[tuple[Atom, Fraction], ...], ...], Space] = {}
         self.expressions: dict[tuple[Program, tuple[int, ...]], int] = {}
         self.members: dict[int, frozenset[int]] = {}
+        self.kept: list[int] = []
 
     def result(self) -> tuple[Graph, dict[int, frozenset[int]]]:
         if self.fusion.variables not in (1, 2):
@@ -150,14 +160,15 @@ class _Fuser:
         for number in order:
             self._consider(number)
         if self._nothing_to_fuse(order):
+            self.kept = sorted({0, *order})
             return (self.target if len(order) == len(self.target.nodes) else pruned(self.target)), {}
         for number in order:
             # In this order nothing that is placed is far below: no deep recursion.
             if number not in self.inner:
                 self._place(number)
         graph = self.builder.graph(self._place(self.target.output))
-        kept = sorted({0, *graph.used})
-        members = {place: self.members[number] for place, number in enumerate(kept) if number in self.members}
+        self.kept = sorted({0, *graph.used})
+        members = {place: self.members[number] for place, number in enumerate(self.kept) if number in self.members}
         return pruned(graph), members
 
     # ---- what may be taken in ----------------------------------------------------------------------------------------
