@@ -204,7 +204,7 @@ class Meanings:
         return text if owner is None or owner == text else f"{text} (part of {shortened(owner, LENGTH // 2)})"
 
     def output(self, bank: Bank, place: int) -> str:
-        """The same of one output."""
+        """What one output of a bank stands for."""
         node, component = int(bank.node[place]), int(bank.component[place])
         text = self._text(node, component)
         if isinstance(bank, GateBank) and text:
