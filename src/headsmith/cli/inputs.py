@@ -232,7 +232,7 @@ def run_rows(model: Compiled | Universal, rows: Array, *, causal: bool) -> Array
 
 
 def _run_sampled(model: Universal, rows: Array, causal: bool) -> Array:
-    """The same for a callable's model, which takes whole sequences."""
+    """Run a model of a callable, which takes whole sequences, on rows."""
     if causal:
         raise DomainError("the model of a sampled callable runs without a mask: every token looks at all of them")
     if len(rows) % model.tokens:

@@ -75,7 +75,7 @@ class Program:
 
 @lru_cache(maxsize=4096)
 def kernel_program(program: Program) -> KernelProgram:
-    """The same program as the kernel knows it."""
+    """This program in the kernel's own types."""
     steps: list[tuple[Any, ...]] = []
     for step in program.steps:
         match step:

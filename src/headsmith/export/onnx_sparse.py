@@ -52,6 +52,6 @@ def _stacks(weights: Sparse) -> list[list[Block]]:
 
 
 def _filled(rows: Any, columns: Any, matrix: Any) -> Block:
-    """The same with zeros: rows without a number, and products with the first column."""
+    """Indices and values filled up to equal lengths: what is added is zero times the first column."""
     more = [(0, (1 << (length - 1).bit_length()) - length) for length in matrix.shape]
     return np.pad(rows, more[0], constant_values=-1), np.pad(columns, more[1]), np.pad(matrix, more)

@@ -170,7 +170,7 @@ class Meanings:
         return self._owners.get(self.model.computed.places.get(node, -1))
 
     def output(self, bank: Bank, place: int) -> str:
-        """The same of one output."""
+        """What one output of a bank stands for."""
         node, component = int(bank.node[place]), int(bank.component[place])
         text = self._text(node, component)
         if isinstance(bank, GateBank) and text:

@@ -159,15 +159,15 @@ def is_product(node: Node) -> bool:
 
 
 def pruned(graph: Graph) -> Graph:
-    """The same graph without the nodes that its output does not depend on."""
+    """A graph without the nodes that its output does not depend on."""
     kept = sorted({0, *graph.used})
     places = {number: place for place, number in enumerate(kept)}
     return Graph(tuple(moved(graph.nodes[number], places) for number in kept), places[graph.output])
 
 
 def taken_apart(graph: Graph) -> tuple[Graph, dict[int, int]]:
-    """The same function with every quotient a/b written as a * (1/b), and the new number of each node: a reciprocal is
-    a function of one variable, and products are cheap."""
+    """A graph of the same function with every quotient a/b written as a * (1/b), and the new number of each node: a
+    reciprocal is a function of one variable, and products are cheap."""
     nodes: list[Node] = []
     places: dict[int, int] = {}
     for number, node in enumerate(graph.nodes):
@@ -181,7 +181,7 @@ def taken_apart(graph: Graph) -> tuple[Graph, dict[int, int]]:
 
 
 def multiplied_out(graph: Graph) -> Graph:
-    """The same function with whole powers written as products."""
+    """A graph of the same function with whole powers written as products."""
     nodes: list[Node] = []
     places: dict[int, int] = {}
     for number, node in enumerate(graph.nodes):

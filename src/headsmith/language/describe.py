@@ -172,7 +172,7 @@ def _row(node: Affine, component: int) -> Iterator[tuple[int, int, float]]:
 
 
 def _flat(reading: Reading, node: Affine, component: int) -> tuple[Iterator[tuple[int, int, float]], float]:
-    """The same terms and the constant, where sums of sums are one: ((x + y) + 2) - 2 is x + y."""
+    """Terms and constant of a sum whose summands are sums themselves, as one sum: ((x + y) + 2) - 2 is x + y."""
     whole: dict[tuple[int, int], float] = {}
     constant = float(node.bias[component])
     waiting = list(islice(_row(node, component), LARGEST_TEXT))[::-1]

@@ -21,10 +21,8 @@
 Most graphs are about one token. Positional, Pool, Move, Attend and Sampled are about the tokens of a sequence: inputs
 are then (..., tokens, inputs). All but Affine, Attend, Average and Sampled act component by component. A node is a
 vector, whatever its width: a layer of a thousand neurons is one Affine and one Relu. The semantics is exact real
-arithmetic on the stored doubles.
-`weights` is a matrix (to, from), by its entries if it is large and mostly zeros, or a vector that stands for a diagonal
-matrix. A graph of Input, Affine and Relu nodes
-alone is a circuit.
+arithmetic on the stored doubles. `weights` is a matrix (to, from), or a vector that stands for a diagonal matrix; a
+large matrix that is mostly zeros is kept by its entries. A graph of Input, Affine and Relu nodes alone is a circuit.
 """
 
 from __future__ import annotations

@@ -19,12 +19,13 @@ from headsmith.readers import windows
 from headsmith.readers.onnx_call import OnnxCall, Reader, constant, whole_numbers
 from headsmith.readers.onnx_shapes import SHAPES
 from headsmith.readers.tensors import Operand, Tensor, add, joined, moved, scale, shape_of
+from headsmith.readers.windows import Window
 
 # Windows.
 
 
-def _space(call: OnnxCall, kernel: Sequence[int], size: Sequence[int]) -> tuple[Any, Any, Any, Any]:
-    """Strides, padding before and after, and dilations of a window."""
+def _window(call: OnnxCall, kernel: Sequence[int], size: Sequence[int]) -> Window:
+    """How a window slides over axes of these sizes."""
     count = len(kernel)
     stride, dilation = call.get("strides") or [1] * count, call.get("dilations") or [1] * count
     pads = call.get("pads") or [0] * (2 * count)
@@ -38,41 +39,37 @@ def _space(call: OnnxCall, kernel: Sequence[int], size: Sequence[int]) -> tuple[
             before[axis], after[axis] = (small, large) if how == "SAME_UPPER" else (large, small)
     elif how == "VALID":
         before, after = [0] * count, [0] * count
-    return stride, before, after, dilation
+    return Window(kernel, stride, before, after, dilation)
 
 
 def _convolution(call: OnnxCall, x: Operand, weight: Operand, bias: Operand = None) -> Operand:
     weight = constant(weight, "the weights")
-    stride, before, after, dilation = _space(call, weight.shape[2:], shape_of(x)[2:])
+    window = _window(call, weight.shape[2:], shape_of(x)[2:])
     bias = None if bias is None else constant(bias, "the bias")
-    return windows.convolution(
-        call.builder, x, weight, bias, stride, before, after, dilation, int(call.get("group", 1))
-    )
+    return windows.convolution(call.builder, x, weight, bias, window, int(call.get("group", 1)))
 
 
 def _transposed_convolution(call: OnnxCall, x: Operand, weight: Operand, bias: Operand = None) -> Operand:
     weight = constant(weight, "the weights")
     if call.get("output_shape") or call.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         raise TargetError("its output_shape or auto_pad is not read; give pads and output_padding")
-    stride, before, after, dilation = _space(call, weight.shape[2:], shape_of(x)[2:])
+    window = _window(call, weight.shape[2:], shape_of(x)[2:])
     bias = None if bias is None else constant(bias, "the bias")
-    groups, extra = int(call.get("group", 1)), call.get("output_padding") or [0] * len(stride)
-    return windows.transposed_convolution(call.builder, x, weight, bias, stride, before, after, dilation, groups, extra)
+    groups, extra = int(call.get("group", 1)), call.get("output_padding") or [0] * len(window.kernel)
+    return windows.transposed_convolution(call.builder, x, weight, bias, window, groups, extra)
 
 
 def _max_pool(call: OnnxCall, x: Operand) -> Operand:
-    kernel = call.get("kernel_shape")
-    stride, before, after, dilation = _space(call, kernel, shape_of(x)[2:])
-    return windows.max_pool(call.builder, x, kernel, stride, before, after, dilation, bool(call.get("ceil_mode", 0)))
+    window = _window(call, call.get("kernel_shape"), shape_of(x)[2:])
+    return windows.max_pool(call.builder, x, window, bool(call.get("ceil_mode", 0)))
 
 
 def _average_pool(call: OnnxCall, x: Operand) -> Operand:
-    kernel = call.get("kernel_shape")
-    stride, before, after, dilation = _space(call, kernel, shape_of(x)[2:])
-    if any(each != 1 for each in dilation):
+    window = _window(call, call.get("kernel_shape"), shape_of(x)[2:])
+    if any(each != 1 for each in window.dilation):
         raise TargetError("average pooling with dilations is not read")
     counts = bool(call.get("count_include_pad", 0))
-    return windows.average_pool(call.builder, x, kernel, stride, before, after, bool(call.get("ceil_mode", 0)), counts)
+    return windows.average_pool(call.builder, x, window, bool(call.get("ceil_mode", 0)), counts)
 
 
 def _global(reduce: Reader) -> Reader:

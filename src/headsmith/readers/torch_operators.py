@@ -26,7 +26,7 @@ from headsmith.readers.tensors import (
     scale,
     shape_of,
 )
-from headsmith.readers.windows import each
+from headsmith.readers.windows import Window, each
 
 MOVES = (
     "view", "reshape", "_unsafe_view", "permute", "t", "transpose", "slice", "select", "squeeze", "unsqueeze", "expand",
@@ -66,12 +66,11 @@ def _convolution(
 ) -> Operand:
     count = len(np.shape(weight)) - 2
     stride, padding, dilation = each(stride, count), each(padding, count), each(dilation, count)
+    window = Window(np.shape(weight)[2:], stride, padding, padding, dilation)
     if transposed:
         extra = each(output_padding, count)
-        return windows.transposed_convolution(
-            builder, x, weight, bias, stride, padding, padding, dilation, groups, extra
-        )
-    return windows.convolution(builder, x, weight, bias, stride, padding, padding, dilation, groups)
+        return windows.transposed_convolution(builder, x, weight, bias, window, groups, extra)
+    return windows.convolution(builder, x, weight, bias, window, groups)
 
 
 def _threshold(builder: Builder, x: Operand, threshold: float, value: float) -> Operand:
@@ -97,12 +96,12 @@ def _pooled(
     padding = each(padding, space)
     if largest:
         dilation, ceil = _filled(rest, 1, False)
-        found = windows.max_pool(builder, tensor, kernel, stride, padding, padding, each(dilation, space), bool(ceil))
+        window = Window(kernel, stride, padding, padding, each(dilation, space))
+        found = windows.max_pool(builder, tensor, window, bool(ceil))
         return (dropped(found, lead), None)
     ceil, count_padding, divisor = _filled(rest, False, True, None)
-    found = windows.average_pool(
-        builder, tensor, kernel, stride, padding, padding, bool(ceil), bool(count_padding), divisor
-    )
+    window = Window(kernel, stride, padding, padding, [1] * space)
+    found = windows.average_pool(builder, tensor, window, bool(ceil), bool(count_padding), divisor)
     return dropped(found, lead)
 
 

@@ -82,7 +82,7 @@ class Sketch:
         return number
 
     def noisy(self, argument: int) -> int:
-        """The same by two heads, which are off: relu(z) - relu(-z)."""
+        """The identity by two heads that are both off: relu(z) - relu(-z)."""
         above, below = self.gate(argument), self.gate(self.scaled((argument, -1.0)))
         return self.scaled((above, 1.0), (below, -1.0))
 

@@ -259,7 +259,7 @@ def _square_network(pieces: int) -> tuple[Network, float]:
 
 @claim("R3", "error does not grow with sequence length n", tag="review")
 def any_length() -> Finding:
-    """The same network with the same scales for sequences of up to n tokens, run on full sequences under full
+    """One network with one choice of scales for sequences of up to n tokens, run on full sequences under full
     attention."""
     network = random_network([2, 6, 4, 1])
     alone = compile(network, (-1.0, 1.0), 1e-4)
@@ -333,7 +333,7 @@ def _length(network: Network, alone: Compiled, worst: Array, tokens: int) -> Cou
 
 
 def _with_scales(model: Compiled, other: Compiled) -> Compiled:
-    """The same model with the scales of another one, certified anew."""
+    """A model that takes over the scales of another one, certified anew."""
     layers = []
     for mine, theirs in zip(model.transformer.layers, other.transformer.layers, strict=True):
         banks: list[Bank] = []

@@ -192,7 +192,7 @@ def _two_layers_faults(rows: Rows) -> list[str]:
 
 @claim("U4", "one attention layer followed by a softmax suffices", tag="abstract")
 def one_layer() -> Finding:
-    """The same targets by that architecture: run from its own matrices, against the target."""
+    """The targets by the architecture of that name: run from its own matrices, and compared with the target."""
     found = [_sampled(target, min(target.most, 16), ENDS_IN_SOFTMAX) for target in TARGETS]
     found += [_sampled(TARGETS[0], cells, ENDS_IN_SOFTMAX) for cells in CELLS]
     found += [_softmaxes(asked) for asked in COARSE]

@@ -111,7 +111,7 @@ def _sizes(heads: int, width: int, features: int, values: int) -> tuple[tuple[in
 
 
 def without_attention(shape: ExperimentShape, heads: int, X: Array) -> Array:
-    """The same for one sequence from the formula alone: each part of a ramp is a Gaussian mean over its grid."""
+    """What the formula alone gives for one sequence: each part of a ramp is a Gaussian mean over its grid."""
     inner = (np.einsum("kij,ij->k", shape.W, X) + shape.b)[:, None]
     ends, total = np.linspace(0.0, 1.0, heads + 1), np.zeros(len(inner))
     for low, high in pairwise(ends):

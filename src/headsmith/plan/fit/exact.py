@@ -80,7 +80,7 @@ def _product(*factors: Terms) -> Terms:
 
 
 def _normal(ratio: Ratio | None) -> Ratio | None:
-    """The same quotient with the rate 0 first in the denominator, and 1 times it."""
+    """A quotient divided through, so that its denominator begins with 1 (rate 0, factor 1)."""
     if ratio is None or not ratio.denominator:
         return None
     first = min(ratio.denominator)

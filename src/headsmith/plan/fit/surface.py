@@ -121,7 +121,7 @@ class Patch:
         return with_ones(places[0].ravel(), places[1].ravel()), flat
 
     def measured(self, found: Fit, axes: tuple[Any, Any]) -> Fit:
-        """The same weights with the errors on a dense grid, in the floating point of `axes`, and the largest score."""
+        """The errors of these weights on a dense grid, in the floating point of `axes`, and the largest score."""
         assert found.beta is not None
         keys = np.stack([found.alpha, found.beta, found.offset], axis=1)
         # Scores are sums over the axes: exponentials along each are enough, within the range of extended precision.

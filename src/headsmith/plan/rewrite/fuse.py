@@ -125,7 +125,7 @@ def named(target: Graph, fusion: Fusion) -> tuple[Graph, list[int]]:
 
 
 def fuse(target: Graph, fusion: Fusion) -> Graph:
-    """The same function as a graph with fewer nodes that need a head.
+    """A graph of the same function with fewer nodes that need a head.
 
     Guarantee: the output of the result equals the target's in exact arithmetic.
     """
@@ -361,7 +361,7 @@ class _Fuser:
         return place
 
     def _basis(self, space: Space) -> tuple[Space, tuple[int, ...]]:
-        """The same space for all that depend on it, with the nodes that are its forms."""
+        """One space for all nodes that depend on it, with the nodes that are its forms."""
         key = _reduced(space)
         space = self.spaces.setdefault(key, space)
         places = [self._line(row) for row in space.rows]

@@ -39,8 +39,8 @@ from headsmith.plan.analysis.flow import known_steps
 
 
 def without_fixed(graph: Graph, found: Sequence[Interval]) -> Graph:
-    """The same function on the domain, with non-linear nodes of fixed values as constants, and products with them as
-    affine maps. `found` has the ranges of all nodes.
+    """A graph of the same function on the domain, with non-linear nodes of fixed values as constants, and products with
+    them as affine maps. `found` has the ranges of all nodes.
 
     Guarantee: exact. A range that is one double is the exact value, and weights are such doubles.
     """
@@ -86,7 +86,7 @@ class NewPlace:
 
 
 def in_layers(graph: Graph) -> Graph:
-    """The same function, with layers as vector nodes.
+    """A graph of the same function, with layers as vector nodes.
 
     Guarantee: every weight of the result is a weight of the graph, and the output is the same in exact arithmetic.
     """

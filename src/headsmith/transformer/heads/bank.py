@@ -155,7 +155,7 @@ class HeadBank:
         raise NotImplementedError(f"{self.kind} banks have no runner")
 
     def closed(self, attention: Attention) -> Any:
-        """The same through the closed form, without the tokens that hold nothing."""
+        """What the heads return by their closed form, without the tokens that hold nothing."""
         return self.evaluated(attention)
 
     def constants(self, model: Surroundings) -> dict[str, Any]:
