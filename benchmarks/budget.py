@@ -19,7 +19,7 @@ from headsmith.core.balls import gate_constant
 from headsmith.lower.scales import gains_of_heads
 from headsmith.plan.analysis.flow import flow_of, known_of
 from headsmith.plan.analysis.ranges import ranges
-from headsmith.prove.prove import certified, drafted
+from headsmith.prove.prove import proved_again
 from headsmith.transformer.bill import bill
 from headsmith.transformer.heads.scaling import split_scale
 from headsmith.transformer.ir import Layer, Transformer
@@ -67,7 +67,8 @@ def networks() -> Iterator[tuple[str, hs.Network]]:
 
 
 def outcome(model: hs.Compiled, transformer: Transformer) -> Outcome:
-    certificate = certified(drafted(model.graph, model.box, model.choices, None, transformer), transformer)
+    assert model.proof is not None
+    certificate = proved_again(model.graph, model.box, transformer, model.proof)
     cost = bill(transformer, certificate.max_score)
     scales = [bank.query_scale * bank.key_scale for layer in transformer.layers for bank in layer.banks]
     largest = max(float(scale.max()) for scale in scales)

@@ -24,7 +24,7 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.preprocessing import StandardScaler
 
 import headsmith as hs
-from headsmith.export.file import Contents, header_of
+from headsmith.export.file import header_of
 from headsmith.kernel.core.arithmetic import Upper
 from headsmith.kernel.core.check import box_of, facts_of
 from headsmith.kernel.core.graph import read_graph
@@ -55,8 +55,7 @@ def trained(name: str, shape: tuple[int, ...]) -> tuple[hs.Network, list[tuple[f
 def certified_gain(model: hs.Compiled) -> tuple[float, list[Any]]:
     """The certified gain of the first gates; and the slopes of all layers of gates."""
     tensors: dict[str, Any] = {}
-    parts = (model.graph, model.choices, model.box, model.transformer, model.certificate, model.fusion)
-    header = json.loads(json.dumps(header_of(Contents(*parts, proof=model.proof), tensors)))
+    header = json.loads(json.dumps(header_of(model.contents(), tensors)))
     target = read_graph(header["source"], tensors)
     stored = read_model(header["transformer"], tensors, header["proof"]["roles"])
     with np.errstate(all="ignore"):

@@ -53,9 +53,8 @@ def planned(formula: str, domain: Mapping[str, tuple[float, float]], error: floa
         model = hs.compile(formula, dict(domain), error, recipe="relu")
     finally:
         Chooser.choose = planners_choice  # type: ignore[method-assign]
-    taken = {number: (choice.family, choice.parameters) for number, choice in model.choices.items()}
     for chooser, plan in reversed(seen):
-        if taken == {number: (choice.family, choice.parameters) for number, choice in plan.choices.items()}:
+        if plan.gates == model.computed.graph.gates:
             return model, chooser, plan.gates
     raise AssertionError("the model's choices are not among the planner's")
 

@@ -24,7 +24,7 @@ import headsmith as hs
 from headsmith.cli import commands
 from headsmith.core.figures import bound
 from headsmith.core.markup import markdown_table, markdown_text
-from headsmith.core.prose import Block, blocks_of
+from headsmith.core.prose import Passage, blocks_of
 from headsmith.lab.claims.markup import figure_cells
 from headsmith.lab.claims.papers import PAPERS
 from headsmith.lab.claims.rows import Claim, check, claims
@@ -127,7 +127,7 @@ def first_sentence(kind: str) -> str:
     return (importlib.import_module(f"headsmith.transformer.heads.{kind}").__doc__ or "").partition(".")[0]
 
 
-def block_text(block: Block) -> str:
+def block_text(block: Passage) -> str:
     """A block of a docstring in Markdown."""
     if block.display:
         return f"```text\n{block.text}\n```"

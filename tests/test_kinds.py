@@ -22,7 +22,6 @@ from headsmith.cli import main
 from headsmith.export.formats import FORMATS, STOCK, Wanted, contents
 from headsmith.inside.intermediates import without_meaning
 from headsmith.model import Compiled
-from headsmith.plan.circuits.pieces import Pieces
 from headsmith.report.told import MATRICES
 from headsmith.sequence.learner import Learner
 
@@ -125,7 +124,7 @@ def inputs_of(model: Any) -> np.ndarray:
     if isinstance(model, hs.Universal):
         return np.linspace(-0.5, 0.5, model.box.size).reshape(model.tokens, model.features)
     shape = (model.lengths[-1], model.box.size) if isinstance(model, hs.CompiledSequence) else (model.box.size,)
-    if type(model) is Compiled and model.transformer.tokens > 1 and not isinstance(model.fusion, Pieces):
+    if type(model) is Compiled and model.transformer.tokens > 1 and not model.blocks:
         shape = (2, *shape)
     middle, half = (model.box.high + model.box.low) / 2, (model.box.high - model.box.low) / 2
     return middle + half * np.cos(np.arange(np.prod(shape))).reshape(shape)

@@ -43,7 +43,7 @@ from headsmith.lower.scales import (
     Relief,
     demand_of,
     enlarged,
-    in_larger_units,
+    in_other_units,
     relief_of,
     sizes_read,
     with_softmax_budget,
@@ -72,6 +72,7 @@ from headsmith.prove.prove import Draft, certified, drafted
 from headsmith.transformer.bill import Cost, as_cost
 from headsmith.transformer.heads.attentions import WITHOUT_SINK, AttentionKind, MaskKind
 from headsmith.transformer.ir import Transformer
+from headsmith.transformer.stored import numbered
 
 POLICIES = (
     Policy(share=0.998, room=8.0, caution=1.0),
@@ -151,8 +152,8 @@ def compile(
 
 def compiled_of(request: Request, met: Met) -> Compiled:
     """The certified model with its target and its bill."""
-    parts = (request.graph, met.choices, request.box, met.transformer, met.certificate, met.bill, met.fusion)
-    return Compiled(*parts, met.proof)
+    parts = (request.graph, request.box, met.transformer, met.certificate, met.bill, met.proof)
+    return Compiled(*parts, labels=met.labels)
 
 
 # Recipes compete ------------------------------------------------------------------------------------------------------
@@ -344,24 +345,25 @@ def first_attempt(laid: Laid) -> Attempt:
 def proven(laid: Laid, attempt: Attempt) -> Attempt:
     """The attempt with scales for its budget, and what the kernel says of them: a certified model, or why it refuses.
     The proof is written once; where it teaches better scales, these are taken at once."""
-    request, arrangement, choices = laid.request, laid.recipe.arrangement, laid.design.choices
+    request, design = laid.request, laid.design
     try:
         transformer, draft = with_scales(laid, attempt), attempt.draft
         if draft is not None:
+            transformer = numbered(transformer, draft.places)
             certificate = certified(draft, transformer)
         else:
-            target = request.graph, request.box, choices, arrangement
-            draft = drafted(*target, transformer, request.error, laid.effort, laid.design.assembly)
+            target = request.graph, request.box, design.choices, laid.recipe.arrangement
+            draft = drafted(*target, transformer, request.error, laid.effort, design.assembly)
             before, attempt = attempt, taught(laid, attempt, draft)
             if attempt.relief is NONE and attempt.sizes == before.sizes:
-                certificate = certified(draft)
+                transformer, certificate = numbered(transformer, draft.places), certified(draft)
             else:
                 draft = draft.without_weights()
-                transformer = with_scales(laid, attempt)
+                transformer = numbered(with_scales(laid, attempt), draft.places)
                 certificate = certified(draft, transformer)
     except CertificateError as refusal:
         return replace(attempt, met=None, refusal=refusal)
-    met = Met(arrangement, choices, transformer, certificate, draft.proof)
+    met = Met(transformer, certificate, draft.proof, draft.labels)
     nearest = nearer(attempt.nearest, met) if request.allows(transformer) else attempt.nearest
     return replace(attempt, met=met, nearest=nearest)
 
@@ -421,7 +423,7 @@ def lightest(laid: Laid, attempt: Attempt) -> Met:
     """The model that was certified, with smaller weights where these are proven as well."""
     assert attempt.met is not None
     assert attempt.draft is not None
-    lighter = in_larger_units(attempt.met.transformer)
+    lighter = in_other_units(attempt.met.transformer)
     if lighter is not None:
         with suppress(CertificateError):
             certificate = certified(attempt.draft, lighter)

@@ -51,7 +51,7 @@ def load(path: str | os.PathLike[str]) -> Model:
 
 def _as_saved(compiled: Compiled, contents: Contents) -> Compiled:
     match contents.form:
-        case None:
+        case form if form.kind == "points":
             return as_its_kind(compiled)
         case form if form.kind == "learner":
             return learner_of(compiled, form.preconditioner)
@@ -92,7 +92,7 @@ def verify_folder(folder: str | os.PathLike[str]) -> Certificate:
     included, is what that proven model exports. CertificateError or FileFormatError, with the place, otherwise."""
     wanted = wanted_of(read_manifest(folder))
     proof = os.path.join(folder, PROOF)
-    found = verified_file(proof)
+    found: Certificate = verified_file(proof)
     try:
         if wanted.to in STOCK:
             found = stock_certificate(folder)

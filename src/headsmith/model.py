@@ -3,10 +3,11 @@ save and verify it, look inside, hand it to other tools."""
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +20,7 @@ from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, DomainError, TargetError
 from headsmith.core.intervals import Box
 from headsmith.core.rounding import Dtype
-from headsmith.export.file import Contents, Form, write_file
+from headsmith.export.file import Contents, Form, header_of, write_file
 from headsmith.export.formats import To
 from headsmith.export.onnx_builder import refuse_large
 from headsmith.export.onnx_model import fused_onnx, textbook_onnx
@@ -34,13 +35,13 @@ from headsmith.inside.explain import HEADS, explain
 from headsmith.inside.intermediates import head_names, run_with_cache
 from headsmith.inside.meanings import Meanings
 from headsmith.inside.shares import Share, head_shares
+from headsmith.kernel.core.check import checked
 from headsmith.language.builder import masks
 from headsmith.language.graph import Graph
+from headsmith.language.labels import Circuit, Labels, circuit_of
 from headsmith.language.stored import Proof
-from headsmith.plan.circuits.assemble import Choice
-from headsmith.plan.circuits.pieces import Arrangement, Pieces, in_blocks
-from headsmith.plan.rewrite.fuse import Fusion, fuse
-from headsmith.prove.prove import checked_again
+from headsmith.plan.circuits.pieces import in_blocks
+from headsmith.prove.prove import refusals
 from headsmith.run.numpy_runner import refuse_length, run
 from headsmith.transformer.bill import Bill, bill
 from headsmith.transformer.dense import DenseTransformer, dense
@@ -53,14 +54,13 @@ class Compiled:
     """A transformer with its target, its certificate and its bill. Call it with an array (..., inputs), or by names."""
 
     graph: Graph
-    choices: Mapping[int, Choice]
     box: Box
     transformer: Transformer
     certificate: Certificate
     bill: Bill
-    fusion: Arrangement = None
     proof: Proof | None = None
     approximates: Graph | None = None
+    labels: Labels = field(default_factory=Labels)
 
     def __repr__(self) -> str:
         return notebook.short(type(self).__name__, self)
@@ -79,9 +79,16 @@ class Compiled:
         return self.graph if self.approximates is None else self.approximates
 
     @property
-    def fused(self) -> Graph:
-        """The target as the heads see it: what `choices` is about."""
-        return fuse(self.graph, self.fusion) if isinstance(self.fusion, Fusion) else self.graph
+    def blocks(self) -> bool:
+        """Whether the inputs are laid out over tokens, one for each affine piece."""
+        return self.certificate.blocks > 0
+
+    @cached_property
+    def computed(self) -> Circuit:
+        """What the heads compute: the circuit of the proof, without what says what it stands for."""
+        if self.proof is None:
+            raise CertificateError("the model carries no proof, which says what its heads compute")
+        return circuit_of(self.proof, self.graph)
 
     def __call__(
         self,
@@ -111,7 +118,7 @@ class Compiled:
         self._refuse_mask(causal)
         if outside != "allow":
             self.box.refuse_outside(inputs)
-        if isinstance(self.fusion, Pieces):
+        if self.blocks:
             laid = in_blocks(inputs.reshape(-1, inputs.shape[-1]), self.transformer.tokens)
             shape = (*inputs.shape[:-1], self.transformer.outputs)
             result = runner(self.transformer, laid)[:, 0].reshape(shape)
@@ -139,7 +146,7 @@ class Compiled:
         inputs = self._inputs((array,), {})
         self._refuse_mask(causal)
         self.box.refuse_outside(inputs)
-        blocks = isinstance(self.fusion, Pieces)
+        blocks = self.blocks
         point = inputs.ndim == 1 and (blocks or self.transformer.tokens == 1)
         if blocks and not point:
             raise DomainError(f"intermediates are those of one point ({self.box.size},); got shape {inputs.shape}")
@@ -183,8 +190,8 @@ class Compiled:
 
     def contents(self, proof: bool = True) -> Contents:
         """What a file holds."""
-        parts = (self.graph, self.choices, self.box, self.transformer, self.certificate, self.fusion)
-        return Contents(*parts, self._form(), self.proof if proof else None, self.approximates)
+        parts = (self.graph, self.box, self.transformer, self.certificate, self._form())
+        return Contents(*parts, self.proof if proof else None, self.approximates, self.labels)
 
     def verify(self) -> Certificate:
         """Re-derive the certificate from the weights. Raises CertificateError if less can be proven than is claimed."""
@@ -228,7 +235,7 @@ class Compiled:
             proven = " and ".join(self.certificate.masks)
             raise DomainError(f"the certificate is about {proven} attention: nothing is proven under a {mask} mask")
         takes: Takes = "points" if model.tokens == 1 else "sequences"
-        takes = "blocks" if isinstance(self.fusion, Pieces) else takes
+        takes = "blocks" if self.blocks else takes
         return called(model.inputs, model.outputs, model.tokens, takes, causal, model.dtype) | other
 
     def _refuse_closed_forms(self, fused: bool) -> None:
@@ -330,9 +337,9 @@ class Compiled:
         to 3, or by name: balance, compress, rotate, mix, permute, split, decoys=n, whispers=n."""
         return disguise(self, level, seed, amplitude, **wanted)
 
-    def _form(self) -> Form | None:
+    def _form(self) -> Form:
         """How a file says what kind of model this is."""
-        return None
+        return Form()
 
 
 def parts_of(compiled: Compiled) -> dict[str, Any]:
@@ -343,26 +350,19 @@ def parts_of(compiled: Compiled) -> dict[str, Any]:
 def compiled_from(contents: Contents) -> Compiled:
     """What a file holds as a model. Its certificate is the stored one: `verify` re-derives it."""
     cost = bill(contents.transformer, contents.certificate.max_score)
-    return Compiled(
-        contents.graph,
-        contents.choices,
-        contents.box,
-        contents.transformer,
-        contents.certificate,
-        cost,
-        contents.fusion,
-        contents.proof,
-        contents.approximates,
-    )
+    parts = (contents.graph, contents.box, contents.transformer, contents.certificate, cost)
+    return Compiled(*parts, contents.proof, contents.approximates, contents.labels)
 
 
 def verify(compiled: Compiled) -> Certificate:
-    """Re-derive the certificate from the stored weights. Raises CertificateError if less can be proven than is
-    claimed."""
+    """Re-derive the certificate from what a file of the model holds. Raises CertificateError if less can be proven than
+    is claimed."""
     if compiled.proof is None:
         raise CertificateError("the model carries no proof: it was saved without one")
-    parts = (compiled.graph, compiled.box, compiled.transformer, compiled.proof)
-    return checked_again(*parts, compiled.certificate.claim, compiled.approximates)
+    tensors: dict[str, Any] = {}
+    header = json.loads(json.dumps(header_of(compiled.contents(), tensors)))
+    with refusals():
+        return Certificate.claimed(header["claim"], checked(header, tensors).domain)
 
 
 def real_inputs(values: Any, what: str = "the input") -> Array:

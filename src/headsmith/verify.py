@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, FileFormatError
 from headsmith.kernel.core.check import checked
 from headsmith.kernel.core.errors import Refused
-from headsmith.kernel.core.reading import read
+from headsmith.kernel.core.reading import VERSION, read_any
+
+if TYPE_CHECKING:
+    from headsmith.core.proven import Proven
 
 
-def verify(model: Any) -> Certificate:
+def verify(model: Any) -> Any:
     """Prove the certificate again, from the weights and the proof that the model carries. Raises CertificateError if
     less can be proved than is claimed, and FileFormatError where there is no such file.
 
     `model` is the path of a saved model or of an exported folder, or a model of any kind. Of a sampled callable the
     certificate says: the model is within the error of every function that has the stated Lipschitz bound and, at the
-    nodes, the stored answers; `Universal.check` samples the callable again.
+    nodes, the stored answers; `Universal.check` samples the callable again. Of a file that `hs.certify` wrote, it is
+    what was proven of the given weights (core/proven.py): print it to read it in words.
     """
     if isinstance(model, str | os.PathLike) and not os.path.isdir(model):
         return verified_file(model)
@@ -30,16 +34,32 @@ def verify(model: Any) -> Certificate:
     return model_of(model).verify()
 
 
-def verified_file(path: str | os.PathLike[str]) -> Certificate:
+def verified_file(path: str | os.PathLike[str]) -> Any:
     """What a file claims, if the kernel proves that from the proof in it."""
     try:
-        header, tensors = read(path)
-    except Refused as problem:
+        header, tensors = read_any(path)
+        if header.get("version") != VERSION:
+            from headsmith.export.converter import converted
+
+            header, tensors = converted(header, tensors)
+    except (Refused, KeyError, TypeError, AttributeError) as problem:
         raise FileFormatError(f"{os.fspath(path)}: {problem}") from None
     try:
-        return Certificate.claimed(header["claim"], checked(header, tensors).domain)
+        found = checked(header, tensors)
     except Refused as problem:
         raise CertificateError(f"{os.fspath(path)}: {problem}") from None
+    return _proven(header, tensors) if "given" in header else Certificate.claimed(header["claim"], found.domain)
+
+
+def _proven(header: Any, tensors: Any) -> Proven:
+    """What a file about a given network claims, in words."""
+    from headsmith.core.proven import Proven
+    from headsmith.language.describe import outputs_text
+    from headsmith.language.stored import read_graph
+
+    function = read_graph(header["given"]["function"], tensors.__getitem__)
+    ends = (header["domain"]["low"], header["domain"]["high"])
+    return Proven.claimed(header["claim"], [*zip(function.input.names, *ends, strict=True)], outputs_text(function))
 
 
 def stock_certificate(folder: str | os.PathLike[str]) -> Certificate:

@@ -15,13 +15,13 @@ import headsmith as hs
 from headsmith.core.errors import HeadsmithError
 from headsmith.core.sparse import sparse_array
 from headsmith.export import onnx_builder
-from headsmith.export.onnx_builder import Builder
+from headsmith.export.onnx_builder import OnnxBuilder
 from headsmith.export.onnx_sparse import MOST_SHAPES, sparse_times
 
 
 def product(matrix: Any, values: Any) -> Any:
     """What ONNX Runtime makes of a sparse product, and the stored numbers."""
-    graph = Builder("float64")
+    graph = OnnxBuilder("float64")
     graph.op("Identity", sparse_times(graph, "weights", sparse_array(matrix), "x"), name="y")
     shape = ["batch", "tokens"]
     written = graph.model([*shape, matrix.shape[1]], [*shape, len(matrix)], "{}").SerializeToString()

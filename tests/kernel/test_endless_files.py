@@ -323,13 +323,6 @@ def a_tensor_named_many_times() -> Forged:
     return file
 
 
-def a_tensor_hashed_many_times() -> Forged:
-    """The digest of the target holds that of a tensor for every time that anything in its text is said to be one."""
-    file = plain()
-    file.header["source"]["unread"] = [{"bias": file.keep(np.ones(10**5))}] * tried(10_000, 10)
-    return file
-
-
 def copies_of_a_long_move() -> Forged:
     """Copies have all targets of the node that they copy, and take a line of the header."""
     file = Forged(1, -1.0, 1.0, tokens=10_000)
@@ -363,7 +356,6 @@ def attention_of_many_components() -> Forged:
     "make",
     [
         long_polynomials,
-        a_tensor_hashed_many_times,
         copies_of_a_long_move,
         attention_of_many_components,
         functions_on_many_cells,

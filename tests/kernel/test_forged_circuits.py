@@ -17,14 +17,14 @@ from headsmith.kernel.core.arithmetic import Interval
 from headsmith.kernel.core.check import proved
 from headsmith.kernel.core.errors import Refused
 from headsmith.lab.attack.adversary import worst_share
-from headsmith.lab.attack.drafts import Draft
+from headsmith.lab.attack.drafts import FileDraft
 from headsmith.lab.attack.file_attack import worst_ratio
 from headsmith.lab.attack.forged_seeds import SEEDS, Sketch
 from headsmith.lab.attack.forging import contents, laid_out
 from headsmith.lab.attack.rewrites import rewritten
 
 
-def power_as_output(rng: Any) -> Draft:
+def power_as_output(rng: Any) -> FileDraft:
     """Q_1 = Q_0 Q_0, Q_0 = 1 - mean(x^2) / 2, returned as it is: the norm of a power that nobody reads is its own, and
     not that of no readers, which is zero."""
     sketch = Sketch(rng, 1, 1)
@@ -37,7 +37,7 @@ def power_as_output(rng: Any) -> Draft:
     return sketch.done(square)
 
 
-def step_as_output(rng: Any) -> Draft:
+def step_as_output(rng: Any) -> FileDraft:
     """A step of gradient descent, returned as it is: an error that all tokens share moves it by as much."""
     sketch = Sketch(rng, 2, 2)
     x, y = (sketch.sum([(0, np.eye(2)[[place]])]) for place in (0, 1))

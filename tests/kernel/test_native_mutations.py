@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.attacks import mutation
-from helpers.attacks.proving import certify
+from helpers.attacks.proving import proven, with_proof
 from helpers.attacks.sequences import is_causal, worst_ratio
 from helpers.effort import CAMPAIGN, tried
 
@@ -25,10 +26,11 @@ import headsmith as hs
 from headsmith.compile import attempted
 from headsmith.language.builder import Builder
 from headsmith.language.graph import Graph
+from headsmith.language.stored import Proof
 from headsmith.plan.evidence import cells
 from headsmith.plan.reading import read
 from headsmith.plan.recipes import Recipe
-from headsmith.plan.rewrite.fuse import Fusion
+from headsmith.prove.prove import proved_again
 from headsmith.transformer.heads.sink import SinkBank
 from headsmith.transformer.heads.table import TableBank
 from headsmith.transformer.ir import Layer, Transformer
@@ -101,16 +103,16 @@ def model_of(name: str) -> hs.Compiled:
 def judge(model: hs.Compiled, rng: np.random.Generator) -> float | None:
     """None if the kernel refuses; otherwise found / proven, which must not exceed 1."""
     try:
-        proven = certify(model.graph, model.choices, model.box, model.transformer, model.fusion)
+        bound = proven(model)
     except hs.HeadsmithError:
         return None
     try:
-        ratio = worst_ratio(model, proven.outputs, rng, count=40, steps=2, exact=False)
+        ratio = worst_ratio(model, bound.outputs, rng, count=40, steps=2, exact=False)
     except hs.HeadsmithError:
         # A sequence of no length can be run: nothing was promised.
         return None
     # Candidates are ranked in 80-bit floats: their own rounding does not count.
-    assert ratio <= 1.0 + 1e-6, f"found {ratio:.6g} times the proven {proven.error:.6g}"
+    assert ratio <= 1.0 + 1e-6, f"found {ratio:.6g} times the proven {bound.error:.6g}"
     return ratio
 
 
@@ -218,26 +220,18 @@ def test_tables_of_other_columns(name: str, rng: np.random.Generator) -> None:
 
 @pytest.mark.one_in(11)
 @pytest.mark.parametrize("name", MODELS)
-def test_margins_and_fusions(name: str, rng: np.random.Generator) -> None:
-    """A margin is a premise, and the fusion says what the choices are about: neither is believed."""
+def test_margins(name: str, rng: np.random.Generator) -> None:
+    """A margin is a premise: it is not believed."""
     model, results = model_of(name), Counter[str]()
-    numbers = list(range(len(model.graph.nodes)))
-    for number, choice in model.choices.items():
-        for margin in (None, 0.0, 0.3, np.nan):
-            choices = {**model.choices, number: replace(choice, margin=margin)}
-            trial(results, lambda c=choices: replace(model, choices=c), rng, f"{name}: margin {margin} of {number}")
-    for fusion in (
-        None,
-        Fusion(1),
-        Fusion(2),
-        Fusion(2, frozenset(numbers)),
-        Fusion(2, plain=frozenset(numbers)),
-        Fusion(2, frozenset(rng.choice(numbers, 2).tolist()), frozenset(rng.choice(numbers, 2).tolist())),
-        Fusion(3),
-        Fusion(1, apart=True),
-        Fusion(2, apart=True),
-    ):
-        trial(results, lambda f=fusion: replace(model, fusion=f), rng, f"{name}: {fusion}")
+    for kind in ("tables", "regions"):
+        for place in range(len(model.proof.stored[kind])):
+            for margin in (-1e-9, 0.0, 0.3, np.nan):
+
+                def change(stored: Any, kind: str = kind, place: int = place, margin: float = margin) -> None:
+                    stored[kind][place]["margin"] = margin
+
+                changed = lambda change=change: with_proof(model, change)  # noqa: E731
+                trial(results, changed, rng, f"{name}: margin {margin} of {place} in {kind}")
     assert results["refused"]
 
 
@@ -258,10 +252,12 @@ def test_layers_in_another_order(together: bool) -> None:
     tables = [bank for bank in banks if isinstance(bank, TableBank)]
     layers = [(first, tables[0]), (tables[1],)] if together else [(first,), (tables[0],), (tables[1],)]
     transformer = replace(met.transformer, layers=tuple(map(Layer, layers)))
-    choices = {**met.choices, outer: replace(met.choices[outer], margin=1e-9)}
+    thin = deepcopy(met.proof.stored)
+    thin["tables"][-1]["margin"] = 1e-9
     for model in (met.transformer, transformer):
-        with pytest.raises(hs.HeadsmithError):
-            certify(graph, choices, request.box, model, None)
+        proved_again(graph, request.box, model, met.proof)
+        with pytest.raises(hs.HeadsmithError, match="margin"):
+            proved_again(graph, request.box, model, Proof(thin, met.proof.tensors))
 
 
 PROGRAMS: dict[str, Callable[[Any], Any]] = {

@@ -216,7 +216,10 @@ def test_heads_and_neurons_share_no_layer(saved: Any) -> None:
     header, tensors = saved
     (gate,), (times,) = header["transformer"]["layers"]
     (first,), (second,) = header["proof"]["roles"]
-    layers = [[gate, {**gate, "kind": "mean", "gain": 0.0, "keep_gain": 0.0}], [times]]
+    layers = [
+        [gate, {"kind": "mean", "read": gate["read"], "write": gate["write"], "gain": 0.0, "keep_gain": 0.0}],
+        [times],
+    ]
     forged = {**header, "transformer": {**header["transformer"], "layers": layers}}
     forged["proof"] = {**header["proof"], "roles": [[first, first], [second]]}
     with pytest.raises(Refused, match="heads and neurons"):

@@ -7,12 +7,12 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from helpers.oracles.boltzmann import boltzmann_error
 
 from headsmith.lab import heads as head_models
 from headsmith.run import numpy_runner
 from headsmith.run.numpy_runner import run
 from headsmith.transformer.bill import bill
-from headsmith.transformer.heads.boltzmann import boltzmann_error
 from headsmith.transformer.heads.move import constant_address
 
 

@@ -27,6 +27,7 @@ from headsmith.language.graph import Affine, Function, Graph, Hypotenuse, Node, 
 from headsmith.plan.analysis.ranges import ranges
 from headsmith.plan.approximation import Approximation, approximate
 from headsmith.plan.circuits.assemble import Assembly, Choice, assemble
+from headsmith.plan.circuits.square import square
 from headsmith.plan.design import design_circuits
 from headsmith.plan.request import Policy, Request
 
@@ -216,11 +217,9 @@ def test_one_sided_errors_keep_their_sides(rng: np.random.Generator) -> None:
     case = case_of(target, (-1, 1), 1e-3)
     (number,) = case.choices
 
-    def square(radices: list[int]) -> dict[str, Any]:
-        return {"low": -2.0, "high": 2.0, "radices": radices, "centred": False}
-
     for plus, minus in (([2], [2, 2, 2]), ([2, 2, 2], [2])):
-        choice = Choice("product", {"balance": 1.0, "plus": square(plus), "minus": square(minus)})
+        halves = tuple(square(-2.0, 2.0, tuple(radices), centred=False) for radices in (plus, minus))
+        choice = Choice("product", None, halves, {"balance": 1.0})
         lopsided = replace(case, choices={number: choice})
         error = lopsided.approximation.errors[lopsided.assembly.places[number]]
         small, large = (-error.low, error.high) if plus == [2] else (error.high, -error.low)
@@ -233,7 +232,7 @@ def test_a_denominator_must_be_positive_after_its_sign() -> None:
     target = formula_graph("x/y", ["x", "y"])
     case = case_of(target, {"x": (-1, 1), "y": (0.5, 2)}, 1e-2)
     (number,) = case.choices
-    turned = Choice("quotient", {**case.choices[number].parameters, "sign": -1.0})
+    turned = replace(case.choices[number], margin=None, numbers={**case.choices[number].numbers, "sign": -1.0})
     with pytest.raises(hs.CertificateError, match="denominator"):
         _ = replace(case, choices={number: turned}).approximation
     # A margin that reaches zero.

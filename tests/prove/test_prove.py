@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from helpers.models.networks import random_network
 
 import headsmith as hs
 from headsmith.core.errors import CertificateError
-from headsmith.prove.prove import certified, drafted
+from headsmith.prove.prove import Draft, certified, drafted
+from headsmith.transformer.ir import Transformer
+from headsmith.transformer.stored import numbered
+
+
+def draft_of(model: Any) -> tuple[Draft, Transformer]:
+    """The draft of a compiled model, and the model whose heads have the numbers that they had before it."""
+    made = list[tuple[Draft, Transformer]]()
+
+    def watched(target: Any, box: Any, choices: Any, fusion: Any, transformer: Any, *others: Any) -> Draft:
+        draft = drafted(target, box, choices, fusion, transformer, *others)
+        made.append((draft, transformer))
+        return draft
+
+    with patch.object(import_module("headsmith.compile"), "drafted", watched):
+        hs.compile(model.graph, model.box, 1e-3)
+    return made[-1]
 
 
 @pytest.mark.parametrize(
@@ -17,14 +35,14 @@ from headsmith.prove.prove import certified, drafted
 )
 def test_a_draft_says_the_same_of_its_own_model_with_and_without_its_weights(target: Any) -> None:
     model = hs.compile(target, (-1, 1), 1e-3)
-    draft = drafted(model.graph, model.box, model.choices, model.fusion, model.transformer, 1e-3)
-    assert certified(draft) == certified(draft.without_weights(), model.transformer)
+    draft, transformer = draft_of(model)
+    assert certified(draft) == certified(draft.without_weights(), numbered(transformer, draft.places))
     assert not any(bank.read or bank.write for layer in draft.without_weights().facts.model.layers for bank in layer)
 
 
 def test_without_weights_nothing_is_proven_of_no_model() -> None:
     """So the test before compares what is proven of the weights."""
     model = hs.compile("x*y", (-1, 1), 1e-3)
-    draft = drafted(model.graph, model.box, model.choices, model.fusion, model.transformer, 1e-3)
+    draft, _ = draft_of(model)
     with pytest.raises(CertificateError):
         certified(draft.without_weights())

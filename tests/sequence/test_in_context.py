@@ -17,7 +17,6 @@ from headsmith.core.arrays import frozen
 from headsmith.core.errors import CertificateError, DomainError, HeadsmithError, TargetError
 from headsmith.lab.claims.in_context import same_heads
 from headsmith.language.evaluation import evaluate
-from headsmith.plan.analysis.flow import known_of_target
 from headsmith.sequence import in_context
 from headsmith.sequence.descent import descended, descent_of, largest_rate
 
@@ -255,7 +254,7 @@ def test_the_proof_knows_the_steps() -> None:
     """Every step after the first is one that the kernel knows not to expand; fused, none would be."""
     for name in ("squared", "ridge", "logistic"):
         model = learner(name)
-        assert len(known_of_target(model.fused).steps) == model.rule.steps - 1
+        assert len(model.proof.stored["steps"]) == model.rule.steps - 1
 
 
 def test_with_the_same_heads_errors_do_not_multiply_from_step_to_step() -> None:

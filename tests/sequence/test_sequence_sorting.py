@@ -5,7 +5,7 @@ import pytest
 
 import headsmith as hs
 from headsmith.language.library import comparators
-from headsmith.report.sequences import Space, candidates
+from headsmith.report.sequences import SequenceSpace, candidates
 from headsmith.sequence import tokens as over
 from headsmith.sequence.compiled import CompiledSequence, compile_sequence
 from headsmith.sequence.sorting import stages
@@ -13,7 +13,7 @@ from headsmith.sequence.sorting import stages
 
 def sequences(model: CompiledSequence, length: int, count: int, random: np.random.Generator) -> np.ndarray:
     """Sequences of the domain: random ones, ends of it, equal tokens, nearly equal ones and ties."""
-    return candidates(Space(model.box.low, model.box.high, model.lengths), length, count, random)
+    return candidates(SequenceSpace(model.box.low, model.box.high, model.lengths), length, count, random)
 
 
 @pytest.mark.one_in(6)

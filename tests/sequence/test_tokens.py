@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import headsmith as hs
-from headsmith.report.sequences import Space, candidates, falsify_sequence
+from headsmith.report.sequences import SequenceSpace, candidates, falsify_sequence
 from headsmith.sequence import tokens as over
 from headsmith.sequence.compiled import CompiledSequence, compile_sequence
 
@@ -108,7 +108,7 @@ def test_the_bound_holds_at_every_length(name: str) -> None:
     assert model.lengths == case.lengths
     random = np.random.default_rng(1)
     for length in case.lengths:
-        x = candidates(Space(model.box.low, model.box.high, model.lengths), length, 30, random)
+        x = candidates(SequenceSpace(model.box.low, model.box.high, model.lengths), length, 30, random)
         wanted = case.wanted(x[..., 0].astype(np.longdouble))
         assert np.allclose(model.target(x)[..., 0], wanted.astype(float), rtol=0, atol=1e-13)
         assert np.abs(model(x)[..., 0] - wanted).max() <= model.certificate.error
@@ -142,7 +142,7 @@ def test_a_causal_program_is_that_of_the_prefixes(name: str) -> None:
         causal=True,
     )
     assert model.lengths == tuple(range(1, N + 1))
-    x = candidates(Space(model.box.low, model.box.high, model.lengths), N, 40, np.random.default_rng(2))
+    x = candidates(SequenceSpace(model.box.low, model.box.high, model.lengths), N, 40, np.random.default_rng(2))
     got = model(x)[..., 0]
     for row, v in zip(got, x[..., 0], strict=True):
         wanted = [CAUSAL[name](v[: i + 1]) + v[i] for i in range(N)]

@@ -13,7 +13,7 @@ from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, TargetError, UnreachableError
 from headsmith.kernel.rules.sampled import moment
 from headsmith.lab.claims.recipe import exponent
-from headsmith.lab.claims.universal import TARGETS, Target, largest_error
+from headsmith.lab.claims.universal import TARGETS, SequenceTarget, largest_error
 from headsmith.plan.analysis.smoothness import Lipschitz, as_smoothness
 from headsmith.run.textbook import attended, shares
 from headsmith.sequence.gaussian_grid import NARROWEST, WIDEST, fewest_cells, kernel_bound
@@ -31,7 +31,7 @@ def wave(x: Array) -> Array:
     return np.sin(x + x.mean())
 
 
-def make(target: Target, grid: Any, **options: Any) -> Universal:
+def make(target: SequenceTarget, grid: Any, **options: Any) -> Universal:
     sizes = (target.tokens, target.features, target.outputs)
     options = {"lipschitz": target.lipschitz, "norm": target.norm, **options}
     return universal(target.function, *sizes, (-1.0, 1.0), grid=grid, **options)
@@ -67,7 +67,7 @@ def test_no_width_beats_hardmax_and_the_default_is_within_a_hundredth() -> None:
 @pytest.mark.parametrize("architecture", [TWO, ONE])
 @pytest.mark.parametrize("width", [1.0, WIDTH, 50.0])
 @pytest.mark.parametrize("target", TARGETS, ids=[target.name for target in TARGETS])
-def test_the_bound_is_never_violated(target: Target, width: float, architecture: Architecture) -> None:
+def test_the_bound_is_never_violated(target: SequenceTarget, width: float, architecture: Architecture) -> None:
     for grid in (1, 3, 4):
         made = make(target, grid, width=width, architecture=architecture)
         assert largest_error(made, target, effort=200, seed=grid)[0] <= made.error
@@ -132,7 +132,7 @@ def test_the_error_says_what_it_is_made_of() -> None:
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", TARGETS, ids=[target.name for target in TARGETS])
-def test_one_layer_and_a_softmax_is_the_same_function(target: Target, rng: np.random.Generator) -> None:
+def test_one_layer_and_a_softmax_is_the_same_function(target: SequenceTarget, rng: np.random.Generator) -> None:
     two, one = (make(target, 5, architecture=architecture) for architecture in (TWO, ONE))
     points = rng.uniform(-1.0, 1.0, (100, target.tokens, target.features))
     np.testing.assert_allclose(one(points), two(points), rtol=0.0, atol=1e-13)

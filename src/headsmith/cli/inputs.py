@@ -18,7 +18,6 @@ from headsmith.core.figures import count
 from headsmith.core.folders import replaced
 from headsmith.language.formula import parse
 from headsmith.model import Compiled
-from headsmith.plan.circuits.pieces import Pieces
 from headsmith.readers.imported import Imported
 from headsmith.readers.weight_files import FILES, ReadNetwork, read_network
 from headsmith.readers.weight_files import read_npz as read_npz
@@ -226,14 +225,14 @@ def run_rows(model: Compiled | Universal, rows: Array, *, causal: bool) -> Array
     # A sequence program knows its own mask.
     mask: Any = causal if causal or not isinstance(model, CompiledSequence) else None
     tokens = model.transformer.tokens
-    if isinstance(model.fusion, Pieces) or (tokens == 1 and not isinstance(model, CompiledSequence)):
+    if model.blocks or (tokens == 1 and not isinstance(model, CompiledSequence)):
         return model(rows, causal=mask, outside="allow")
     parts = [model(rows[start : start + tokens], causal=mask, outside="allow") for start in range(0, len(rows), tokens)]
     return np.concatenate(parts) if parts else np.zeros((0, model.transformer.outputs))
 
 
 def _run_sampled(model: Universal, rows: Array, causal: bool) -> Array:
-    """The same for a callable's model, which takes whole sequences."""
+    """Run a model of a callable, which takes whole sequences, on rows."""
     if causal:
         raise DomainError("the model of a sampled callable runs without a mask: every token looks at all of them")
     if len(rows) % model.tokens:

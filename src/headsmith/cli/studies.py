@@ -19,7 +19,7 @@ from headsmith.cli.options import (
 from headsmith.core.errors import HeadsmithError
 
 if TYPE_CHECKING:
-    from headsmith.lab.claims.rows import Checked, Claim
+    from headsmith.lab.claims.rows import CheckedClaim, Claim
 
 
 @click.command("regions", cls=TakesFormulas, short_help="Count and draw the linear regions of a network.")
@@ -157,7 +157,9 @@ def claims_command(only: tuple[str, ...], figures: bool, output: str | None, for
         raise click.exceptions.Exit(1)
 
 
-def _with_progress(chosen: Sequence[Claim], check: Callable[[Sequence[Claim]], Iterable[Checked]]) -> Iterable[Checked]:
+def _with_progress(
+    chosen: Sequence[Claim], check: Callable[[Sequence[Claim]], Iterable[CheckedClaim]]
+) -> Iterable[CheckedClaim]:
     """Check claims one at a time; on a terminal, say which one is under way."""
     from rich.console import Console
 

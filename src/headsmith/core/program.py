@@ -75,7 +75,7 @@ class Program:
 
 @lru_cache(maxsize=4096)
 def kernel_program(program: Program) -> KernelProgram:
-    """The same program as the kernel knows it."""
+    """This program in the kernel's own types."""
     steps: list[tuple[Any, ...]] = []
     for step in program.steps:
         match step:
@@ -115,6 +115,15 @@ def fault_of(program: Program) -> str | None:
         if not all(0 <= operand < number for operand in operands):
             return f"step {number} of a program has the operands {operands}, which are not all before it"
     return None
+
+
+def straightened(program: Program, incline: Sequence[float], intercept: float, unit: float) -> Program:
+    """(f - incline . x - intercept) / unit, exactly."""
+    value = program.variables + len(program.steps) - 1
+    share = 1 / Fraction(unit)
+    lines = tuple((-Fraction(each) * share, place) for place, each in enumerate(incline) if each)
+    last = Linear(((share, value), *lines), -Fraction(intercept) * share)
+    return Program(program.variables, (*program.steps, last))
 
 
 def gate_program(intercept: float, incline: float) -> Program:

@@ -13,7 +13,7 @@ COLUMNS = re.compile(r"\S {3,}\S")
 
 
 @dataclass(frozen=True)
-class Block:
+class Passage:
     """A paragraph, with its name if it is a statement that has one; or a display, whose lines stay as they are."""
 
     text: str
@@ -21,7 +21,7 @@ class Block:
     display: bool = False
 
 
-def blocks_of(docstring: str) -> list[Block]:
+def blocks_of(docstring: str) -> list[Passage]:
     """The blocks of a docstring. Lines that are indented from the first on are a display, unless they are a paragraph
     of several lines that goes on with the statement before; examples of Python are displays, too."""
     found = []
@@ -29,9 +29,9 @@ def blocks_of(docstring: str) -> list[Block]:
         lines = part.split("\n")
         indented = lines[0].startswith("    ") and (len(lines) == 1 or COLUMNS.search(part))
         if indented or lines[0].lstrip().startswith(">>> "):
-            found.append(Block("\n".join(line.removeprefix("    ") for line in lines), display=True))
+            found.append(Passage("\n".join(line.removeprefix("    ") for line in lines), display=True))
             continue
         named = NAMED.match(part)
         name, text = named.groups() if named else ("", part)
-        found.append(Block(" ".join(text.split()), name))
+        found.append(Passage(" ".join(text.split()), name))
     return found

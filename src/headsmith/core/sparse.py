@@ -48,7 +48,7 @@ class SparseArray(NDArrayOperatorsMixin, Sparse):
         return self.values.dtype
 
     def astype(self, dtype: Any, copy: bool = True) -> SparseArray:
-        """The same with numbers of another type."""
+        """A copy with numbers of another type."""
         changed: SparseArray = self.changed(lambda values: values.astype(dtype, copy=copy))
         return self if self.dtype == dtype else changed
 

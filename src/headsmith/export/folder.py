@@ -157,7 +157,8 @@ def _compare_arrays(path: Path, held: Mapping[str, Any], wanted: Mapping[str, An
 
 
 def _compare_graphs(path: Path, found: bytes, wanted: bytes) -> None:
-    """The same graph may be written in another order of bytes: what was read counts."""
+    """Raise CertificateError unless two ONNX files hold one graph: bytes may differ in order, so what was read
+    counts."""
     from headsmith.export.onnx_builder import onnx_package
 
     onnx = onnx_package()

@@ -37,7 +37,7 @@ def onnx_package() -> Any:
     return onnx
 
 
-class Builder:
+class OnnxBuilder:
     """A graph that grows: `op` adds a node and returns the name of its result."""
 
     def __init__(self, dtype: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.export.onnx_builder import Builder
+from headsmith.export.onnx_builder import OnnxBuilder
 from headsmith.export.onnx_sparse import sparse_times
 from headsmith.export.onnx_weights import positive, weights_of
 from headsmith.export.plain import Plain
@@ -28,7 +28,7 @@ from headsmith.transformer.ir import Bank, Transformer
 def textbook_onnx(model: Plain) -> Any:
     """The model of run/torch_model.py as an ONNX model."""
     config, tensors = model.config, model.tensors
-    graph, references = Builder(config["dtype"]), config["reference_tokens"]
+    graph, references = OnnxBuilder(config["dtype"]), config["reference_tokens"]
 
     def linear(values: str, name: str, bias: bool = False) -> str:
         found = graph.op("MatMul", values, graph.number(f"{name}.weight", tensors[f"{name}.weight"].T))
@@ -73,7 +73,7 @@ def textbook_onnx(model: Plain) -> Any:
 
 def fused_onnx(transformer: Transformer, config: Mapping[str, Any]) -> Any:
     """The model of run/torch_fused.py as an ONNX model."""
-    graph = Builder(config["dtype"])
+    graph = OnnxBuilder(config["dtype"])
     x, count = _laid_out(graph, config)
     stream = {}
     for name, value in first_rows(transformer).items():
@@ -97,7 +97,7 @@ def fused_onnx(transformer: Transformer, config: Mapping[str, Any]) -> Any:
 
 
 def _outputs(
-    graph: Builder, stem: str, transformer: Transformer, bank: Bank, reads: str, tokens: str, causal: bool
+    graph: OnnxBuilder, stem: str, transformer: Transformer, bank: Bank, reads: str, tokens: str, causal: bool
 ) -> str:
     """What the heads of a bank return: (batch, token, outputs)."""
     held = bank.constants(transformer)
@@ -166,12 +166,12 @@ def _outputs(
     raise NotImplementedError(f"a bank of {bank.kind} heads has no closed form here")
 
 
-def _silu(graph: Builder, values: str) -> str:
+def _silu(graph: OnnxBuilder, values: str) -> str:
     power = graph.op("Exp", graph.op("Neg", values))
     return graph.op("Div", values, graph.op("Add", power, graph.number("unit", 1.0)))
 
 
-def _read(graph: Builder, stem: str, links: tuple[Link, ...], stream: Mapping[str, str], size: int) -> str:
+def _read(graph: OnnxBuilder, stem: str, links: tuple[Link, ...], stream: Mapping[str, str], size: int) -> str:
     """The linear forms that are read, side by side."""
     total = ""
     for place, link in enumerate(links):
@@ -185,7 +185,9 @@ def _read(graph: Builder, stem: str, links: tuple[Link, ...], stream: Mapping[st
     return total
 
 
-def _write(graph: Builder, stem: str, links: tuple[Link, ...], values: str, size: int, stream: dict[str, str]) -> None:
+def _write(
+    graph: OnnxBuilder, stem: str, links: tuple[Link, ...], values: str, size: int, stream: dict[str, str]
+) -> None:
     """Add what is made of `values` to the stream."""
     for place, link in enumerate(links):
         given = values
@@ -196,7 +198,7 @@ def _write(graph: Builder, stem: str, links: tuple[Link, ...], values: str, size
         stream[link.register] = part if held is None else graph.op("Add", held, part)
 
 
-def _times(graph: Builder, name: str, link: Link, values: str) -> str:
+def _times(graph: OnnxBuilder, name: str, link: Link, values: str) -> str:
     """A link's weights times values (..., from)."""
     if link.weights.ndim == 1:
         return graph.scaled(values, name, link.weights)
@@ -205,7 +207,7 @@ def _times(graph: Builder, name: str, link: Link, values: str) -> str:
     return graph.op("MatMul", values, graph.number(name, link.weights.T))
 
 
-def _laid_out(graph: Builder, config: Mapping[str, Any]) -> tuple[str, str | None]:
+def _laid_out(graph: OnnxBuilder, config: Mapping[str, Any]) -> tuple[str, str | None]:
     """The inputs as (batch, token, inputs), and how many tokens there are, if that may differ."""
     match config["takes"]:
         case "points":
@@ -220,7 +222,7 @@ def _laid_out(graph: Builder, config: Mapping[str, Any]) -> tuple[str, str | Non
             return "x", graph.op("Shape", "x", start=1, end=2)
 
 
-def _finished(graph: Builder, config: Mapping[str, Any], result: str) -> Any:
+def _finished(graph: OnnxBuilder, config: Mapping[str, Any], result: str) -> Any:
     """The model whose output is `result` (batch, token, outputs), at the first token unless it takes sequences."""
     inputs, outputs = config["inputs"], config["outputs"]
     text = json.dumps(dict(config), separators=(",", ":"))

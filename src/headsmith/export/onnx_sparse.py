@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.sparse import Block, blocks_of
-from headsmith.export.onnx_builder import Builder
+from headsmith.export.onnx_builder import OnnxBuilder
 from headsmith.kernel.core.sparse import Sparse
 
 MOST_SHAPES = 32
 """With more different shapes, groups are filled up with zeros to powers of two."""
 
 
-def sparse_times(graph: Builder, name: str, weights: Sparse, values: str) -> str:
+def sparse_times(graph: OnnxBuilder, name: str, weights: Sparse, values: str) -> str:
     """Sparse weights (to, from) times values (batch, token, from): (batch, token, to)."""
     read = graph.op("Reshape", values, graph.whole(-1, weights.shape[1]))
     columns, results, order = graph.op("Transpose", read, perm=[1, 0]), [], []
@@ -52,6 +52,6 @@ def _stacks(weights: Sparse) -> list[list[Block]]:
 
 
 def _filled(rows: Any, columns: Any, matrix: Any) -> Block:
-    """The same with zeros: rows without a number, and products with the first column."""
+    """Indices and values filled up to equal lengths: what is added is zero times the first column."""
     more = [(0, (1 << (length - 1).bit_length()) - length) for length in matrix.shape]
     return np.pad(rows, more[0], constant_values=-1), np.pad(columns, more[1]), np.pad(matrix, more)

@@ -7,16 +7,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headsmith.export.onnx_builder import Builder
+from headsmith.export.onnx_builder import OnnxBuilder
 
 
-def positive(graph: Builder, features: str) -> str:
+def positive(graph: OnnxBuilder, features: str) -> str:
     """phi of elu+1: e^x below zero, 1 + x above. Both are max(x, 0) + e^min(x, 0)."""
     zero = graph.number("nothing", 0.0)
     return graph.op("Add", graph.op("Max", features, zero), graph.op("Exp", graph.op("Min", features, zero)))
 
 
-def weights_of(graph: Builder, config: Mapping[str, Any], scores: str, count: str) -> str:
+def weights_of(graph: OnnxBuilder, config: Mapping[str, Any], scores: str, count: str) -> str:
     """Scores (batch, head, query token, key token), or products of features under elu+1, of `count` tokens, as
     weights."""
     kind, hides = config["attention"], config["causal"] or config.get("alone", False)
@@ -35,7 +35,7 @@ def weights_of(graph: Builder, config: Mapping[str, Any], scores: str, count: st
     return _sparsemax(graph, scores, count)
 
 
-def _sparsemax(graph: Builder, scores: str, count: str) -> str:
+def _sparsemax(graph: OnnxBuilder, scores: str, count: str) -> str:
     """The largest scores lose the same, so that what is left of them has the sum one."""
     unit, nothing = graph.number("unit", 1.0), graph.number("nothing", 0.0)
     graph.nodes.append(graph.onnx.helper.make_node("TopK", [scores, count], [f"{scores}_sorted", f"{scores}_places"]))
@@ -50,10 +50,10 @@ def _sparsemax(graph: Builder, scores: str, count: str) -> str:
     return graph.op("Max", graph.op("Sub", scores, lost), nothing)
 
 
-def _shares(graph: Builder, values: str) -> str:
+def _shares(graph: OnnxBuilder, values: str) -> str:
     return graph.op("Div", values, graph.op("ReduceSum", values, graph.whole(-1), keepdims=1))
 
 
-def _as_number(graph: Builder, truth: str) -> str:
+def _as_number(graph: OnnxBuilder, truth: str) -> str:
     kinds = {"float32": graph.onnx.TensorProto.FLOAT, "float64": graph.onnx.TensorProto.DOUBLE}
     return graph.op("Cast", truth, to=kinds[graph.dtype.name])

@@ -65,7 +65,7 @@ class Trace:
     outputs: Array
 
     def part(self, rows: slice) -> Trace:
-        """The same run on some of its inputs."""
+        """This run, on some of its inputs."""
         added = {layer: each[rows] for layer, each in self.added.items()}
         return Trace(tuple(each[rows] for each in self.streams), added, self.outputs[rows])
 

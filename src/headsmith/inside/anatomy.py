@@ -229,7 +229,8 @@ class Anatomy:
         counts: dict[str, int] = {}
         for bank in layer.banks:
             told = [tuple(each) for each in bank_sentences(meanings, bank, bank.heads)]
-            features, matrices = bank.features(transformer), _Matrices(transformer, bank)
+            matrices = _Matrices(transformer, bank)
+            features = tuple(feature.name for feature in bank.features(transformer))
             for head in range(bank.heads):
                 place = counts[bank.kind] = counts.get(bank.kind, -1) + 1
                 yield Head(

@@ -31,7 +31,7 @@ from headsmith.inside.necessity import PAIRS, Damage, Draw, Judged, by_weights, 
 from headsmith.inside.trees import Writer, text
 from headsmith.inside.walked import Walked, walked
 from headsmith.language.describe import Reading
-from headsmith.plan.circuits.pieces import Pieces, in_blocks
+from headsmith.plan.circuits.pieces import in_blocks
 from headsmith.transformer.bill import Bill
 from headsmith.transformer.ir import layout
 
@@ -104,7 +104,7 @@ def draws(model: Any) -> Draw:
     transformer, box = model.transformer, model.box
 
     def draw(generator: np.random.Generator, count: int) -> Array:
-        blocks, whole = isinstance(model.fusion, Pieces), box.size > transformer.inputs
+        blocks, whole = model.blocks, box.size > transformer.inputs
         shape = (count, box.size) if blocks or whole else (count, transformer.tokens, box.size)
         points = generator.uniform(box.low, box.high, shape)
         if blocks:

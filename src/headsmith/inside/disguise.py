@@ -36,7 +36,7 @@ from headsmith.kernel.core.check import DAMAGE
 from headsmith.kernel.core.errors import Refused, ThinMargin
 from headsmith.kernel.core.reading import read
 from headsmith.kernel.rules.rewritten import Loss, needed_loss, rewritten
-from headsmith.prove.prove import certified, drafted
+from headsmith.prove.prove import proved_again, with_wider_margins
 
 LEVELS: Mapping[int, Mapping[str, Any]] = {
     0: {},
@@ -95,9 +95,9 @@ class Disguised:
         return self.model.transformer
 
     @property
-    def fusion(self) -> Any:
-        """How the inputs are laid out over tokens."""
-        return self.model.fusion
+    def blocks(self) -> bool:
+        """Whether the inputs are laid out over tokens, one for each affine piece."""
+        return bool(self.model.blocks)
 
     def circuit(self, *, damages: bool = True, unique: bool = False, seed: int = 0) -> dict[str, Any]:
         """What every head does, as data (inside/disguised_circuit.py)."""
@@ -262,13 +262,11 @@ def _applied(
 
 def with_margins(model: Any, margin: float) -> Any:
     """The model with a proof whose tables allow for reads that are off by `margin`, at least."""
-    thin = {number: each for number, each in model.choices.items() if each.margin is not None and each.margin < margin}
-    if not thin:
+    proof = with_wider_margins(model.graph, model.box, model.transformer, model.proof, margin)
+    if proof is model.proof:
         return model
-    wider = {number: replace(each, margin=margin) for number, each in thin.items()}
-    choices = {**model.choices, **wider}
-    draft = drafted(model.graph, model.box, choices, model.fusion, model.transformer, model.certificate.error)
-    return replace(model, choices=choices, proof=draft.proof, certificate=certified(draft))
+    parts = model.graph, model.box, model.transformer, proof
+    return replace(model, proof=proof, certificate=proved_again(*parts, model.approximates))
 
 
 def _contents(model: Any) -> tuple[Any, Any]:

@@ -17,7 +17,6 @@ from headsmith.inside.meanings import Meanings, Model, read_text, without_kind
 from headsmith.language.builder import masks
 from headsmith.language.describe import outputs_text
 from headsmith.language.graph import Graph, Relu
-from headsmith.plan.circuits.pieces import Pieces
 from headsmith.transformer.heads.stream import RESERVED
 from headsmith.transformer.ir import Bank, Transformer
 
@@ -103,7 +102,7 @@ def _tokens(model: Model) -> str:
         lines.append(f"  {which}: the grid, constant reference tokens that table heads and products look up")
     if transformer.tokens == 1:
         lines.append("  t0: the data token; it holds the inputs, and the outputs in the end")
-    elif isinstance(model.fusion, Pieces):
+    elif model.blocks:
         lines.append(f"  t0 to t{transformer.tokens - 1}: one data token for each piece; all of them get the inputs")
     else:
         lines.append(f"  t0 to t{transformer.tokens - 1}, at most: the data tokens, one row of the inputs each")

@@ -43,22 +43,15 @@ Form = Mapping[str, float]
 
 @dataclass(frozen=True, eq=False)
 class Output:
-    """One number that a head returns, and the component of the circuit's node that it is. `name` is that of the head,
-    with the number in brackets where it returns several."""
+    """One number that a head returns, and the component of the circuit's `node` that it is; -1 is no node. `name` is
+    that of the head, with the number in brackets where it returns several."""
 
     head: Node
     number: int
     name: str
     bank: Bank
-    place: int
-
-    @property
-    def node(self) -> int:
-        return int(self.bank.node[self.place])
-
-    @property
-    def component(self) -> int:
-        return int(self.bank.component[self.place])
+    node: int
+    component: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +97,7 @@ class Labels:
     @cached_property
     def heads(self) -> list[list[tuple[Bank, list[Output]]]]:
         """The bank and the outputs of every head, layer by layer; of heads that clear registers, no outputs."""
-        found = []
+        found, numbers = [], self.model.computed.places
         for number, layer in enumerate(self.model.transformer.layers):
             row: list[tuple[Bank, list[Output]]] = []
             for bank in layer.banks:
@@ -112,9 +105,10 @@ class Labels:
                 for head in range(bank.heads):
                     node, mine = (number, len(row)), range(0 if bank.cleared else each)
                     tags = [f"[{k}]" if each > 1 else "" for k in mine]
-                    row.append((bank, [
-                        Output(node, k, node_name(node) + tags[k], bank, head * each + k) for k in mine
-                    ]))  # fmt: skip
+                    first = slice(head * each, (head + 1) * each)
+                    stands = [numbers.get(place, -1) for place in bank.node[first].tolist()]
+                    roles = list(zip(stands, bank.component[first].tolist(), strict=True))
+                    row.append((bank, [Output(node, k, node_name(node) + tags[k], bank, *roles[k]) for k in mine]))
             found.append(row)
         return found
 
@@ -138,14 +132,12 @@ class Labels:
     def _meant(self) -> list[tuple[int, int]]:
         """The nodes that mean something: what heads return, unless it is a part of a product; what regions stand for;
         what stays of an exchange."""
-        assembly, found = self.meanings.assembly, dict[tuple[int, int], None]()
+        found = dict[tuple[int, int], None]()
         parts: set[int] = set()
-        if assembly is not None:
-            for number, region in assembly.regions.items():
-                place = assembly.places[number]
-                if any((each, k) in self._of_node for each in region for k in range(self.circuit.nodes[each].size)):
-                    found |= dict.fromkeys((place, k) for k in range(self.circuit.nodes[place].size))
-                    parts |= {each for each in region if not isinstance(self.circuit.nodes[each], Relu)}
+        for place, region in self.model.computed.regions.items():
+            if any((each, k) in self._of_node for each in region for k in range(self.circuit.nodes[each].size)):
+                found |= dict.fromkeys((place, k) for k in range(self.circuit.nodes[place].size))
+                parts |= {each for each in region if not isinstance(self.circuit.nodes[each], Relu)}
         for place in self._exchanges:
             found[place, 0] = None
         for each in self.outputs:
@@ -164,12 +156,8 @@ class Labels:
         for number, (place, component) in enumerate(self._meant):
             for reading, node in _hops(self.meanings.reading, place):
                 found.setdefault((id(reading.graph), node, component), f"v{number}")
-        assembly = self.meanings.assembly
-        told = {} if assembly is None else {place: node for node, place in reversed([*assembly.places.items()])}
         for number, (place, component) in enumerate(self._meant):
             found[id(self.circuit), place, component] = f"v{number}"
-            if place in told:
-                found.setdefault((id(self.meanings.fused), told[place], component), f"v{number}")
         return found
 
     @cached_property
@@ -186,11 +174,9 @@ class Labels:
         exact = [each for each in self.variables if (each.place, each.component) == (output.node, output.component)]
         return exact or [each for each in self.variables if output.node in self._region(each.place)]
 
-    def _region(self, place: int) -> range:
-        """The nodes that were made for what a node stands for."""
-        assembly = self.meanings.assembly
-        regions = {} if assembly is None else {assembly.places[n]: nodes for n, nodes in assembly.regions.items()}
-        return regions.get(place, range(0))
+    def _region(self, place: int) -> frozenset[int]:
+        """The nodes that are a part of what a node stands for."""
+        return self.model.computed.regions.get(place, frozenset())
 
     def returns(self, output: Output) -> Tree:
         """What an output is, exactly: of a head that multiplies, what it returns before others complete that."""

@@ -17,12 +17,10 @@ import numpy as np
 from headsmith.core.certificate import Certificate
 from headsmith.core.figures import shortened
 from headsmith.core.intervals import Box
-from headsmith.language.builder import taken_apart
 from headsmith.language.describe import Reading, describe, number
-from headsmith.language.graph import Affine, Expression, Graph, Input, Node, Pool
-from headsmith.plan.circuits.assemble import GATE, TABLE, Assembly, Choice, assemble, expressions_of, with_own_output
-from headsmith.plan.circuits.pieces import Arrangement, Pieces, lay_out
-from headsmith.plan.rewrite.fuse import Fusion, fuse, fused_nodes
+from headsmith.language.graph import Expression, Graph, Node, Pool
+from headsmith.language.labels import Circuit, Labels
+from headsmith.plan.circuits.pieces import lay_out
 from headsmith.transformer.bill import Bill
 from headsmith.transformer.heads.gate import GateBank
 from headsmith.transformer.heads.sink import SinkBank
@@ -53,8 +51,6 @@ class Model(Protocol):
     @property
     def wanted(self) -> Graph: ...
     @property
-    def choices(self) -> Mapping[int, Choice]: ...
-    @property
     def box(self) -> Box: ...
     @property
     def transformer(self) -> Transformer: ...
@@ -63,7 +59,11 @@ class Model(Protocol):
     @property
     def bill(self) -> Bill: ...
     @property
-    def fusion(self) -> Arrangement: ...
+    def blocks(self) -> bool: ...
+    @property
+    def labels(self) -> Labels: ...
+    @property
+    def computed(self) -> Circuit: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,15 +88,21 @@ class Meanings:
         """For heads that take a maximum over one token for each piece: what each token holds, by node and component
         of the head's output."""
         model = self.model
-        if not isinstance(model.fusion, Pieces):
+        if not model.blocks:
             return {}
         laid, reading = lay_out(model.graph), Reading(model.graph, digits=DIGITS)
         found: dict[tuple[int, int], list[str]] = {}
-        for place, node in enumerate(laid.graph.nodes):
-            if not isinstance(node, Pool) or node.argument not in laid.choosing:
-                continue
+        # The maxima of the proof's circuit, in their order.
+        numbers = {place: number for number, place in model.computed.places.items()}
+        mine, theirs = (
+            [place for place, node in enumerate(graph.nodes) if isinstance(node, Pool)]
+            for graph in (laid.graph, model.computed.graph)
+        )
+        for place, same in zip(mine, theirs, strict=True):
+            node = laid.graph.nodes[place]
+            assert isinstance(node, Pool)
             for component in range(node.size):
-                found[place, component] = [
+                found[numbers[same], component] = [
                     "0" if piece is None else _signed(piece[1], describe(reading, piece[0], component))
                     for piece in laid.choosing[node.argument]
                 ]
@@ -113,74 +119,30 @@ class Meanings:
 
     def node(self, number: int) -> Node:
         """The node of the circuit that an output of a bank stands for."""
-        return self._reading.graph.nodes[number]
+        circuit = self.model.computed
+        return circuit.graph.nodes[circuit.places[number]]
 
     @property
     def reading(self) -> Reading:
         """The circuit that the heads compute, in the target's words."""
         return self._reading
 
-    @property
-    def assembly(self) -> Assembly | None:
-        """Where the nodes of the target are in that circuit; None where heads take maxima over pieces."""
-        return self._assembly
-
-    @cached_property
-    def _assembly(self) -> Assembly | None:
-        return None if isinstance(self.model.fusion, Pieces) else assemble(self._fused, self.model.choices)
-
-    @property
-    def fused(self) -> Graph:
-        """The target as the heads see it."""
-        return self._fused
-
-    @cached_property
-    def _fused(self) -> Graph:
-        fusion = self.model.fusion
-        return fuse(self.model.graph, fusion) if isinstance(fusion, Fusion) else self.model.graph
-
     @cached_property
     def _reading(self) -> Reading:
         """The circuit, in the target's words."""
-        model, target = self.model, Reading(self.model.graph, digits=DIGITS)
-        if self._assembly is None:
-            laid = lay_out(model.graph)
-            known = {place: (target, node) for node, place in laid.places.items()}
-            return Reading(with_own_output(laid.graph), known, DIGITS)
-        fused = Reading(self._fused, digits=DIGITS)
-        if isinstance(model.fusion, Fusion):
-            whole = taken_apart(model.graph)[0] if model.fusion.apart else model.graph
-            # The last of the nodes that were fused into an expression is the expression, and has a text.
-            roots = {
-                node: (Reading(whole, digits=DIGITS), max(members))
-                for node, members in fused_nodes(model.graph, model.fusion).items()
-                if members
-            }
-            fused = Reading(self._fused, roots, DIGITS)
-        places = {
-            place: (fused, node)
-            for node, place in self._assembly.places.items()
-            if not isinstance(self._fused.nodes[node], Affine | Input)
-        }
-        for node, choice in model.choices.items():
-            if choice.family in (TABLE, GATE) and node in self._assembly.regions:
-                places |= dict.fromkeys(expressions_of(self._assembly, node), (fused, node))
-        return Reading(self._assembly.circuit, places, DIGITS)
+        labels, circuit = self.model.labels, self.model.computed
+        words = Reading(labels.words(self.model.graph), digits=DIGITS)
+        means = {circuit.places[place]: node for place, node in labels.means.items() if place in circuit.places}
+        return Reading(circuit.graph, {place: (words, node) for place, node in means.items()}, DIGITS)
 
     @cached_property
     def _owners(self) -> dict[int, str]:
         """For gates of circuits that stand for a function: which function."""
-        if self._assembly is None:
-            return {}
-        return {
-            place: self._text(self._assembly.places[node], 0)
-            for node, region in self._assembly.regions.items()
-            if self.model.choices[node].family not in (TABLE, GATE)
-            for place in region
-        }
+        return {gate: describe(self._reading, owner) for gate, owner in self.model.computed.parts.items()}
 
     def _text(self, node: int, component: int) -> str:
-        return "" if node < 0 else describe(self._reading, node, component)
+        """What a component of a node of the proof's circuit is; -1 is no node."""
+        return "" if node < 0 else describe(self._reading, self.model.computed.places[node], component)
 
     def _heads(self, bank: Bank) -> list[str]:
         """What each head computes: a gate of the target's circuit, or expressions of the target."""
@@ -200,17 +162,21 @@ class Meanings:
         return names
 
     def _gate(self, node: int, component: int) -> str:
-        text, owner = shortened(self._text(node, component) or "relu", LENGTH), self._owners.get(node)
+        text, owner = shortened(self._text(node, component) or "relu", LENGTH), self._owner(node)
         return text if owner is None or owner == text else f"{text} (part of {shortened(owner, LENGTH // 2)})"
 
+    def _owner(self, node: int) -> str | None:
+        """The function that a gate is a part of."""
+        return self._owners.get(self.model.computed.places.get(node, -1))
+
     def output(self, bank: Bank, place: int) -> str:
-        """The same of one output."""
+        """What one output of a bank stands for."""
         node, component = int(bank.node[place]), int(bank.component[place])
         text = self._text(node, component)
         if isinstance(bank, GateBank) and text:
-            expression = self._reading.graph.nodes[node]
+            expression = self.node(node)
             assert isinstance(expression, Expression)
-            by, value = (_grouped(self._text(argument, component)) for argument in expression.arguments)
+            by, value = (_grouped(describe(self._reading, each, component)) for each in expression.arguments)
             line = expression.program.steps[0]
             incline, intercept = float(line.terms[0][0]), float(line.constant)  # type: ignore[union-attr]
             return f"{value}*({_sum([(intercept, ''), (incline, by)])})"
@@ -280,7 +246,7 @@ def _add(held: Held, links: Sequence[Link], texts: Sequence[str]) -> None:
 
 def _input_names(model: Model) -> list[str]:
     names = list(model.graph.input.names if model.box.size > model.transformer.inputs else model.box.names)
-    if isinstance(model.fusion, Pieces):
+    if model.blocks:
         return [f"{name} at token {token}" for token in range(model.transformer.tokens) for name in names]
     return names
 

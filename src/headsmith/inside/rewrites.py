@@ -86,7 +86,7 @@ class Matrices:
     writes: Array
 
     def with_stream(self, reads: Array, writes: Array) -> Matrices:
-        """The same on a stream that is the old one times `writes`."""
+        """These matrices on a stream that is the old one times `writes`."""
         return Matrices(
             self.references @ writes,
             self.embed @ writes,

@@ -27,7 +27,7 @@ Share = Mapping[str, float]
 def head_shares(path: str | os.PathLike[str]) -> list[list[Share]] | None:
     """The shares of all heads of a saved model, layer by layer; None if it carries no proof."""
     header, tensors = read(path)
-    if "proof" not in header:
+    if "circuit" not in header["proof"]:
         return None
     with np.errstate(all="ignore"):
         target = read_graph(header["source"], tensors)

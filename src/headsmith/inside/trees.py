@@ -19,6 +19,7 @@ from headsmith.language.describe import Reading
 from headsmith.language.graph import (
     Affine,
     Attend,
+    Average,
     Expression,
     Function,
     Hypotenuse,
@@ -94,6 +95,8 @@ class Writer:
                 size = getattr(reading.graph.nodes[node.queries], "size", 1)
                 sides = [[inner(side, k) for k in range(size)] for side in (node.queries, node.keys)]
                 return ["tokens.attend", *([["list", *side] for side in sides]), inner(node.values)]
+            case Average():
+                return ["softmax", inner(node.scores, 0), inner(node.values, 0)]
             case Sampled():
                 size = getattr(reading.graph.nodes[node.arguments[0]], "size", 1)
                 return ["sampled", *(inner(node.arguments[0], k) for k in range(size))]

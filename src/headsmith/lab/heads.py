@@ -71,7 +71,7 @@ def mean(tokens: int, inputs: int = 1, dtype: Dtype = "float64") -> Transformer:
 def boltzmann(tokens: int, scale: float, inputs: int = 1, dtype: Dtype = "float64") -> Transformer:
     """The largest value of every input over the tokens (the smallest, if scale < 0): one head each.
 
-    Guarantee: within heads.boltzmann.boltzmann_error(scale, tokens), and its rounding.
+    Guarantee: within W((tokens - 1) / e) / |scale|, and its rounding.
 
     >>> from headsmith.run.numpy_runner import run
     >>> run(boltzmann(3, -1000.0), np.array([[[1.0], [5.0], [3.0]]])).round(9).tolist()

@@ -13,6 +13,7 @@ from headsmith.language.graph import (
     Affine,
     Approximated,
     Attend,
+    Average,
     Expression,
     Function,
     Graph,
@@ -39,8 +40,10 @@ from headsmith.language.graph import (
 class Builder:
     """Grows a graph node by node; each method returns the new node's number."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], attention: bool = False) -> None:
         self._nodes: list[Node] = [Input(tuple(names))]
+        self.attention = attention
+        """Whether softmax is written as means (Average), or as powers of e and their quotients, which compile."""
 
     @property
     def input(self) -> int:
@@ -107,6 +110,10 @@ class Builder:
         """Softmax attention."""
         return self._add(Attend(queries, keys, values, self.size(values), causal))
 
+    def average(self, scores: int, values: int, keys: int, size: int) -> int:
+        """Softmax means, of one vector that holds all tokens."""
+        return self._add(Average(scores, values, keys, size))
+
     def expression(self, program: Program, arguments: Sequence[int]) -> int:
         """A program of one or two nodes."""
         return self._add(Expression(program, tuple(arguments), self.size(arguments[0])))
@@ -152,15 +159,15 @@ def is_product(node: Node) -> bool:
 
 
 def pruned(graph: Graph) -> Graph:
-    """The same graph without the nodes that its output does not depend on."""
+    """A graph without the nodes that its output does not depend on."""
     kept = sorted({0, *graph.used})
     places = {number: place for place, number in enumerate(kept)}
     return Graph(tuple(moved(graph.nodes[number], places) for number in kept), places[graph.output])
 
 
 def taken_apart(graph: Graph) -> tuple[Graph, dict[int, int]]:
-    """The same function with every quotient a/b written as a * (1/b), and the new number of each node: a reciprocal is
-    a function of one variable, and products are cheap."""
+    """A graph of the same function with every quotient a/b written as a * (1/b), and the new number of each node: a
+    reciprocal is a function of one variable, and products are cheap."""
     nodes: list[Node] = []
     places: dict[int, int] = {}
     for number, node in enumerate(graph.nodes):
@@ -174,7 +181,7 @@ def taken_apart(graph: Graph) -> tuple[Graph, dict[int, int]]:
 
 
 def multiplied_out(graph: Graph) -> Graph:
-    """The same function with whole powers written as products."""
+    """A graph of the same function with whole powers written as products."""
     nodes: list[Node] = []
     places: dict[int, int] = {}
     for number, node in enumerate(graph.nodes):
@@ -210,6 +217,8 @@ def moved(node: Node, places: dict[int, int]) -> Node:
         case Attend():
             queries, keys, values = (places[argument] for argument in arguments(node))
             return replace(node, queries=queries, keys=keys, values=values)
+        case Average():
+            return replace(node, scores=places[node.scores], values=places[node.values])
         case Maximum() | Minimum() | Expression() | Sampled():
             return replace(node, arguments=tuple(places[argument] for argument in node.arguments))
         case Product() | Hypotenuse():

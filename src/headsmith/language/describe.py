@@ -11,6 +11,7 @@ from headsmith.core.figures import count
 from headsmith.language.graph import (
     Affine,
     Attend,
+    Average,
     Expression,
     Function,
     Graph,
@@ -114,6 +115,8 @@ def _text(reading: Reading, place: int, component: int, outer: int, budget: Iter
             text, binding = _move(node, inner(node.argument)), _ATOM
         case Attend():
             text, binding = f"tokens.attend({inner(node.values)})", _ATOM
+        case Average():
+            text, binding = f"softmax({inner(node.scores)}) @ {inner(node.values)}", _ATOM
         case Sampled():
             text, binding = f"sampled({inner(node.arguments[0])})", _ATOM
         case Expression():
@@ -169,7 +172,7 @@ def _row(node: Affine, component: int) -> Iterator[tuple[int, int, float]]:
 
 
 def _flat(reading: Reading, node: Affine, component: int) -> tuple[Iterator[tuple[int, int, float]], float]:
-    """The same terms and the constant, where sums of sums are one: ((x + y) + 2) - 2 is x + y."""
+    """Terms and constant of a sum whose summands are sums themselves, as one sum: ((x + y) + 2) - 2 is x + y."""
     whole: dict[tuple[int, int], float] = {}
     constant = float(node.bias[component])
     waiting = list(islice(_row(node, component), LARGEST_TEXT))[::-1]

@@ -12,6 +12,7 @@ from headsmith.core.program import program_values
 from headsmith.language.graph import (
     Affine,
     Attend,
+    Average,
     Expression,
     Function,
     Graph,
@@ -27,6 +28,7 @@ from headsmith.language.graph import (
     Relu,
     Sampled,
     arguments,
+    average_shape,
 )
 
 
@@ -78,6 +80,8 @@ def node_values(graph: Graph, inputs: Any, dtype: Any = np.float64) -> list[Any]
                 values.append(_fetched(node, values[node.argument]))
             case Attend():
                 values.append(_attended(node, *(values[argument] for argument in arguments(node))))
+            case Average():
+                values.append(_averaged(node, values[node.scores], values[node.values]))
             case Sampled():
                 raise TargetError("a function that was sampled is known at the nodes of its grid alone")
             case _:
@@ -104,6 +108,16 @@ def _attended(node: Attend, queries: Any, keys: Any, values: Any) -> Any:
         scores = np.where(hidden, -np.inf, scores)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return (weights / weights.sum(axis=-1, keepdims=True)) @ values
+
+
+def _averaged(node: Average, scores: Any, values: Any) -> Any:
+    """Softmax means of one vector that holds all tokens."""
+    lead, (groups, width) = scores.shape[:-1], average_shape(node, scores.shape[-1])
+    owners = values.shape[-1] // (node.keys * width)
+    scores = scores.reshape(*lead, owners, groups // owners, node.keys)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    found = (weights / weights.sum(axis=-1, keepdims=True)) @ values.reshape(*lead, owners, node.keys, width)
+    return found.reshape(*lead, node.size)
 
 
 def _fetched(node: Move, value: Any) -> Any:

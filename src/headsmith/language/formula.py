@@ -38,7 +38,7 @@ CONSTANTS = {"pi": math.pi, "e": math.e}
 
 
 @dataclass(frozen=True)
-class Call:
+class ParsedCall:
     """A function that formulas can call, with as many arguments as it takes."""
 
     function: Callable[..., Any]
@@ -69,21 +69,21 @@ ONE_ARGUMENT = (
     ),
     *("sigmoid", "softplus", "gelu", "erf", "gaussian", "relu", "j0", "j1"),
 )
-CALLS: dict[str, Call] = {
-    **{name: Call(getattr(library, name)) for name in ONE_ARGUMENT},
-    "asin": Call(library.arcsin),
-    "acos": Call(library.arccos),
-    "atan": Call(library.arctan),
-    "sign": Call(library.sign, 1, 2),
-    "step": Call(library.step, 1, 2),
-    "abs": Call(library.absolute),
-    "max": Call(library.maximum, 1, math.inf),
-    "min": Call(library.minimum, 1, math.inf),
-    "clip": Call(library.clip, 3, 3),
-    "median": Call(library.median, 1, math.inf),
-    "norm": Call(lambda *values: library.norm(values), 1, math.inf),
-    "hypot": Call(lambda *values: library.norm(values), 1, math.inf),
-    "pow": Call(_user_power, 2, 2),
+CALLS: dict[str, ParsedCall] = {
+    **{name: ParsedCall(getattr(library, name)) for name in ONE_ARGUMENT},
+    "asin": ParsedCall(library.arcsin),
+    "acos": ParsedCall(library.arccos),
+    "atan": ParsedCall(library.arctan),
+    "sign": ParsedCall(library.sign, 1, 2),
+    "step": ParsedCall(library.step, 1, 2),
+    "abs": ParsedCall(library.absolute),
+    "max": ParsedCall(library.maximum, 1, math.inf),
+    "min": ParsedCall(library.minimum, 1, math.inf),
+    "clip": ParsedCall(library.clip, 3, 3),
+    "median": ParsedCall(library.median, 1, math.inf),
+    "norm": ParsedCall(lambda *values: library.norm(values), 1, math.inf),
+    "hypot": ParsedCall(lambda *values: library.norm(values), 1, math.inf),
+    "pow": ParsedCall(_user_power, 2, 2),
 }
 
 _TOKEN = re.compile(
@@ -370,8 +370,8 @@ class _Parser:
         raise TargetError(f"{message}\n    {line}\n    {' ' * (token.place - start)}{mark}") from None
 
 
-def _call_of(name: str) -> Call | None:
+def _call_of(name: str) -> ParsedCall | None:
     """A function of `CALLS`, or one that was registered with core.functions."""
     if name in CALLS:
         return CALLS[name]
-    return Call(partial(library.apply, name)) if name in FUNCTIONS and name != "power" else None
+    return ParsedCall(partial(library.apply, name)) if name in FUNCTIONS and name != "power" else None

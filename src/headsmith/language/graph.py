@@ -15,14 +15,14 @@
              | Pool    mean, max or min of a node over the tokens (causal: over the tokens so far)
              | Move    a node's value at another token, or zero
              | Attend  softmax attention: the mean of values over the tokens, weighted by exp(query . key)
-             | Sampled any function with a Lipschitz bound and these answers on a grid
+             | Average softmax means of values: as textbook attention has them, of all tokens in one vector (certify)
+           | Sampled any function with a Lipschitz bound and these answers on a grid
 
-Most graphs are about one token. The last five kinds are about the tokens of a sequence: inputs are then (..., tokens,
-inputs). All but Affine, Attend and Sampled act component by component. A node is a vector, whatever its width: a layer
-of a thousand neurons is one Affine and one Relu. The semantics is exact real arithmetic on the stored doubles.
-`weights` is a matrix (to, from), by its entries if it is large and mostly zeros, or a vector that stands for a diagonal
-matrix. A graph of Input, Affine and Relu nodes
-alone is a circuit.
+Most graphs are about one token. Positional, Pool, Move, Attend and Sampled are about the tokens of a sequence: inputs
+are then (..., tokens, inputs). All but Affine, Attend, Average and Sampled act component by component. A node is a
+vector, whatever its width: a layer of a thousand neurons is one Affine and one Relu. The semantics is exact real
+arithmetic on the stored doubles. `weights` is a matrix (to, from), or a vector that stands for a diagonal matrix; a
+large matrix that is mostly zeros is kept by its entries. A graph of Input, Affine and Relu nodes alone is a circuit.
 """
 
 from __future__ import annotations
@@ -211,6 +211,18 @@ class Attend:
 
 
 @dataclass(frozen=True, eq=False)
+class Average:
+    """Means of `values`, an array (owners, keys, width), with weights exp(s) over the `keys` of each group of `scores`,
+    (groups, keys): (groups, width). Every owner has as many groups, one after the other. Heads of a textbook attention
+    are owners, their queries groups. Such nodes are certified as they are given, and never compiled."""
+
+    scores: int
+    values: int
+    keys: int
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
 class Sampled:
     """At token i any function f_i of D numbers with a Lipschitz bound, which was sampled on a grid.
 
@@ -256,6 +268,7 @@ Node = (
     | Pool
     | Move
     | Attend
+    | Average
     | Sampled
 )
 
@@ -283,6 +296,8 @@ def arguments(node: Node) -> tuple[int, ...]:
             return (node.numerator, node.denominator)
         case Attend():
             return (node.queries, node.keys, node.values)
+        case Average():
+            return (node.scores, node.values)
         case _:
             assert_never(node)
 
@@ -380,6 +395,13 @@ def check(graph: Graph) -> Input:
                         f"node {number}: attention of width {node.size} on {values} values, with queries of {queries} "
                         f"numbers and keys of {keys}"
                     )
+            case Average():
+                for argument in graph.reads[number]:
+                    _check_argument(number, argument)
+                scores, values = (graph.nodes[argument].size for argument in graph.reads[number])
+                groups, width = average_shape(node, scores)
+                if groups * node.keys != scores or groups * width != node.size or values % (node.keys * width):
+                    raise TargetError(f"node {number}: {node.size} means under {scores} scores of {node.keys} keys")
             case Sampled():
                 _check_sampled(graph, number, node)
             case (
@@ -410,6 +432,17 @@ def check(graph: Graph) -> Input:
     if not 0 <= graph.output < len(graph.nodes):
         raise TargetError(f"the output is node {graph.output}, and there are {len(graph.nodes)} nodes")
     return first
+
+
+GIVEN = (
+    "softmax means of one vector of all tokens are certified as they are given, by hs.certify; they are not compiled"
+)
+
+
+def average_shape(node: Average, scores: int) -> tuple[int, int]:
+    """How many groups of keys there are in so many scores, and how many numbers each value has."""
+    groups = max(scores // max(node.keys, 1), 1)
+    return groups, max(node.size // groups, 1)
 
 
 def _check_parameter(number: int, node: Function) -> None:

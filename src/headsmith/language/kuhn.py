@@ -112,7 +112,7 @@ def interpolant(grid: Grid, values: Array, spare: float = 0.0) -> tuple[Graph, f
     found = [_coefficients(table, axes) for axes in subsets]
     sizes = [_sizes(grid, axes, each) for axes, each in zip(subsets, found, strict=True)]
     limit, dropped = _smallest(np.concatenate([np.zeros(0), *(size.max(axis=1) for size in sizes)]), spare)
-    build = _Construction(grid)
+    build = _KuhnConstruction(grid)
     moved = np.full(values.shape[-1], dropped)
     for axes, coefficients, size in zip(subsets, found, sizes, strict=True):
         kept = size.max(axis=1) > limit
@@ -167,7 +167,7 @@ Corner = tuple[int, ...]
 
 
 @dataclass
-class _Construction:
+class _KuhnConstruction:
     """Grows the graph: `minima` has the place of min over `axes` of t_i - corner_i, for corners with smallest entry
     0."""
 

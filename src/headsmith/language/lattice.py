@@ -41,7 +41,7 @@ Piece = tuple[Point, Fraction]
 
 
 @dataclass(frozen=True, eq=False)
-class Region:
+class AffineRegion:
     """A polytope, the number of its affine piece, and that of the user's region it comes from."""
 
     polytope: Polytope
@@ -96,7 +96,7 @@ def _vector(values: Any, what: str) -> Point:
     return tuple(_exact(item, what) for item in items)
 
 
-def _read(regions: Sequence[tuple[Any, Any, Any]], domain: Any) -> tuple[list[Piece], list[Region]]:
+def _read(regions: Sequence[tuple[Any, Any, Any]], domain: Any) -> tuple[list[Piece], list[AffineRegion]]:
     """The distinct pieces, and the regions cut to the domain; those without an interior there are left out."""
     pieces: dict[Piece, int] = {}
     found = []
@@ -110,7 +110,7 @@ def _read(regions: Sequence[tuple[Any, Any, Any]], domain: Any) -> tuple[list[Pi
         piece = pieces.setdefault((slopes, _exact(entry[1], f"region {number}: c")), len(pieces))
         polytope = _polytope(entry[2], number, domain, len(slopes))
         if polytope is not None and polytope.volume > 0:
-            found.append(Region(polytope, piece, number))
+            found.append(AffineRegion(polytope, piece, number))
         elif domain is None:
             raise TargetError(f"region {number} is flat: it has no interior in {len(slopes)} dimensions")
     if not found:
@@ -149,7 +149,7 @@ def _box(domain: Any, dimension: int) -> Polytope:
     return box_polytope([Fraction(end) for end in box.low.tolist()], [Fraction(end) for end in box.high.tolist()])
 
 
-def _whole(found: Sequence[Region], domain: Any, dimension: int) -> Polytope:
+def _whole(found: Sequence[AffineRegion], domain: Any, dimension: int) -> Polytope:
     """The domain, or the smallest box around all regions."""
     if domain is not None:
         return _box(domain, dimension)
@@ -161,7 +161,7 @@ def _value(piece: Piece, point: Point) -> Fraction:
     return dot(piece[0], point) + piece[1]
 
 
-Meeting = tuple[Region, Region, Polytope]
+Meeting = tuple[AffineRegion, AffineRegion, Polytope]
 """Two regions and what they have in common."""
 
 
@@ -178,7 +178,7 @@ def _refuse_jumps(pieces: Sequence[Piece], meetings: Sequence[Meeting], toleranc
                 )
 
 
-def _refuse_gaps(found: Sequence[Region], meetings: Sequence[Meeting], whole: Polytope) -> None:
+def _refuse_gaps(found: Sequence[AffineRegion], meetings: Sequence[Meeting], whole: Polytope) -> None:
     """Without overlaps, volumes must add up to that of the domain."""
     overlaps = [common for _, _, common in meetings if common.volume > 0]
     covered = sum((region.polytope.volume for region in found), ZERO)
@@ -215,11 +215,11 @@ class _Lattice:
     pieces: Sequence[Piece]
     tolerance: Fraction
 
-    def groups(self, found: Sequence[Region]) -> list[frozenset[int]]:
+    def groups(self, found: Sequence[AffineRegion]) -> list[frozenset[int]]:
         """The sets S_r, after as few cuts as it takes for the condition to hold between any two regions."""
         todo = list(found)
-        above: dict[Region, frozenset[int]] = {}
-        below: dict[Region, frozenset[int]] = {}
+        above: dict[AffineRegion, frozenset[int]] = {}
+        below: dict[AffineRegion, frozenset[int]] = {}
         while True:
             for region in todo:
                 if region not in above:
@@ -239,7 +239,7 @@ class _Lattice:
                 )
             todo = [region for region in todo if region is not old] + parts
 
-    def _sides(self, region: Region) -> tuple[frozenset[int], frozenset[int]]:
+    def _sides(self, region: AffineRegion) -> tuple[frozenset[int], frozenset[int]]:
         """The pieces that are nowhere on the region below its own, and those that are nowhere above it."""
         own = [_value(self.pieces[region.piece], vertex) for vertex in region.polytope.vertices]
         above, below = set(), set()
@@ -251,7 +251,7 @@ class _Lattice:
                 below.add(number)
         return frozenset(above), frozenset(below)
 
-    def _cut(self, region: Region, one_sided: frozenset[int]) -> list[Region]:
+    def _cut(self, region: AffineRegion, one_sided: frozenset[int]) -> list[AffineRegion]:
         """Two parts of a region, along the first piece that crosses its own; none if no piece does."""
         number = next((each for each in range(len(self.pieces)) if each not in one_sided), None)
         if number is None:
@@ -260,4 +260,4 @@ class _Lattice:
         normal = tuple(x - y for x, y in zip(a, b, strict=True))
         sides = [(normal, d - c), (tuple(-x for x in normal), c - d)]
         parts = [clipped(region.polytope, side) for side in sides]
-        return [Region(part, region.piece, region.number) for part in parts if part is not None]
+        return [AffineRegion(part, region.piece, region.number) for part in parts if part is not None]

@@ -79,7 +79,7 @@ def function(
     if value is not None:
         _check_values(name, called, value, _places(_domain(name, domain)))
     _DEFINED[name] = meaning
-    formula.CALLS[name] = formula.Call(called)
+    formula.CALLS[name] = formula.ParsedCall(called)
     return called
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, assert_never
 
 import numpy as np
 
 from headsmith.core.arrays import Array, Weights, frozen
 from headsmith.core.errors import FileFormatError
-from headsmith.core.program import Call, Linear, Over, Program, Times
+from headsmith.core.program import Call, Linear, Over, Program, Step, Times
 from headsmith.core.sparse import SparseArray
 from headsmith.language.graph import (
     Affine,
     Attend,
+    Average,
     Expression,
     Function,
     Graph,
@@ -25,11 +27,13 @@ from headsmith.language.graph import (
     Move,
     Node,
     Pool,
+    PoolKind,
     Positional,
     Product,
     Quotient,
     Relu,
     Sampled,
+    Term,
 )
 
 Header = dict[str, Any]
@@ -39,6 +43,9 @@ SOURCE, PROOF, APPROXIMATES = "source.", "proof.", "approximates"
 """How the names of the target's tensors begin, and those of a proof's own; the field of a file, and the beginning of
 the names of tensors, of what a network approximates."""
 
+ROLES = "roles"
+"""The field of a proof that says which nodes of its circuit the heads compute."""
+
 
 @dataclass(frozen=True, eq=False)
 class Proof:
@@ -47,10 +54,12 @@ class Proof:
     stored: Header
     tensors: Tensors
 
-
-def proof_of(header: Header, tensors: Tensors) -> Proof:
-    """The proof in a file."""
-    return Proof(header["proof"], {name: each for name, each in tensors.items() if name.startswith(PROOF)})
+    @staticmethod
+    def of(stored: Header, tensors: Tensors) -> Proof:
+        """The proof of a file, without the roles of heads, which the model's banks have."""
+        names = [name for name in tensors if name.startswith(PROOF) and not name.startswith(PROOF + ROLES)]
+        fields = {name: each for name, each in stored.items() if name != ROLES}
+        return Proof(fields, {name: tensors[name] for name in names})
 
 
 def graph_data(graph: Graph, tensors: Tensors, prefix: str = "source") -> Header:
@@ -118,6 +127,9 @@ def node_data(node: Node, place: Callable[[int], int], keep: Callable[..., str])
         case Attend():
             read = {name: place(getattr(node, name)) for name in ("queries", "keys", "values")}
             return {"kind": "attend", **read, "size": node.size, "causal": node.causal}
+        case Average():
+            ends = {"scores": place(node.scores), "values": place(node.values)}
+            return {"kind": "average", **ends, "keys": node.keys, "size": node.size}
         case Sampled():
             arrays = {name: keep(name, getattr(node, name)) for name in ("answers", "lipschitz", "scale")}
             stored = {"kind": "sampled", "arguments": [place(each) for each in node.arguments], **arrays}
@@ -170,3 +182,85 @@ def program_data(program: Program) -> dict[str, Any]:
             case _:
                 assert_never(step)
     return {"variables": program.variables, "steps": steps}
+
+
+def read_program(stored: Header) -> Program:
+    """The program that `program_data` stored."""
+    steps: list[Step] = []
+    for name, *rest in stored["steps"]:
+        match name:
+            case "linear":
+                terms = tuple((Fraction(c), int(operand)) for c, operand in rest[0])
+                steps.append(Linear(terms, Fraction(rest[1])))
+            case "call":
+                steps.append(Call(str(rest[0]), int(rest[1]), float(rest[2]) if len(rest) > 2 else None))
+            case "times":
+                steps.append(Times(int(rest[0]), int(rest[1])))
+            case "over":
+                steps.append(Over(int(rest[0]), int(rest[1])))
+            case _:
+                raise FileFormatError(f"unknown step {name!r} of a program")
+    return Program(int(stored["variables"]), tuple(steps))
+
+
+def read_graph(stored: Header, tensor: Callable[[str], Any]) -> Graph:
+    """The target that `graph_data` stored, or FileFormatError."""
+    return Graph(tuple(read_node(item, tensor) for item in stored["nodes"]), int(stored["output"]))
+
+
+def read_node(item: Header, tensor: Callable[[str], Any], target: Graph | None = None) -> Node:
+    """The node that `node_data` stored, or FileFormatError; of a circuit also a copy of a node of its `target`."""
+    match item["kind"]:
+        case "input":
+            return Input(tuple(str(name) for name in item["names"]))
+        case "affine":
+            terms = tuple(Term(int(term["node"]), read_weights(term["weights"], tensor)) for term in item["terms"])
+            return Affine(terms, tensor(item["bias"]))
+        case "relu":
+            return Relu(int(item["argument"]), int(item["size"]))
+        case "maximum":
+            return Maximum(tuple(int(number) for number in item["arguments"]), int(item["size"]))
+        case "minimum":
+            return Minimum(tuple(int(number) for number in item["arguments"]), int(item["size"]))
+        case "product":
+            return Product(int(item["left"]), int(item["right"]), int(item["size"]))
+        case "quotient":
+            return Quotient(int(item["numerator"]), int(item["denominator"]), int(item["size"]))
+        case "hypotenuse":
+            return Hypotenuse(int(item["left"]), int(item["right"]), int(item["size"]))
+        case "function":
+            parameter = None if item["parameter"] is None else float(item["parameter"])
+            return Function(str(item["name"]), int(item["argument"]), int(item["size"]), parameter)
+        case "expression":
+            return Expression(read_program(item["program"]), tuple(map(int, item["arguments"])), int(item["size"]))
+        case "positional":
+            return Positional(tensor(item["values"]))
+        case "pool":
+            kinds: dict[str, PoolKind] = {"mean": "mean", "max": "max", "min": "min"}
+            return Pool(kinds[item["of"]], int(item["argument"]), int(item["size"]), bool(item["causal"]))
+        case "move":
+            return Move(int(item["argument"]), tuple(map(int, item["targets"])), int(item["size"]))
+        case "attend":
+            queries, keys, values, size = (int(item[name]) for name in ("queries", "keys", "values", "size"))
+            return Attend(queries, keys, values, size, bool(item["causal"]))
+        case "average":
+            return Average(*(int(item[name]) for name in ("scores", "values", "keys", "size")))
+        case "sampled":
+            answers, lipschitz, scale = (tensor(item[name]) for name in ("answers", "lipschitz", "scale"))
+            places = tuple(map(int, item["arguments"]))
+            return Sampled(places, answers, lipschitz, scale, item["norm"], float(item["evaluation"]))
+        case "copy" if target is not None:
+            return _copied(target.nodes[item["node"]], tuple(map(int, item["arguments"])))
+        case kind:
+            raise FileFormatError(f"unknown source node kind {kind!r}")
+
+
+def _copied(node: Node, read: tuple[int, ...]) -> Node:
+    """A node of the target that reads others."""
+    match node:
+        case Affine():
+            moved = zip(read, node.terms, strict=True)
+            return Affine(tuple(Term(number, term.weights) for number, term in moved), node.bias)
+        case Sampled():
+            return replace(node, arguments=read)
+    raise FileFormatError(f"a circuit copies sums and sampled functions, not a {type(node).__name__.lower()}")

@@ -16,7 +16,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -49,7 +48,7 @@ from headsmith.language.graph import (
     once_for_graph,
 )
 from headsmith.plan.analysis.flow import Flow, flow_of, known_of_target
-from headsmith.plan.circuits.assemble import Choice
+from headsmith.plan.circuits.assemble import HALVES, Choice, Square
 from headsmith.plan.circuits.options import options
 from headsmith.plan.circuits.radix import cells_of, radices
 
@@ -130,17 +129,13 @@ def _functions(
 ) -> list[Option]:
     found = options(name, parameter, low, high, MARGIN * error, max_depth=max_depth)
     return [
-        Option(Choice(each.family, each.parameters), each.gates * size, each.depth, each.error / MARGIN)
+        Option(Choice(each.family, fragments=(each,)), each.gates * size, each.depth, each.error / MARGIN)
         for each in found
     ]
 
 
 def _power_of_two(value: float) -> float:
     return float(2.0 ** round(math.log2(value))) if value > 0.0 and math.isfinite(value) else 1.0
-
-
-def _square(interval: tuple[float, float], split: tuple[int, ...]) -> dict[str, Any]:
-    return {"low": interval[0], "high": interval[1], "radices": list(split)}
 
 
 def _splits(cells: float, max_depth: int | None) -> list[tuple[int, ...]]:
@@ -153,7 +148,7 @@ def _products(left: Interval, right: Interval, error: float, max_depth: int | No
     spans = [float(np.max(side.high) - np.min(side.low)) for side in (left, right)]
     balance = _power_of_two(spans[1] / spans[0]) if min(spans) > 0.0 else 1.0
     ends = {}
-    for part, sign in (("plus", 1.0), ("minus", -1.0)):
+    for part, sign in zip(HALVES, (1.0, -1.0), strict=True):
         other = (right.low, right.high) if sign > 0.0 else (-right.high, -right.low)
         ends[part] = (
             float(np.min(balance * left.low + other[0])),
@@ -165,10 +160,10 @@ def _products(left: Interval, right: Interval, error: float, max_depth: int | No
         cells = cells_of(split)
         if cells > MOST_PIECES:
             continue
-        parameters = {"balance": balance, **{part: _square(interval, split) for part, interval in ends.items()}}
+        squares = tuple(Square(*ends[part], split) for part in HALVES)
         gates = 2 * size * sum(radix - 1 for radix in split)
         achieved = (width / cells) ** 2 / (16.0 * balance) / MARGIN
-        found.append(Option(Choice("product", parameters), gates, len(split), achieved))
+        found.append(Option(Choice("product", None, squares, {"balance": balance}), gates, len(split), achieved))
     return found
 
 
@@ -182,20 +177,20 @@ def _quotients(
     top = (numerator.low, numerator.high) if sign > 0.0 else (-numerator.high, -numerator.low)
     shift = _power_of_two(float(np.max(numerator.magnitude)))
     ratios = {}
-    for part, move in (("plus", shift), ("minus", -shift)):
+    for part, move in zip(HALVES, (shift, -shift), strict=True):
         corners = [(x + move) / y for x in top for y in ends]
         ratios[part] = (float(np.min(corners)), float(np.max(corners)))
     largest = float(np.max(ends[1]))
     spread = sum((high - low) ** 2 for low, high in ratios.values())
-    found = []
+    numbers, found = {"sign": sign, "shift": shift}, list[Option]()
     for split in _splits(math.sqrt(largest * spread / (32.0 * shift * MARGIN * error)), max_depth):
         cells = cells_of(split)
         if cells > MOST_PIECES:
             continue
-        squares = {part: _square(interval, split) for part, interval in ratios.items()}
+        squares = tuple(Square(*ratios[part], split) for part in HALVES)
         gates = 2 * size * sum(radix - 1 for radix in split)
         achieved = largest * spread / (32.0 * shift * cells**2) / MARGIN
-        found.append(Option(Choice("quotient", {"sign": sign, "shift": shift, **squares}), gates, len(split), achieved))
+        found.append(Option(Choice("quotient", None, squares, numbers), gates, len(split), achieved))
     return found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +54,7 @@ class _Search:
         budget, best = 0.998 * limit, None
         fits, exceeds = 0.0, np.inf
         smallest, stalled = np.inf, 0
-        seen: set[str] = set()
+        seen: set[tuple[Any, ...]] = set()
         chooser = Chooser(request.graph, request.ranges, max_layers)
         # Many nodes average out the steps of each: there is little to gain from looking longer.
         patience = 0 if request.accurate else 7 if len(chooser.nodes) <= 4 else 2
@@ -72,7 +73,7 @@ class _Search:
                 smallest = min(smallest, design.approximation)
                 if best is None and stalled >= 2:
                     break
-            key = str(sorted(chosen.choices.items()))
+            key = tuple((number, each.family, *each.fragments) for number, each in sorted(chosen.choices.items()))
             if (best is not None and (key in seen or turn >= patience)) or design.approximation == 0.0:
                 break
             seen.add(key)

@@ -185,22 +185,21 @@ class _Search:
         columns: dict[int, list[Table | GateHead | Multiplied]] = {}
         for first, fitted in chosen.items():
             if fitted.multiplied:
-                choices[first], columns[first] = Choice(TABLE, {}, fitted.margin), [Multiplied()]
+                choices[first], columns[first] = Choice(TABLE, fitted.margin), [Multiplied()]
             for number, gate in fitted.gates.items():
                 fit = gate.fit
-                parameters = {"incline": fit.incline, "intercept": fit.intercept, "follows": gate.follows}
-                if gate.mirrored:
-                    parameters["mirrored"] = True
-                choices[number] = Choice(GATE, parameters, fitted.margin)
+                numbers = {"incline": fit.incline, "intercept": fit.intercept, "follows": gate.follows}
+                numbers["mirrored"] = gate.mirrored
+                choices[number] = Choice(GATE, fitted.margin, numbers=numbers)
                 signs = (1.0, -1.0) if gate.mirrored else (1.0,)
                 columns[number] = [GateHead(sign * fit.slope, fit.offset) for sign in signs]
             for number, option in fitted.circuits.items():
                 margin = possible_margin(self.target, self.ranges, number, fitted.margin)
-                choices[number] = Choice(option.choice.family, option.choice.parameters, margin)
+                choices[number] = replace(option.choice, margin=margin)
             for table, nodes in fitted.fits:
                 slope = np.stack([table.alpha] if table.beta is None else [table.alpha, table.beta], axis=1)
                 for column, number in enumerate(nodes):
-                    choices[number] = Choice(TABLE, {}, fitted.margin)
+                    choices[number] = Choice(TABLE, fitted.margin)
                     columns[number] = [Table(slope, table.offset, table.values[:, column])]
         assembly = assemble(self.target, choices)
         tables = {

@@ -45,7 +45,7 @@ def product_design(request: Request) -> Design:
         if not is_product(node):
             raise TargetError(_refusal(graph, number, request.error))
         size = max(float(np.max(request.ranges[each].magnitude, initial=0.0)) for each in arguments(node))
-        choices[number] = Choice(TABLE, {}, max(MARGIN, ROUNDINGS * unit) * (size or 1.0))
+        choices[number] = Choice(TABLE, max(MARGIN, ROUNDINGS * unit) * (size or 1.0))
     assembly = assemble(graph, choices)
     places = [place for number in choices for place in expressions_of(assembly, number)]
     nodes = assembly.circuit.nodes

@@ -27,9 +27,11 @@ from headsmith.core.intervals import Interval
 from headsmith.kernel.core.same import MOST_WORK
 from headsmith.language.builder import is_product, program_of, taken_apart
 from headsmith.language.graph import (
+    GIVEN,
     Affine,
     Approximated,
     Attend,
+    Average,
     Expression,
     Graph,
     Input,
@@ -255,6 +257,8 @@ def shape(graph: Graph) -> tuple[int, int]:
             case Maximum() | Minimum():
                 count = len(node.arguments)
                 levels[number], gates = below + math.ceil(math.log2(count)), gates + (count - 1) * node.size
+            case Average():
+                raise TargetError(GIVEN)
             case Sampled():
                 levels[number], gates = below + 1, gates + 1
             case _:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -17,9 +17,8 @@ from headsmith.core.program import Program
 from headsmith.core.progress import Report
 from headsmith.core.rounding import PRECISIONS, Dtype, Precision
 from headsmith.language.graph import Graph
+from headsmith.language.labels import Labels
 from headsmith.language.stored import Proof
-from headsmith.plan.circuits.assemble import Choice
-from headsmith.plan.circuits.pieces import Arrangement
 from headsmith.transformer.bill import Bill, bill
 from headsmith.transformer.heads.attentions import AttentionKind
 from headsmith.transformer.ir import Transformer
@@ -97,13 +96,12 @@ class Policy:
 
 @dataclass(frozen=True, eq=False)
 class Met:
-    """A certified model, with what rebuilds its circuit: how the target was fused, and the choices for its nodes."""
+    """A certified model, with its proof, and what the nodes of the proof's circuit mean."""
 
-    fusion: Arrangement
-    choices: Mapping[int, Choice]
     transformer: Transformer
     certificate: Certificate
     proof: Proof
+    labels: Labels
 
     @cached_property
     def bill(self) -> Bill:

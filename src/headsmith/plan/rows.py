@@ -47,9 +47,12 @@ MEASURES = ("layers", "heads", "neurons", "reference_tokens", "data_tokens", "ma
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One certified model. `ratio` is heads x layers of the relu recipe over those of this row (None without it, and
-    where there are neurons);
-    `pareto` tells that no other row of the same error is as good in every measure and better in one."""
+    """One certified model of a plan.
+
+    `pareto` tells that no other row of the same error is as good in every measure and better in one. `ratio` compares
+    with the relu recipe: its heads times its layers, divided by those of this row; None where a plan has no row of the
+    relu recipe, and for rows with neurons.
+    """
 
     recipe: str
     variant: str

@@ -21,7 +21,7 @@ from headsmith.plan.analysis.ranges import linear_ranges, ranges
 from headsmith.plan.compositions import Compared, compare
 from headsmith.plan.request import Met, Request
 from headsmith.plan.smallest import rounded_up
-from headsmith.prove.prove import checked_again, refusals
+from headsmith.prove.prove import proved_again, refusals
 
 LEAST = 1e-6
 """The least share of the error that a model is looked for with."""
@@ -71,7 +71,7 @@ def meet_apart(request: Request, distance: Distance, meet: Callable[[Request], M
         ) from None
     proof = Proof({**met.proof.stored, **distance.compared.stored}, {**met.proof.tensors, **distance.compared.tensors})
     parts = request.graph, request.box, met.transformer, proof
-    return replace(met, proof=proof, certificate=checked_again(*parts, None, distance.wanted))
+    return replace(met, proof=proof, certificate=proved_again(*parts, distance.wanted))
 
 
 def _refused(request: Request, distance: Distance, meet: Callable[[Request], Met]) -> UnreachableError:

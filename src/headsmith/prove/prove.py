@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, MissingHeadError, ThinMarginError
 from headsmith.core.intervals import Box
 from headsmith.kernel.core.arithmetic import FLOAT32, Interval
-from headsmith.kernel.core.check import DAMAGE, box_of, certificate, checked, facts_of, proved
+from headsmith.kernel.core.check import DAMAGE, box_of, certificate, facts_of, proved
 from headsmith.kernel.core.errors import NoHead, Refused, ThinMargin
 from headsmith.kernel.core.expressions import comparisons, headed
 from headsmith.kernel.core.graph import Graph as KernelGraph
@@ -36,29 +37,31 @@ from headsmith.kernel.core.same import Forms
 from headsmith.kernel.core.slopes import edges_of
 from headsmith.kernel.core.walk import Facts
 from headsmith.kernel.rules.chord import check_region, curves_of
-from headsmith.language.graph import (
-    Graph,
-)
-from headsmith.language.stored import PROOF, SOURCE, Header, Proof, Tensors, approximated_data, graph_data, proof_of
-from headsmith.plan.circuits.assemble import Assembly, Choice, assemble, with_own_output
+from headsmith.language.graph import Affine, Graph, Input
+from headsmith.language.labels import Labels
+from headsmith.language.stored import PROOF, SOURCE, Header, Proof, Tensors, approximated_data, graph_data
+from headsmith.plan.circuits.assemble import Assembly, Choice, assemble, expressions_of, with_own_output
 from headsmith.plan.circuits.pieces import Pieces, lay_out
 from headsmith.plan.evidence.cells import chord_ends, table_cells
 from headsmith.plan.evidence.linear import find_linear
 from headsmith.plan.evidence.norms import USUAL, Effort, find_norms
 from headsmith.plan.evidence.steps import find_powers, find_steps
-from headsmith.plan.rewrite.fuse import Fusion, fuse
+from headsmith.plan.rewrite.fuse import Fusion, named
 from headsmith.prove.proof_circuit import Writer
 from headsmith.transformer.ir import Transformer
-from headsmith.transformer.stored import transformer_data
+from headsmith.transformer.stored import numbered, roles_data, transformer_data
 
 HALVINGS = 9
 
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """The proof of a model, and what the kernel has found to be true of the model whatever its scales are."""
+    """The proof of a model, and what the kernel has found to be true of the model whatever its scales are. `places`
+    are the numbers that the nodes of the model's heads have in the proof, and `labels` say what its nodes mean."""
 
     proof: Proof
+    places: Mapping[int, int]
+    labels: Labels
     tensors: Tensors
     target: KernelGraph
     box: Interval
@@ -88,56 +91,69 @@ def drafted(
     proof."""
     tensors: Tensors = {}
     header = _header(target, box, transformer, tensors)
+    wanted = Wanted(target, choices, fusion, transformer, error, effort, assembly)
     with refusals(), np.errstate(all="ignore"):
         read = read_graph(_plain(header["source"]), tensors)
         domain = box_of(_plain(header["domain"]), read)
 
-        def facts(effort: Effort) -> Facts:
-            header["proof"] = _plain(prove(header, tensors, read, target, choices, fusion, error, effort, assembly))
-            model = _model(header["transformer"], header["proof"], tensors)
-            return facts_of(read, model, read_proof(header["proof"], tensors, read), domain)
+        def facts(wanted: Wanted) -> tuple[Written, Facts]:
+            written = prove(header, tensors, read, wanted)
+            header["proof"] = _plain(written.stored)
+            model = read_model(_plain(header["transformer"]), tensors, header["proof"]["roles"])
+            return written, facts_of(read, model, read_proof(header["proof"], tensors, read), domain)
 
         try:
-            found = facts(effort)
+            written, found = facts(wanted)
         except (NoHead, ThinMargin):
             raise
         except Refused:
             # The norms of wide layers may be a little too small.
             if not any(each["flat"] for each in header.get("proof", {}).get("norms", ())):
                 raise
-            found = facts(replace(effort, checked=True))
+            written, found = facts(replace(wanted, effort=replace(effort, checked=True)))
     own = {name: each for name, each in tensors.items() if name.startswith((SOURCE, PROOF))}
-    return Draft(proof_of(header, tensors), own, read, domain, found, digest(_plain(header["source"]), tensors))
+    about = digest(_plain(header["source"]), tensors)
+    proof = Proof.of(header["proof"], tensors)
+    return Draft(proof, written.places, written.labels, own, read, domain, found, about)
 
 
 def certified(draft: Draft, transformer: Transformer | None = None) -> Certificate:
-    """What the kernel proves of the model that a proof was written for; or of one of other scales by the same proof.
-    Raises ThinMarginError where something is further off than the proof allows for, and CertificateError where nothing
-    is proved."""
+    """What the kernel proves of the model that a proof was written for; or of one of other scales by the same proof,
+    whose heads stand for nodes as the proof numbers them (`Draft.places`). Raises ThinMarginError where something is
+    further off than the proof allows for, and CertificateError where nothing is proved."""
     with refusals(), np.errstate(all="ignore"):
         facts = draft.facts if transformer is None else replace(draft.facts, model=_model_of(draft, transformer))
         found = certificate(draft.target, facts, draft.box)
         return Certificate.of(replace(found, target=draft.digest))
 
 
-def checked_again(
-    target: Graph,
-    box: Box,
-    transformer: Transformer,
-    proof: Proof,
-    claim: Header | None,
-    approximates: Graph | None = None,
+def proved_again(
+    target: Graph, box: Box, transformer: Transformer, proof: Proof, approximates: Graph | None = None
 ) -> Certificate:
-    """What the kernel proves of a model by a proof that it carries, from nothing else; or what is claimed, if it proves
-    that, and CertificateError if not."""
-    tensors: Tensors = {}
+    """What the kernel proves of a model by a proof that it carries, from nothing else; CertificateError if nothing."""
+    tensors: Tensors = dict(proof.tensors)
     header = {**_header(target, box, transformer, tensors), **approximated_data(approximates, tensors)}
-    header = _plain({**header, "proof": proof.stored, "claim": claim})
+    header["proof"] = {**proof.stored, "roles": roles_data(transformer, tensors)}
     with refusals():
-        tensors = {**tensors, **proof.tensors}
-        if claim is None:
-            return Certificate.of(proved(header, tensors))
-        return Certificate.claimed(claim, checked(header, tensors).domain)
+        return Certificate.of(proved(_plain(header), tensors))
+
+
+def with_wider_margins(target: Graph, box: Box, transformer: Transformer, proof: Proof, margin: float) -> Proof:
+    """The proof of a model whose regions and tables allow for reads that are off by `margin`, at least: their cells are
+    searched anew. The same proof, where all do. (Regions of no margin that lie in others read nothing that is off.)"""
+    stored = deepcopy(proof.stored)
+    parts = [each for each in stored.get("regions", []) if each["margin"]] + stored.get("tables", [])
+    thin = [each for each in parts if each["margin"] is not None and each["margin"] < margin]
+    if not thin:
+        return proof
+    for each in thin:
+        each["margin"] = margin
+    tensors: Tensors = dict(proof.tensors)
+    header = _header(target, box, transformer, tensors)
+    stored |= {"roles": roles_data(transformer, tensors), "norms": [], "linear": []}
+    with refusals(), np.errstate(all="ignore"):
+        _search(stored, header, tensors, read_graph(_plain(header["source"]), tensors), 0.0, USUAL)
+    return Proof.of(stored, tensors)
 
 
 def _header(target: Graph, box: Box, transformer: Transformer, tensors: Tensors) -> Header:
@@ -152,12 +168,8 @@ def _model_of(draft: Draft, transformer: Transformer) -> Model:
     """The model as the kernel reads it. What is written for that is let go before anything is proved: it takes as much
     memory as the weights."""
     tensors = dict(draft.tensors)
-    stored = transformer_data(transformer, tensors)
-    return _model(stored, draft.proof.stored, tensors)
-
-
-def _model(stored: Header, proof: Header, tensors: Tensors) -> Model:
-    return read_model(_plain(stored), tensors, proof["roles"])
+    stored, roles = transformer_data(transformer, tensors), roles_data(transformer, tensors)
+    return read_model(_plain(stored), tensors, _plain(roles))
 
 
 @contextmanager
@@ -175,30 +187,46 @@ def refusals() -> Iterator[None]:
         raise CertificateError(f"no proof was found ({type(problem).__name__}: {problem})") from problem
 
 
-def prove(
-    header: Header,
-    tensors: Tensors,
-    read: KernelGraph,
-    target: Graph,
-    choices: Mapping[int, Choice],
-    fusion: Fusion | Pieces | None,
-    error: float = 0.0,
-    effort: Effort = USUAL,
-    assembly: Assembly | None = None,
-) -> Header:
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """What is to be proved: that a model computes a target, which was fused and whose nodes were approximated so. The
+    model may be off by `error`: what exchanges and attention read may be off by as much. `effort` is what norms are
+    worth; the circuit that the choices lead to may be there already."""
+
+    target: Graph
+    choices: Mapping[int, Choice]
+    fusion: Fusion | Pieces | None
+    transformer: Transformer
+    error: float = 0.0
+    effort: Effort = USUAL
+    assembly: Assembly | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """A proof as JSON, the numbers that it gives to the nodes that heads compute, and what its nodes mean."""
+
+    stored: Header
+    places: Mapping[int, int]
+    labels: Labels
+
+
+def prove(header: Header, tensors: Tensors, read: KernelGraph, wanted: Wanted) -> Written:
     """The proof of the model in a file whose header has the target (`read` by the kernel), the model and the domain;
-    adds tensors of its own. `error` is how far the model may be off: what exchanges and attention read may be off by
-    as much. `effort` is what norms are worth."""
-    blocks = 0
+    adds tensors of its own."""
+    target, fusion, blocks = wanted.target, wanted.fusion, 0
     if isinstance(fusion, Pieces):
         laid = lay_out(target)
         fused, blocks = with_own_output(laid.graph), laid.tokens
-        assembly = Assembly(fused, {}, (), (), {})
+        assembly, means = Assembly(fused, {}, (), (), {}), {place: number for number, place in laid.places.items()}
     else:
-        fused = target if fusion is None else fuse(target, fusion)
-        assembly = assembly or assemble(fused, choices)
-    writer = Writer(target, fused, assembly, choices, tensors)
+        fused, words = (target, range(len(target.nodes))) if fusion is None else named(target, fusion)
+        assembly = wanted.assembly or assemble(fused, wanted.choices)
+        means = _meant(fused, assembly, words)
+    writer = Writer(target, fused, assembly, wanted.choices, tensors)
     writer.write()
+    apart = isinstance(fusion, Fusion) and fusion.apart
+    labels = Labels({writer.places[place]: number for place, number in means.items()}, apart)
     if assembly.regions and not _plainly_defined(header, read):
         writer.copy_target()
     stored: Header = {
@@ -213,28 +241,21 @@ def prove(
         "alike": writer.alike,
         "halvings": _halvings(header) if assembly.regions else 0,
         "blocks": blocks,
-        "roles": _roles(header["transformer"], tensors, writer.places),
+        "roles": roles_data(numbered(wanted.transformer, writer.places), tensors),
     }
-    _search(stored, header, tensors, read, error, effort)
-    return stored
+    _search(stored, header, tensors, read, wanted.error, wanted.effort)
+    return Written(stored, writer.places, labels)
 
 
-def _roles(model: Header, tensors: Tensors, places: Mapping[int, int]) -> list[list[Header]]:
-    """For each bank, the nodes and components of the proof's circuit that its outputs stand for."""
-    moved = any(before != after for before, after in places.items())
-    roles = []
-    for index, layer in enumerate(model["layers"]):
-        row = []
-        for place, bank in enumerate(layer):
-            name = bank["node"]
-            if moved:
-                name = f"proof.roles.{index}.{place}"
-                tensors[name] = np.array(
-                    [places.get(number, -1) for number in tensors[bank["node"]].tolist()], dtype=np.int64
-                )
-            row.append({"node": name, "component": bank["component"]})
-        roles.append(row)
-    return roles
+def _meant(fused: Graph, assembly: Assembly, words: Sequence[int]) -> dict[int, int]:
+    """Which nodes of the circuit are nodes of the target, where they are more than sums: `words` has the target's nodes
+    for those of the fused target, -1 where there is none."""
+    found: dict[int, int] = {}
+    for node, place in assembly.places.items():
+        if words[node] >= 0 and not isinstance(fused.nodes[node], Affine | Input):
+            heads = expressions_of(assembly, node) if node in assembly.regions else ()
+            found |= dict.fromkeys((place, *heads), words[node])
+    return found
 
 
 def _halvings(header: Header) -> int:

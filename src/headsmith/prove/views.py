@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 from headsmith.language.graph import Affine, Graph, Maximum, Minimum, Pool, Relu
-from headsmith.plan.analysis.piecewise import Atom, Direction, Form, Forms, is_layered, meets, share_of
+from headsmith.plan.analysis.piecewise import Atom, Direction, ExactForm, Forms, is_layered, meets, share_of
 
 Header = dict[str, Any]
 MOST_TERMS, MOST_DOUBLES, MOST_ROWS = 32, 4, 16
 
-Sum = Form
+Sum = ExactForm
 """constant + sum coefficient * component, over (place, component): nodes of the circuit."""
 
 
@@ -69,13 +69,13 @@ class Views:
             found += [self._choice(rows[0], atom) for atom in met]
         return [each for each in found if each is not None]
 
-    def _placed(self, form: Form) -> Sum:
+    def _placed(self, form: ExactForm) -> Sum:
         """A form of atoms as a sum over nodes of the circuit."""
         terms: dict[Atom, Fraction] = {}
         for (atom, component), coefficient in form.terms.items():
             self.sizes[self.places(atom)] = self.target.nodes[atom].size
             terms[self.places(atom), component] = coefficient
-        return Form(terms, form.constant)
+        return ExactForm(terms, form.constant)
 
     def _sum(self, rows: Sequence[Sum | None]) -> int | None:
         """Sums as one affine node, exactly: a coefficient is a sum of doubles, in as many terms. None where that takes
@@ -120,17 +120,17 @@ class Views:
             self.sizes[self.mirrored[gate]] = node.size
         return self.mirrored[gate]
 
-    def _halved(self, form: Form) -> Sum:
+    def _halved(self, form: ExactForm) -> Sum:
         mirrored: dict[Atom, Fraction] = {}
         for atom, weight in form.terms.items():
             node = self.target.nodes[atom[0]]
             if isinstance(node, Relu):
-                form = form.plus(-weight / 2, Form({atom: Fraction(1)}, Fraction(0)))
+                form = form.plus(-weight / 2, ExactForm({atom: Fraction(1)}, Fraction(0)))
                 form = form.plus(weight / 2, self.forms.of(node.argument, atom[1]))
                 mirrored[self._mirrored(atom[0]), atom[1]] = weight / 2
-        return self._placed(form).plus(Fraction(1), Form(mirrored, Fraction(0)))
+        return self._placed(form).plus(Fraction(1), ExactForm(mirrored, Fraction(0)))
 
-    def _bent(self, rows: Sequence[Form]) -> int | None:
+    def _bent(self, rows: Sequence[ExactForm]) -> int | None:
         """Each row as a sum of piecewise linear functions of one number each, and a rest; None where there are none."""
         if len(rows) > MOST_ROWS:
             return None
@@ -138,7 +138,7 @@ class Views:
         found = [self._functions(row) for row in rows]
         return self._sum(found) if len(self.bends) > before else None
 
-    def _functions(self, form: Form) -> Sum | None:
+    def _functions(self, form: ExactForm) -> Sum | None:
         nodes = self.target.nodes
         arguments = {a: (node.argument, a[1]) for a in form.terms if isinstance(node := nodes[a[0]], Relu)}
         groups: dict[Direction, list[Atom]] = {}
@@ -152,7 +152,7 @@ class Views:
             # The function is one of the only atom, or of what the first of the gates reads.
             number, component = direction[0][0] if len(direction) == 1 else arguments[members[0]]
             argument = self.forms.of(number, component) if len(direction) > 1 else _atom((number, component))
-            rest = Form({other: c for other, c in form.terms.items() if other not in members}, form.constant)
+            rest = ExactForm({other: c for other, c in form.terms.items() if other not in members}, form.constant)
             share = share_of(rest, argument)
             if share == 0 and len(members) < 2:
                 continue
@@ -163,34 +163,39 @@ class Views:
             if place is None:
                 return None
             functions[place, 0] = Fraction(1)
-            form = Form(left.terms, left.constant - constant)
-        return self._placed(form).plus(Fraction(1), Form(functions, Fraction(0)))
+            form = ExactForm(left.terms, left.constant - constant)
+        return self._placed(form).plus(Fraction(1), ExactForm(functions, Fraction(0)))
 
     def _function(
-        self, place: Atom, argument: Form, share: Fraction, constant: Fraction, gates: list[tuple[Fraction, Form]]
+        self,
+        place: Atom,
+        argument: ExactForm,
+        share: Fraction,
+        constant: Fraction,
+        gates: list[tuple[Fraction, ExactForm]],
     ) -> int | None:
         """constant + share t + sum weight relu(own), t what is at a place, each `own` a multiple of it plus a
         constant."""
         self.sizes[self.places(place[0])] = self.target.nodes[place[0]].size
-        single = self._sum([Form({(self.places(place[0]), place[1]): Fraction(1)}, Fraction(0))])
+        single = self._sum([ExactForm({(self.places(place[0]), place[1]): Fraction(1)}, Fraction(0))])
         assert single is not None
         pivot = next(iter(argument.terms))
         slopes = [own.terms[pivot] / argument.terms[pivot] for _, own in gates]
         offsets = [own.constant - slope * argument.constant for slope, (_, own) in zip(slopes, gates, strict=True)]
-        lines = [Form({(single, 0): slope}, offset) for slope, offset in zip(slopes, offsets, strict=True)]
+        lines = [ExactForm({(single, 0): slope}, offset) for slope, offset in zip(slopes, offsets, strict=True)]
         inner = self._sum(lines)
         if inner is None:
             return None
         gate = self.add({"kind": "relu", "argument": inner, "size": len(gates)})
         self.sizes[gate] = len(gates)
         weights = {(gate, index): weight for index, (weight, _) in enumerate(gates)}
-        outer = self._sum([Form({**weights, **({(single, 0): share} if share else {})}, constant)])
+        outer = self._sum([ExactForm({**weights, **({(single, 0): share} if share else {})}, constant)])
         if outer is not None:
             kinks = [end for slope, offset in zip(slopes, offsets, strict=True) for end in _around(-offset / slope)]
             self.bends.append({"node": outer, "argument": single, "kinks": self.keep(sorted(kinks))})
         return outer
 
-    def _ordered(self, form: Form) -> list[int | None]:
+    def _ordered(self, form: ExactForm) -> list[int | None]:
         """Sums over the gaps between a value and its pools over the tokens, which are not negative: each from the
         smallest, and each from the largest."""
         groups: dict[tuple[int, bool], dict[str, Fraction]] = {}
@@ -199,7 +204,7 @@ class Views:
             if isinstance(pool, Pool) and pool.size == 1:
                 groups.setdefault((pool.argument, pool.causal), {})[pool.kind] = weight
                 form = form.without(atom)
-        sums = [Form({}, Fraction(0)), Form({}, Fraction(0))]
+        sums = [ExactForm({}, Fraction(0)), ExactForm({}, Fraction(0))]
         useful = False
         for (argument, causal), weights in groups.items():
             own = self.forms.of(argument, 0)
@@ -215,7 +220,7 @@ class Views:
                     gap = self._gap(places[upper], places[lower])
                     terms[gap, 0] = weights[name] if base == "min" else -weights[name]
                 terms = {key: weight for key, weight in terms.items() if weight}
-                sums[side] = sums[side].plus(Fraction(1), Form(terms, Fraction(0)))
+                sums[side] = sums[side].plus(Fraction(1), ExactForm(terms, Fraction(0)))
         rest = self._placed(form)
         return [self._sum([each.plus(Fraction(1), rest)]) for each in sums] if useful else []
 
@@ -233,7 +238,7 @@ class Views:
         self.sizes[place] = 1
         return place
 
-    def _choice(self, form: Form, atom: Atom) -> int | None:
+    def _choice(self, form: ExactForm, atom: Atom) -> int | None:
         node, weight, rest = self.target.nodes[atom[0]], form.terms[atom], form.without(atom)
         assert isinstance(node, Maximum | Minimum)
         forms = [rest.plus(weight, self.forms.of(each, atom[1])) for each in node.arguments]
@@ -244,8 +249,8 @@ class Views:
         return self.add({"kind": kind, "arguments": sums, "size": 1})
 
 
-def _atom(atom: Atom) -> Form:
-    return Form({atom: Fraction(1)}, Fraction(0))
+def _atom(atom: Atom) -> ExactForm:
+    return ExactForm({atom: Fraction(1)}, Fraction(0))
 
 
 def _doubles(value: Fraction) -> list[float] | None:

@@ -14,7 +14,7 @@ from headsmith.readers.tensors import Operand, Tensor
 
 
 @dataclass(frozen=True)
-class Call:
+class OnnxCall:
     """One operator of a file: its attributes, the version of its operator set, and how many outputs are read."""
 
     builder: Builder

@@ -15,7 +15,7 @@ from headsmith.core.errors import TargetError
 from headsmith.core.extras import install
 from headsmith.language.builder import Builder
 from headsmith.readers.imported import UNCOMPARED, Difference, Imported, input_names, measured
-from headsmith.readers.onnx_call import Call
+from headsmith.readers.onnx_call import OnnxCall
 from headsmith.readers.onnx_operators import OPERATORS, Comparison
 from headsmith.readers.operators import unsupported
 from headsmith.readers.pooled import finished
@@ -253,7 +253,7 @@ class _Reading:
         else:
             if node.op_type == "Dropout":
                 self._dropout(operands, where)
-            call = Call(self.builder, attributes, self.opsets.get(domain, 1), len(node.output))
+            call = OnnxCall(self.builder, attributes, self.opsets.get(domain, 1), len(node.output))
             if node.op_type == "Where" and isinstance(operands[0], Comparison):
                 note = "softplus: above a threshold the network takes x itself, which differs by less than 1e-8"
                 self.notes += [] if note in self.notes else [note]

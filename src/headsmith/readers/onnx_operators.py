@@ -16,15 +16,16 @@ from headsmith.language.graph import Function
 from headsmith.readers import operators as op
 from headsmith.readers import over_axes as axes
 from headsmith.readers import windows
-from headsmith.readers.onnx_call import Call, Reader, constant, whole_numbers
+from headsmith.readers.onnx_call import OnnxCall, Reader, constant, whole_numbers
 from headsmith.readers.onnx_shapes import SHAPES
 from headsmith.readers.tensors import Operand, Tensor, add, joined, moved, scale, shape_of
+from headsmith.readers.windows import Window
 
 # Windows.
 
 
-def _space(call: Call, kernel: Sequence[int], size: Sequence[int]) -> tuple[Any, Any, Any, Any]:
-    """Strides, padding before and after, and dilations of a window."""
+def _window(call: OnnxCall, kernel: Sequence[int], size: Sequence[int]) -> Window:
+    """How a window slides over axes of these sizes."""
     count = len(kernel)
     stride, dilation = call.get("strides") or [1] * count, call.get("dilations") or [1] * count
     pads = call.get("pads") or [0] * (2 * count)
@@ -38,41 +39,37 @@ def _space(call: Call, kernel: Sequence[int], size: Sequence[int]) -> tuple[Any,
             before[axis], after[axis] = (small, large) if how == "SAME_UPPER" else (large, small)
     elif how == "VALID":
         before, after = [0] * count, [0] * count
-    return stride, before, after, dilation
+    return Window(kernel, stride, before, after, dilation)
 
 
-def _convolution(call: Call, x: Operand, weight: Operand, bias: Operand = None) -> Operand:
+def _convolution(call: OnnxCall, x: Operand, weight: Operand, bias: Operand = None) -> Operand:
     weight = constant(weight, "the weights")
-    stride, before, after, dilation = _space(call, weight.shape[2:], shape_of(x)[2:])
+    window = _window(call, weight.shape[2:], shape_of(x)[2:])
     bias = None if bias is None else constant(bias, "the bias")
-    return windows.convolution(
-        call.builder, x, weight, bias, stride, before, after, dilation, int(call.get("group", 1))
-    )
+    return windows.convolution(call.builder, x, weight, bias, window, int(call.get("group", 1)))
 
 
-def _transposed_convolution(call: Call, x: Operand, weight: Operand, bias: Operand = None) -> Operand:
+def _transposed_convolution(call: OnnxCall, x: Operand, weight: Operand, bias: Operand = None) -> Operand:
     weight = constant(weight, "the weights")
     if call.get("output_shape") or call.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         raise TargetError("its output_shape or auto_pad is not read; give pads and output_padding")
-    stride, before, after, dilation = _space(call, weight.shape[2:], shape_of(x)[2:])
+    window = _window(call, weight.shape[2:], shape_of(x)[2:])
     bias = None if bias is None else constant(bias, "the bias")
-    groups, extra = int(call.get("group", 1)), call.get("output_padding") or [0] * len(stride)
-    return windows.transposed_convolution(call.builder, x, weight, bias, stride, before, after, dilation, groups, extra)
+    groups, extra = int(call.get("group", 1)), call.get("output_padding") or [0] * len(window.kernel)
+    return windows.transposed_convolution(call.builder, x, weight, bias, window, groups, extra)
 
 
-def _max_pool(call: Call, x: Operand) -> Operand:
-    kernel = call.get("kernel_shape")
-    stride, before, after, dilation = _space(call, kernel, shape_of(x)[2:])
-    return windows.max_pool(call.builder, x, kernel, stride, before, after, dilation, bool(call.get("ceil_mode", 0)))
+def _max_pool(call: OnnxCall, x: Operand) -> Operand:
+    window = _window(call, call.get("kernel_shape"), shape_of(x)[2:])
+    return windows.max_pool(call.builder, x, window, bool(call.get("ceil_mode", 0)))
 
 
-def _average_pool(call: Call, x: Operand) -> Operand:
-    kernel = call.get("kernel_shape")
-    stride, before, after, dilation = _space(call, kernel, shape_of(x)[2:])
-    if any(each != 1 for each in dilation):
+def _average_pool(call: OnnxCall, x: Operand) -> Operand:
+    window = _window(call, call.get("kernel_shape"), shape_of(x)[2:])
+    if any(each != 1 for each in window.dilation):
         raise TargetError("average pooling with dilations is not read")
     counts = bool(call.get("count_include_pad", 0))
-    return windows.average_pool(call.builder, x, kernel, stride, before, after, bool(call.get("ceil_mode", 0)), counts)
+    return windows.average_pool(call.builder, x, window, bool(call.get("ceil_mode", 0)), counts)
 
 
 def _global(reduce: Reader) -> Reader:
@@ -93,7 +90,7 @@ def _sum(builder: Builder, operands: Sequence[Operand]) -> Operand:
     return found
 
 
-def _gemm(call: Call, left: Operand, right: Operand, bias: Operand = None) -> Operand:
+def _gemm(call: OnnxCall, left: Operand, right: Operand, bias: Operand = None) -> Operand:
     left = moved(left, np.transpose) if call.get("transA", 0) else left
     right = moved(right, np.transpose) if call.get("transB", 0) else right
     alpha, beta = float(call.get("alpha", 1.0)), float(call.get("beta", 1.0))
@@ -107,14 +104,14 @@ def _gemm(call: Call, left: Operand, right: Operand, bias: Operand = None) -> Op
     return add(call.builder, found, bias if beta == 1.0 else op.multiply(call.builder, bias, np.float64(beta)))
 
 
-def _clip(call: Call, x: Operand, low: Operand = None, high: Operand = None) -> Operand:
+def _clip(call: OnnxCall, x: Operand, low: Operand = None, high: Operand = None) -> Operand:
     first = call.get("min") if low is None else float(constant(low, "the lower end").ravel()[0])
     last = call.get("max") if high is None else float(constant(high, "the upper end").ravel()[0])
     return op.clamp(call.builder, x, first, last)
 
 
 def _softmax(pick: Callable[[Builder, Operand, int], Operand]) -> Reader:
-    def found(call: Call, x: Operand) -> Operand:
+    def found(call: OnnxCall, x: Operand) -> Operand:
         if call.opset >= 13:
             return pick(call.builder, x, int(call.get("axis", -1)))
         # Before version 13, all axes from this one on are one.
@@ -126,7 +123,7 @@ def _softmax(pick: Callable[[Builder, Operand, int], Operand]) -> Reader:
     return found
 
 
-def _batch_norm(call: Call, x: Operand, *given: Operand) -> Operand:
+def _batch_norm(call: OnnxCall, x: Operand, *given: Operand) -> Operand:
     if call.get("training_mode", 0):
         raise TargetError("batch norm in training mode depends on the other rows of a batch; export in inference mode")
     weight, bias, mean, variance = (constant(each, "a parameter") for each in given)
@@ -134,7 +131,7 @@ def _batch_norm(call: Call, x: Operand, *given: Operand) -> Operand:
     return axes.batch_norm(call.builder, x, weight, bias, mean, variance, epsilon)
 
 
-def _layer_norm(call: Call, x: Operand, weight: Operand, bias: Operand = None) -> Operand:
+def _layer_norm(call: OnnxCall, x: Operand, weight: Operand, bias: Operand = None) -> Operand:
     count = len(shape_of(x))
     over = tuple(range(int(call.get("axis", -1)) % count, count))
     found = axes.normalised(call.builder, x, over, float(call.get("epsilon", 1e-5)))
@@ -143,19 +140,19 @@ def _layer_norm(call: Call, x: Operand, weight: Operand, bias: Operand = None) -
     )
 
 
-def _instance_norm(call: Call, x: Operand, weight: Operand, bias: Operand) -> Operand:
+def _instance_norm(call: OnnxCall, x: Operand, weight: Operand, bias: Operand) -> Operand:
     groups, epsilon = shape_of(x)[1], float(call.get("epsilon", 1e-5))
     parts = constant(weight, "the scale"), constant(bias, "the bias")
     return axes.group_norm(call.builder, x, groups, *parts, epsilon)
 
 
-def _group_norm(call: Call, x: Operand, weight: Operand, bias: Operand) -> Operand:
+def _group_norm(call: OnnxCall, x: Operand, weight: Operand, bias: Operand) -> Operand:
     parts = constant(weight, "the scale"), constant(bias, "the bias")
     return axes.group_norm(call.builder, x, int(call.get("num_groups")), *parts, float(call.get("epsilon", 1e-5)))
 
 
 def _over(reduce: Callable[..., Operand], **options: Any) -> Reader:
-    def found(call: Call, x: Operand, over: Operand = None) -> Operand:
+    def found(call: OnnxCall, x: Operand, over: Operand = None) -> Operand:
         chosen = call.get("axes") if over is None else whole_numbers(over, "the axes")
         if not chosen and call.get("noop_with_empty_axes", 0):
             return x
@@ -176,7 +173,7 @@ class Comparison:
     bound: float
 
 
-def _greater(call: Call, left: Operand, right: Operand) -> Any:
+def _greater(call: OnnxCall, left: Operand, right: Operand) -> Any:
     if not isinstance(left, Tensor) and not isinstance(right, Tensor):
         return np.asarray(left) > np.asarray(right)
     if isinstance(left, Tensor) and not isinstance(right, Tensor) and np.size(right) == 1:
@@ -184,13 +181,13 @@ def _greater(call: Call, left: Operand, right: Operand) -> Any:
     raise TargetError(op.CHOOSES)
 
 
-def _mod(call: Call, left: Operand, right: Operand) -> Any:
+def _mod(call: OnnxCall, left: Operand, right: Operand) -> Any:
     if isinstance(left, Tensor) or isinstance(right, Tensor) or not np.all(right):
         raise TargetError(f"a remainder of numbers that are computed, or by 0: {op.JUMPS}")
     return (np.fmod if call.get("fmod", 0) else np.mod)(left, right)
 
 
-def _where(call: Call, condition: Operand, left: Operand, right: Operand) -> Operand:
+def _where(call: OnnxCall, condition: Operand, left: Operand, right: Operand) -> Operand:
     if isinstance(condition, Comparison) and isinstance(left, Tensor) and isinstance(right, Tensor):
         # torch writes softplus as x above 20, and log(1 + exp(x)) below: the latter is the function that is meant.
         node = call.builder.nodes[right.node]
@@ -213,26 +210,26 @@ def _elementwise(function: Callable[..., Operand], *names: tuple[str, float]) ->
 # Those of scikit-learn's exporter (ai.onnx.ml).
 
 
-def _scaler(call: Call, x: Operand) -> Operand:
+def _scaler(call: OnnxCall, x: Operand) -> Operand:
     factors, offset = np.asarray(call.get("scale"), dtype=np.float64), np.asarray(call.get("offset"), dtype=np.float64)
     return scale(call.builder, x, factors, -offset * factors)
 
 
-def _linear_regressor(call: Call, x: Operand) -> Operand:
+def _linear_regressor(call: OnnxCall, x: Operand) -> Operand:
     targets = int(call.get("targets", 1))
     weights = np.asarray(call.get("coefficients"), dtype=np.float64).reshape(targets, -1)
     bias = call.get("intercepts")
     return _transformed(call, axes.dense(call.builder, x, weights, None if bias is None else np.asarray(bias)))
 
 
-def _linear_classifier(call: Call, x: Operand) -> tuple[Operand, Operand]:
+def _linear_classifier(call: OnnxCall, x: Operand) -> tuple[Operand, Operand]:
     """The scores of all classes; the labels are their largest, which jumps."""
     bias = np.asarray(call.get("intercepts"), dtype=np.float64)
     weights = np.asarray(call.get("coefficients"), dtype=np.float64).reshape(len(bias), -1)
     return None, _transformed(call, axes.dense(call.builder, x, weights, bias))
 
 
-def _transformed(call: Call, scores: Operand) -> Operand:
+def _transformed(call: OnnxCall, scores: Operand) -> Operand:
     how = call.get("post_transform", "NONE")
     if how == "NONE":
         return scores
@@ -243,7 +240,7 @@ def _transformed(call: Call, scores: Operand) -> Operand:
     raise TargetError(f"the post_transform {how} is not read; NONE, LOGISTIC and SOFTMAX are")
 
 
-def _normalizer(call: Call, x: Operand) -> Operand:
+def _normalizer(call: OnnxCall, x: Operand) -> Operand:
     how, last = call.get("norm", "MAX"), (len(shape_of(x)) - 1,)
     sizes = op.absolute(call.builder, x)
     if how == "L2":
@@ -253,7 +250,7 @@ def _normalizer(call: Call, x: Operand) -> Operand:
     return op.divide(call.builder, x, size)
 
 
-def _identity(call: Call, x: Operand, *_: Operand) -> Operand:
+def _identity(call: OnnxCall, x: Operand, *_: Operand) -> Operand:
     return x
 
 
@@ -328,7 +325,7 @@ OPERATORS: dict[str, Reader] = {
 }
 
 
-def _quotient(call: Call, left: Operand, right: Operand) -> Operand:
+def _quotient(call: OnnxCall, left: Operand, right: Operand) -> Operand:
     """A quotient; of whole numbers, as in computations of shapes, it is one, too."""
     numbers = [each for each in (left, right) if not isinstance(each, Tensor)]
     if len(numbers) == 2 and all(np.asarray(each).dtype.kind in "iu" for each in numbers):

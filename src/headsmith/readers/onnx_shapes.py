@@ -9,39 +9,44 @@ from typing import Any
 import numpy as np
 
 from headsmith.core.errors import TargetError
-from headsmith.readers.onnx_call import Call, Reader, constant, whole_numbers
+from headsmith.readers.onnx_call import OnnxCall, Reader, constant, whole_numbers
 from headsmith.readers.tensors import Operand, Tensor, check_shape, joined, moved, padded, shape_of, spread
 
 
-def _reshape(call: Call, x: Operand, shape: Operand) -> Operand:
+def _reshape(call: OnnxCall, x: Operand, shape: Operand) -> Operand:
     wanted = whole_numbers(shape, "the shape")
     if not call.get("allowzero", 0):
         wanted = [shape_of(x)[place] if size == 0 else size for place, size in enumerate(wanted)]
     return moved(x, lambda array: array.reshape(wanted))
 
 
-def _flatten(call: Call, x: Operand) -> Operand:
+def _flatten(call: OnnxCall, x: Operand) -> Operand:
     axis = int(call.get("axis", 1))
     lead = math.prod(shape_of(x)[: axis if axis >= 0 else len(shape_of(x)) + axis])
     return moved(x, lambda array: array.reshape(lead, -1))
 
 
-def _transpose(call: Call, x: Operand) -> Operand:
+def _transpose(call: OnnxCall, x: Operand) -> Operand:
     return moved(x, lambda array: np.transpose(array, call.get("perm")))
 
 
-def _squeeze(call: Call, x: Operand, over: Operand = None) -> Operand:
+def _squeeze(call: OnnxCall, x: Operand, over: Operand = None) -> Operand:
     found = call.get("axes") if over is None else whole_numbers(over, "the axes")
     return moved(x, lambda array: np.squeeze(array, None if found is None else tuple(found)))
 
 
-def _unsqueeze(call: Call, x: Operand, over: Operand = None) -> Operand:
+def _unsqueeze(call: OnnxCall, x: Operand, over: Operand = None) -> Operand:
     found = call.get("axes") if over is None else whole_numbers(over, "the axes")
     return moved(x, lambda array: np.expand_dims(array, tuple(found)))
 
 
 def _slice(
-    call: Call, x: Operand, starts: Operand = None, ends: Operand = None, over: Operand = None, steps: Operand = None
+    call: OnnxCall,
+    x: Operand,
+    starts: Operand = None,
+    ends: Operand = None,
+    over: Operand = None,
+    steps: Operand = None,
 ) -> Operand:
     first = call.get("starts") if starts is None else whole_numbers(starts, "where a slice starts")
     last = call.get("ends") if ends is None else whole_numbers(ends, "where a slice ends")
@@ -54,7 +59,7 @@ def _slice(
     return moved(x, lambda array: array[tuple(cut)])
 
 
-def _split(call: Call, x: Operand, sizes: Operand = None) -> tuple[Operand, ...]:
+def _split(call: OnnxCall, x: Operand, sizes: Operand = None) -> tuple[Operand, ...]:
     axis = int(call.get("axis", 0))
     parts = call.get("split") if sizes is None else whole_numbers(sizes, "the sizes")
     if parts is None:
@@ -68,23 +73,23 @@ def _split(call: Call, x: Operand, sizes: Operand = None) -> tuple[Operand, ...]
     return tuple(moved(x, partial(np.take, indices=each, axis=axis)) for each in places)
 
 
-def _expand(call: Call, x: Operand, shape: Operand) -> Operand:
+def _expand(call: OnnxCall, x: Operand, shape: Operand) -> Operand:
     return spread(x, np.broadcast_shapes(shape_of(x), tuple(check_shape(whole_numbers(shape, "the shape")))))
 
 
-def _tile(call: Call, x: Operand, times: Operand) -> Operand:
+def _tile(call: OnnxCall, x: Operand, times: Operand) -> Operand:
     counts = whole_numbers(times, "how often")
     check_shape([size * count for size, count in zip(shape_of(x), counts, strict=True)], "a tiled tensor")
     return moved(x, lambda array: np.tile(array, counts))
 
 
-def _gather(call: Call, x: Operand, indices: Operand) -> Operand:
+def _gather(call: OnnxCall, x: Operand, indices: Operand) -> Operand:
     found, axis = constant(indices, "the indices").astype(np.int64), int(call.get("axis", 0))
     check_shape((*found.shape, math.prod(shape_of(x)) // max(shape_of(x)[axis], 1)))
     return moved(x, lambda array: np.take(array, found, axis))
 
 
-def _pad(call: Call, x: Operand, pads: Operand = None, value: Operand = None, over: Operand = None) -> Operand:
+def _pad(call: OnnxCall, x: Operand, pads: Operand = None, value: Operand = None, over: Operand = None) -> Operand:
     found = call.get("pads") if pads is None else whole_numbers(pads, "the padding")
     chosen = list(range(len(shape_of(x)))) if over is None else whole_numbers(over, "the axes")
     pairs = [(0, 0)] * len(shape_of(x))
@@ -100,23 +105,25 @@ def _pad(call: Call, x: Operand, pads: Operand = None, value: Operand = None, ov
     return moved(x, lambda array: np.pad(array, pairs, **options))
 
 
-def _shape(call: Call, x: Operand) -> Operand:
+def _shape(call: OnnxCall, x: Operand) -> Operand:
     return np.array(shape_of(x)[call.get("start", 0) : call.get("end", None)], dtype=np.int64)
 
 
-def _filled(call: Call, shape: Operand) -> Operand:
+def _filled(call: OnnxCall, shape: Operand) -> Operand:
     value = call.get("value")
     number = np.zeros(1, dtype=np.float32) if value is None else np.asarray(value)
     return np.full(check_shape(whole_numbers(shape, "the shape")), number.ravel()[0])
 
 
-def _range(call: Call, start: Operand, limit: Operand, step: Operand) -> Operand:
+def _range(call: OnnxCall, start: Operand, limit: Operand, step: Operand) -> Operand:
     ends = [constant(each, "a range").ravel()[0] for each in (start, limit, step)]
     check_shape((max(math.ceil((ends[1] - ends[0]) / ends[2]), 0),), "a range")
     return np.arange(*ends)
 
 
-def _resize(call: Call, x: Operand, region: Operand = None, scales: Operand = None, sizes: Operand = None) -> Operand:
+def _resize(
+    call: OnnxCall, x: Operand, region: Operand = None, scales: Operand = None, sizes: Operand = None
+) -> Operand:
     if call.get("mode", "nearest") != "nearest" or call.get("coordinate_transformation_mode", "half_pixel") not in (
         *("half_pixel", "asymmetric"),
     ):
@@ -137,7 +144,7 @@ def _resize(call: Call, x: Operand, region: Operand = None, scales: Operand = No
     return found
 
 
-def _depth_to_space(call: Call, x: Operand) -> Operand:
+def _depth_to_space(call: OnnxCall, x: Operand) -> Operand:
     n, c, h, w = shape_of(x)
     b = int(call.get("blocksize"))
     if call.get("mode", "DCR") == "DCR":
@@ -149,7 +156,7 @@ def _depth_to_space(call: Call, x: Operand) -> Operand:
     )
 
 
-def _cast(call: Call, x: Operand) -> Operand:
+def _cast(call: OnnxCall, x: Operand) -> Operand:
     floats = (1, 10, 11, 16)
     if isinstance(x, Tensor):
         if call.get("to") not in floats:

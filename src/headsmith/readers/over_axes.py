@@ -11,8 +11,21 @@ import numpy as np
 
 from headsmith.core.errors import TargetError
 from headsmith.language.builder import Builder
+from headsmith.language.graph import Average
 from headsmith.readers.operators import clamp, divide, extreme, function, log_sigmoid, multiply, negative, power, relu
-from headsmith.readers.tensors import Operand, Tensor, add, check_shape, linear, moved, scale, shape_of
+from headsmith.readers.tensors import (
+    Operand,
+    Tensor,
+    add,
+    check_shape,
+    flat,
+    joined,
+    linear,
+    moved,
+    scale,
+    shape_of,
+    whole,
+)
 
 MOST_COMPARED = 512
 """A softmax takes the largest of at most so many numbers, each of which is compared with all others."""
@@ -77,11 +90,69 @@ def softmax(builder: Builder, x: Operand, axis: int = -1) -> Operand:
     axis %= len(x.shape)
     if x.shape[axis] == 1:
         return np.ones(x.shape)
+    if builder.attention:
+        return _shares(builder, x, axis)
     if x.shape[axis] == 2:
         other = moved(x, lambda places: np.flip(places, axis))
         return function(builder, "sigmoid", add(builder, x, other, -1.0))
     weights = function(builder, "exp", _below(builder, x, axis))
     return divide(builder, weights, _sum_from_one(builder, weights, axis))
+
+
+def _shares(builder: Builder, x: Tensor, axis: int) -> Tensor:
+    """The weights of a softmax, as means of unit vectors."""
+    last = moved(x, lambda places: np.moveaxis(places, axis, -1))
+    keys = last.shape[-1]
+    unit = builder.affine([], np.eye(keys).ravel())
+    found = builder.average(flat(builder, last), unit, keys, last.size)
+    return moved(whole(builder, found, last.shape), lambda places: np.moveaxis(places, -1, axis))
+
+
+def _means(builder: Builder, left: Operand, right: Operand) -> Operand | None:
+    """weights (..., n, keys) @ values (..., keys, m) as softmax means, where the weights are those of one softmax, each
+    row in its own order; None where they are something else."""
+    node = builder.nodes[left.node] if isinstance(left, Tensor) else None
+    if not isinstance(node, Average) or not isinstance(left, Tensor) or (left.places < 0).any():
+        return None
+    rows = left.places.reshape(-1, left.shape[-1])
+    groups, order = rows // node.keys, rows % node.keys
+    if np.any(groups != groups[:, :1]) or not np.array_equal(
+        np.sort(order), np.tile(np.arange(node.keys), (len(rows), 1))
+    ):
+        return None
+    (*lead, n, keys), (*other, _, m) = left.shape, shape_of(right)
+    outer = np.broadcast_shapes(tuple(lead), tuple(other))
+    scores = moved(Tensor(node.scores, left.places), lambda places: np.broadcast_to(places, (*outer, n, keys)))
+    values = moved(right, lambda array: np.broadcast_to(array, (*outer, keys, m)))
+    shape = check_shape((*outer, n, m), "a product of matrices")
+    found = builder.average(flat(builder, scores), flat(builder, values), keys, math.prod(shape))
+    return whole(builder, found, shape)
+
+
+def attention(builder: Builder, query: Operand, key: Operand, value: Operand, mask: Any, factor: float) -> Operand:
+    """softmax(factor query key^T + mask) value, for arrays (..., tokens, width). Where the mask is minus infinity (or
+    false), nobody looks: queries that see other tokens have a softmax of their own."""
+    scores = scale(builder, matmul(builder, query, moved(key, lambda array: np.swapaxes(array, -1, -2))), factor)
+    if mask is None:
+        return matmul(builder, softmax(builder, scores, -1), value)
+    if isinstance(mask, Tensor):
+        raise TargetError("the mask of an attention depends on the inputs: masks must be constant")
+    mask = np.asarray(mask)
+    added = np.where(mask, 0.0, -np.inf) if mask.dtype == bool else mask.astype(np.float64)
+    rows = np.unique(np.broadcast_to(added, shape_of(scores)).reshape(-1, *shape_of(scores)[-2:]), axis=0)
+    if len(rows) > 1:
+        raise TargetError("heads of one attention have different masks; give all of them the same mask")
+    found = []
+    for place, row in enumerate(rows[0]):
+        seen = np.flatnonzero(row > -np.inf)
+        one = add(builder, moved(scores, partial(_picked, rows=[place], columns=seen)), row[seen])
+        held = moved(value, partial(_picked, rows=seen, columns=slice(None)))
+        found.append(matmul(builder, softmax(builder, one, -1), held))
+    return joined(builder, found, -2 % len(shape_of(found[0])))
+
+
+def _picked(array: Any, rows: Any, columns: Any) -> Any:
+    return array[..., rows, :][..., columns]
 
 
 def log_softmax(builder: Builder, x: Operand, axis: int = -1) -> Operand:
@@ -131,6 +202,9 @@ def matmul(builder: Builder, left: Operand, right: Operand) -> Operand:
     vectors = len(shape_of(left)) == 1, len(shape_of(right)) == 1
     left = moved(left, lambda array: array[None, :]) if vectors[0] else left
     right = moved(right, lambda array: array[:, None]) if vectors[1] else right
+    means = None if any(vectors) or shape_of(left)[-1] != shape_of(right)[-2] else _means(builder, left, right)
+    if means is not None:
+        return means
     (*lead, n, k), (*other, depth, m) = shape_of(left), shape_of(right)
     if k != depth:
         raise TargetError(f"matrices of shapes {shape_of(left)} and {shape_of(right)} cannot be multiplied")

@@ -37,6 +37,18 @@ def from_torch(
     first row counts, unless it has only one axis or `batch` is False. Weights are taken as the exact numbers that they
     are. Inputs and outputs of the model are flat, in the order of their numbers.
     """
+    return read_module(module, example, batch=batch, names=names)
+
+
+def read_module(
+    module: Any,
+    example: Any = None,
+    *,
+    batch: bool | None = None,
+    names: Sequence[str] | None = None,
+    attention: bool = False,
+) -> Imported:
+    """What `from_torch` returns; with `attention`, softmax as means of the values that it weighs (hs.certify)."""
     torch = _torch()
     if not isinstance(module, torch.nn.Module):
         if isinstance(module, str) or hasattr(module, "__fspath__"):
@@ -53,7 +65,8 @@ def from_torch(
         program = _exported(torch, module, rows)
         shapes = [tuple(each.shape[1:] if first else each.shape) for each, first in zip(rows, batched, strict=True)]
         sizes = [int(np.prod(shape)) for shape in shapes]
-        graph, output_shape, several = _read(torch, program, [tuple(row.shape) for row in rows], names)
+        found = input_names(sum(sizes), names)
+        graph, output_shape, several = _read(torch, program, rows, Builder(found, attention))
         difference = measured(
             graph,
             lambda inputs: _run(torch, module, inputs, rows, batched, sizes),
@@ -148,11 +161,22 @@ def _notes(module: Any, was_training: bool) -> list[str]:
     return notes
 
 
+@contextmanager
+def _plain_attention(torch: Any) -> Iterator[None]:
+    """Encoder layers as their parts, and not as one operator that does all of it."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
 def _exported(torch: Any, module: Any, rows: tuple[Any, ...]) -> Any:
     """What the module computes for inputs of these shapes, in core operators."""
     from torch.export.exported_program import default_decompositions
 
-    with warnings.catch_warnings(), torch.no_grad():
+    with warnings.catch_warnings(), torch.no_grad(), _plain_attention(torch):
         warnings.simplefilter("ignore")
         try:
             program = torch.export.export(module, rows, strict=False)
@@ -171,12 +195,10 @@ def _exported(torch: Any, module: Any, rows: tuple[Any, ...]) -> Any:
             ) from problem
 
 
-def _read(
-    torch: Any, program: Any, shapes: list[tuple[int, ...]], names: Sequence[str] | None
-) -> tuple[Graph, tuple[int, ...], int]:
+def _read(torch: Any, program: Any, rows: tuple[Any, ...], builder: Builder) -> tuple[Graph, tuple[int, ...], int]:
     """The graph, the shape of its output, and how many outputs there are if there are several."""
+    shapes = [tuple(row.shape) for row in rows]
     sizes = [int(np.prod(shape)) for shape in shapes]
-    builder = Builder(input_names(sum(sizes), names))
     starts = np.cumsum([0, *sizes])
     inputs = iter(
         Tensor(builder.input, np.arange(start, start + size).reshape(shape))
@@ -266,6 +288,8 @@ def _moved(torch: Any, target: Any, arguments: Any, named: dict[str, Any]) -> An
     nodes = {each.node for each in arguments if isinstance(each, Tensor)}
     places = [torch.from_numpy(each.places + 1.0) if isinstance(each, Tensor) else each for each in arguments]
     named.pop("dtype", None)
+    if target in (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default):
+        target = torch.ops.aten.reshape.default  # places lie in memory in another order than torch's own numbers
     result = target(*places, **named)
 
     def back(found: Any) -> Any:

@@ -26,7 +26,7 @@ from headsmith.readers.tensors import (
     scale,
     shape_of,
 )
-from headsmith.readers.windows import each
+from headsmith.readers.windows import Window, each
 
 MOVES = (
     "view", "reshape", "_unsafe_view", "permute", "t", "transpose", "slice", "select", "squeeze", "unsqueeze", "expand",
@@ -41,7 +41,7 @@ MOVES = (
 KEPT = (
     "prelu", "silu", "softplus", "hardswish", "hardsigmoid", "mish", "log_sigmoid_forward", "softshrink", "celu", "elu",
     "leaky_relu", "hardtanh", "gelu", "relu6", "clamp", "softmax", "linear", "_safe_softmax", "logsumexp", "pad",
-    "bilinear", "threshold", "rrelu",
+    "bilinear", "threshold", "rrelu", "scaled_dot_product_attention",
 )  # fmt: skip
 """Operators that are read as they are, although torch could take them apart (into comparisons, for example)."""
 
@@ -66,12 +66,11 @@ def _convolution(
 ) -> Operand:
     count = len(np.shape(weight)) - 2
     stride, padding, dilation = each(stride, count), each(padding, count), each(dilation, count)
+    window = Window(np.shape(weight)[2:], stride, padding, padding, dilation)
     if transposed:
         extra = each(output_padding, count)
-        return windows.transposed_convolution(
-            builder, x, weight, bias, stride, padding, padding, dilation, groups, extra
-        )
-    return windows.convolution(builder, x, weight, bias, stride, padding, padding, dilation, groups)
+        return windows.transposed_convolution(builder, x, weight, bias, window, groups, extra)
+    return windows.convolution(builder, x, weight, bias, window, groups)
 
 
 def _threshold(builder: Builder, x: Operand, threshold: float, value: float) -> Operand:
@@ -97,12 +96,12 @@ def _pooled(
     padding = each(padding, space)
     if largest:
         dilation, ceil = _filled(rest, 1, False)
-        found = windows.max_pool(builder, tensor, kernel, stride, padding, padding, each(dilation, space), bool(ceil))
+        window = Window(kernel, stride, padding, padding, each(dilation, space))
+        found = windows.max_pool(builder, tensor, window, bool(ceil))
         return (dropped(found, lead), None)
     ceil, count_padding, divisor = _filled(rest, False, True, None)
-    found = windows.average_pool(
-        builder, tensor, kernel, stride, padding, padding, bool(ceil), bool(count_padding), divisor
-    )
+    window = Window(kernel, stride, padding, padding, [1] * space)
+    found = windows.average_pool(builder, tensor, window, bool(ceil), bool(count_padding), divisor)
     return dropped(found, lead)
 
 
@@ -129,6 +128,24 @@ def _adaptive(largest: bool, count: int) -> Callable[..., Any]:
         return dropped(windows.means(builder, tensor, found), lead)
 
     return pooled
+
+
+def _attention(
+    builder: Builder,
+    query: Operand,
+    key: Operand,
+    value: Operand,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Operand:
+    if enable_gqa:
+        raise TargetError("attention with fewer keys than queries (enable_gqa) is not read")
+    mask = np.tri(shape_of(query)[-2], shape_of(key)[-2], dtype=bool) if is_causal else attn_mask
+    factor = 1.0 / math.sqrt(shape_of(query)[-1]) if scale is None else float(scale)
+    return axes.attention(builder, query, key, value, mask, factor)
 
 
 def _padded(builder: Builder, x: Tensor, pad: Sequence[int], value: float = 0.0) -> Operand:
@@ -325,6 +342,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "softmax": lambda builder, x, dim, dtype=None: axes.softmax(builder, x, dim),
     "_safe_softmax": lambda builder, x, dim, dtype=None: axes.softmax(builder, x, dim),
     "logsumexp": _log_sum,
+    "scaled_dot_product_attention": _attention,
     "_log_softmax": lambda builder, x, dim, half=False: axes.log_softmax(builder, x, dim),
     "amax": _extreme_over(True, False),
     "amin": _extreme_over(False, False),

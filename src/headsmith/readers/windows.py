@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,24 +17,31 @@ from headsmith.readers.tensors import Operand, Tensor, check_shape, flat, linear
 Sizes = Sequence[int]
 
 
+@dataclass(frozen=True)
+class Window:
+    """How a window slides over an array, axis by axis of space: it holds `kernel` numbers that are `dilation` places
+    apart, moves on by `stride`, and the array is padded by `before` and `after` (negative padding cuts)."""
+
+    kernel: Sizes
+    stride: Sizes
+    before: Sizes
+    after: Sizes
+    dilation: Sizes
+
+    @property
+    def reach(self) -> list[int]:
+        """How many places a window covers, from its first number to its last."""
+        return [step * (size - 1) + 1 for step, size in zip(self.dilation, self.kernel, strict=True)]
+
+
 def each(value: int | Sizes, count: int) -> tuple[int, ...]:
     """One number for each axis of space: a single one stands for all."""
     numbers = (int(value),) if isinstance(value, int | np.integer) else tuple(int(number) for number in value)
     return numbers * count if len(numbers) == 1 else numbers
 
 
-def convolution(
-    builder: Builder,
-    x: Operand,
-    weight: Any,
-    bias: Any,
-    stride: Sizes,
-    before: Sizes,
-    after: Sizes,
-    dilation: Sizes,
-    groups: int = 1,
-) -> Tensor:
-    """A convolution with weights (out, in / groups, ...) on (batch, in, ...), padded with zeros before and after."""
+def convolution(builder: Builder, x: Operand, weight: Any, bias: Any, window: Window, groups: int = 1) -> Tensor:
+    """A convolution with weights (out, in / groups, kernel ...) on (batch, in, ...), padded with zeros."""
     tensor = _tensor(builder, x)
     weight = np.asarray(weight, dtype=np.float64)
     batch, channels, *space = tensor.shape
@@ -41,7 +49,7 @@ def convolution(
     if channels != per_group * groups or outputs % groups:
         raise TargetError(f"a convolution with weights {weight.shape} and {groups} groups on {channels} channels")
     places = np.arange(tensor.size).reshape(tensor.shape)
-    found = windows(places, kernel, stride, before, after, dilation)
+    found = windows(places, window)
     out_space = found.shape[2 : 2 + len(space)]
     shape = check_shape((batch, outputs, *out_space), "a convolution")
     rows = np.arange(math.prod(shape)).reshape(batch, groups, outputs // groups, 1, *out_space, 1)
@@ -56,53 +64,46 @@ def transposed_convolution(
     x: Operand,
     weight: Any,
     bias: Any,
-    stride: Sizes,
-    before: Sizes,
-    after: Sizes,
-    dilation: Sizes,
+    window: Window,
     groups: int = 1,
     extra: Sizes | None = None,
 ) -> Tensor:
-    """The transposed convolution with weights (in, out / groups, ...): a plain one of the numbers set apart by zeros,
-    with every kernel turned around. `extra` numbers are added at the end of each axis."""
+    """The transposed convolution with weights (in, out / groups, kernel ...): a plain one of the numbers set apart by
+    zeros, with every kernel turned around. `extra` numbers are added at the end of each axis."""
     tensor = _tensor(builder, x)
     weight = np.asarray(weight, dtype=np.float64)
     inputs, per_group, *kernel = weight.shape
     batch, channels, *space = tensor.shape
     if channels != inputs or inputs % groups:
         raise TargetError(f"a transposed convolution with weights {weight.shape} on {channels} channels")
-    if min(stride) < 1:
-        raise TargetError(f"strides {tuple(stride)} of a transposed convolution")
-    apart = [(size - 1) * step + 1 for size, step in zip(space, stride, strict=True)]
+    if min(window.stride) < 1:
+        raise TargetError(f"strides {tuple(window.stride)} of a transposed convolution")
+    apart = [(size - 1) * step + 1 for size, step in zip(space, window.stride, strict=True)]
     places = np.full(check_shape((batch, channels, *apart)), -1)
-    places[(slice(None), slice(None), *(slice(None, None, step) for step in stride))] = tensor.places
+    places[(slice(None), slice(None), *(slice(None, None, step) for step in window.stride))] = tensor.places
     turned = weight.reshape(groups, inputs // groups, per_group, *kernel).swapaxes(1, 2)
     turned = turned.reshape(groups * per_group, inputs // groups, *kernel)
     turned = turned[(slice(None), slice(None), *([slice(None, None, -1)] * len(kernel)))]
-    reach = [step * (size - 1) for step, size in zip(dilation, kernel, strict=True)]
-    first = [each - pad for each, pad in zip(reach, before, strict=True)]
-    last = [r - pad + more for r, pad, more in zip(reach, after, extra or [0] * len(space), strict=True)]
-    ones = [1] * len(space)
-    return convolution(builder, Tensor(tensor.node, places), turned, bias, ones, first, last, dilation, groups)
+    added = extra or [0] * len(space)
+    before = [reach - 1 - pad for reach, pad in zip(window.reach, window.before, strict=True)]
+    after = [reach - 1 - pad + more for reach, pad, more in zip(window.reach, window.after, added, strict=True)]
+    plain = replace(window, stride=[1] * len(space), before=before, after=after)
+    return convolution(builder, Tensor(tensor.node, places), turned, bias, plain, groups)
 
 
-def windows(
-    places: Any, kernel: Sizes, stride: Sizes, before: Sizes, after: Sizes, dilation: Sizes, fill: int = -1
-) -> Any:
-    """The places in each window: (batch, channels, ..., window), `fill` where a window reaches beyond the array."""
+def windows(places: Any, window: Window) -> Any:
+    """The places in each window: (batch, channels, ..., window), -1 where a window reaches beyond the array."""
+    kernel, stride, dilation = window.kernel, window.stride, window.dilation
     if min(*kernel, *stride, *dilation) < 1:
         raise TargetError(f"a window of {tuple(kernel)}, strides {tuple(stride)}, dilations {tuple(dilation)}")
-    padding = [(0, 0), (0, 0), *((max(low, 0), max(high, 0)) for low, high in zip(before, after, strict=True))]
+    sides = [*zip(window.before, window.after, strict=True)]
+    padding = [(0, 0), (0, 0), *((max(low, 0), max(high, 0)) for low, high in sides)]
     check_shape([size + low + high for size, (low, high) in zip(places.shape, padding, strict=True)], "padding")
-    padded = np.pad(places, padding, constant_values=fill)
+    padded = np.pad(places, padding, constant_values=-1)
     # Negative padding cuts.
-    cut = [
-        slice(max(-low, 0), padded.shape[2 + axis] - max(-high, 0))
-        for axis, (low, high) in enumerate(zip(before, after, strict=True))
-    ]
+    cut = [slice(max(-low, 0), padded.shape[2 + axis] - max(-high, 0)) for axis, (low, high) in enumerate(sides)]
     padded = padded[(slice(None), slice(None), *cut)]
-    reach = [step * (size - 1) + 1 for step, size in zip(dilation, kernel, strict=True)]
-    space = padded.shape[2:]
+    reach, space = window.reach, padded.shape[2:]
     if any(wide > size for wide, size in zip(reach, space, strict=True)):
         raise TargetError(f"a window of {tuple(reach)} numbers does not fit into {tuple(space)}")
     axes = tuple(range(2, 2 + len(kernel)))
@@ -114,11 +115,12 @@ def windows(
     return found.reshape(*found.shape[: 2 + len(kernel)], math.prod(kernel))
 
 
-def ceiling(space: Sizes, kernel: Sizes, stride: Sizes, before: Sizes, after: Sizes, dilation: Sizes) -> list[int]:
+def ceiling(space: Sizes, window: Window) -> list[int]:
     """How much more padding lets the last window start inside the array or its padding before, as ceil_mode asks."""
     more = []
-    for size, wide, step, low, high, apart in zip(space, kernel, stride, before, after, dilation, strict=True):
-        left = size + low + high - apart * (wide - 1) - 1
+    sides = zip(space, window.reach, window.stride, window.before, window.after, strict=True)
+    for size, reach, step, low, high in sides:
+        left = size + low + high - reach
         count = -(-left // step) + 1
         if (count - 1) * step >= size + low:
             count -= 1
@@ -126,49 +128,41 @@ def ceiling(space: Sizes, kernel: Sizes, stride: Sizes, before: Sizes, after: Si
     return more
 
 
-def max_pool(
-    builder: Builder,
-    x: Operand,
-    kernel: Sizes,
-    stride: Sizes,
-    before: Sizes,
-    after: Sizes,
-    dilation: Sizes,
-    ceil: bool = False,
-) -> Tensor:
+def max_pool(builder: Builder, x: Operand, window: Window, ceil: bool = False) -> Tensor:
     """The largest number of each window; what lies beyond the array does not count."""
     tensor = _tensor(builder, x)
-    more = ceiling(tensor.shape[2:], kernel, stride, before, after, dilation) if ceil else [0] * len(kernel)
-    high = [pad + extra for pad, extra in zip(after, more, strict=True)]
-    return largest(builder, tensor, windows(_order(tensor), kernel, stride, before, high, dilation))
+    more = ceiling(tensor.shape[2:], window) if ceil else [0] * len(window.kernel)
+    return largest(builder, tensor, windows(_order(tensor), _padded_more(window, more)))
 
 
 def average_pool(
     builder: Builder,
     x: Operand,
-    kernel: Sizes,
-    stride: Sizes,
-    before: Sizes,
-    after: Sizes,
+    window: Window,
     ceil: bool = False,
     count_padding: bool = True,
     divisor: int | None = None,
 ) -> Tensor:
     """The mean of each window; zeros beyond the array count if `count_padding`, or `divisor` says by what to divide."""
     tensor = _tensor(builder, x)
-    ones = [1] * len(kernel)
-    more = ceiling(tensor.shape[2:], kernel, stride, before, after, ones) if ceil else [0] * len(kernel)
-    high = [pad + extra for pad, extra in zip(after, more, strict=True)]
-    found = windows(_order(tensor), kernel, stride, before, high, ones)
+    zeros = [0] * len(window.kernel)
+    more = ceiling(tensor.shape[2:], window) if ceil else zeros
+    found = windows(_order(tensor), _padded_more(window, more))
     if divisor is not None:
         counts = np.full(found.shape[:-1], divisor)
     elif count_padding:
         # What ceil_mode adds at the end never counts.
-        inside = np.pad(np.zeros(tensor.shape, dtype=int), [(0, 0), (0, 0), *zip(before, after, strict=True)])
-        counts = (windows(inside, kernel, stride, [0] * len(kernel), more, ones) >= 0).sum(axis=-1)
+        sides = zip(window.before, window.after, strict=True)
+        inside = np.pad(np.zeros(tensor.shape, dtype=int), [(0, 0), (0, 0), *sides])
+        counts = (windows(inside, replace(window, before=zeros, after=more)) >= 0).sum(axis=-1)
     else:
         counts = (found >= 0).sum(axis=-1)
     return means(builder, tensor, found, counts)
+
+
+def _padded_more(window: Window, more: Sizes) -> Window:
+    """The window of an array with `more` padding at its end."""
+    return replace(window, after=[pad + extra for pad, extra in zip(window.after, more, strict=True)])
 
 
 def adaptive_windows(tensor: Tensor, sizes: Sequence[int | None]) -> Any:

@@ -16,7 +16,6 @@ from headsmith.core.arrays import Array
 from headsmith.core.figures import shortened
 from headsmith.inside.meanings import Meanings
 from headsmith.model import Compiled
-from headsmith.plan.circuits.pieces import Pieces
 from headsmith.report.shares import PANELS, draw_shares
 from headsmith.run.numpy_runner import patterns
 from headsmith.transformer.heads.sink import SinkBank
@@ -72,7 +71,7 @@ def draw_attention(figure: Any, compiled: Compiled, random: np.random.Generator)
         draw_text(figure, "no heads:\nan affine map is within the error")
     elif not compiled.bill.heads:
         draw_text(figure, f"no heads:\n{compiled.bill.neurons} neurons in SwiGLU blocks")
-    elif isinstance(compiled.fusion, Pieces) or (tokens == 1 and _few_and_not_gates_alone(compiled)):
+    elif compiled.blocks or (tokens == 1 and _few_and_not_gates_alone(compiled)):
         draw_shares(figure, compiled, _path(compiled))
     elif tokens == 1:
         _draw_paths(figure, compiled, head_paths(compiled, _path(compiled), ROWS))

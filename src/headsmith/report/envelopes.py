@@ -18,7 +18,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.report.found import Found
-from headsmith.report.sequences import Space, search
+from headsmith.report.sequences import SequenceSpace, search
 from headsmith.sequence.universal import Universal
 from headsmith.sequence.universal_model import points_of
 
@@ -32,7 +32,7 @@ MOST = 200_000_000
 def falsify_sampled(model: Universal, *, effort: int = 1000, seed: int = 0) -> Found:
     """Search for the sequence where the model is furthest from a function that is as stated."""
     shape = (model.tokens, model.features)
-    space = Space(model.box.low.reshape(shape), model.box.high.reshape(shape), (model.tokens,))
+    space = SequenceSpace(model.box.low.reshape(shape), model.box.high.reshape(shape), (model.tokens,))
     knots = points_of(model.axes.knots)
     affordable = max(16, min(effort, MOST // (len(knots) * model.box.size)))
 

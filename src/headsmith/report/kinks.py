@@ -16,7 +16,6 @@ from headsmith.core.balls import gate_constant
 from headsmith.language.evaluation import node_values
 from headsmith.language.graph import Affine, Graph, Relu
 from headsmith.model import Compiled
-from headsmith.plan.circuits.assemble import assemble
 from headsmith.transformer.heads.attentions import PEAKS
 from headsmith.transformer.heads.sink import SinkBank
 
@@ -63,7 +62,7 @@ class Kinks:
 
 def kinks_of(compiled: Compiled) -> Kinks:
     """The kinks of a model, with the offsets that its scales give them."""
-    circuit = assemble(compiled.fused, compiled.choices).circuit
+    circuit, names = compiled.computed.graph, compiled.computed.places
     first, count = {}, 0
     for number, node in enumerate(circuit.nodes):
         if isinstance(node, Relu):
@@ -73,7 +72,7 @@ def kinks_of(compiled: Compiled) -> Kinks:
     for layer in compiled.transformer.layers:
         for bank in layer.banks:
             if isinstance(bank, SinkBank):
-                places.append(np.array([first[int(number)] for number in bank.node]) + bank.component)
+                places.append(np.array([first[names[number]] for number in bank.node.tolist()]) + bank.component)
                 peak = PEAKS.get(compiled.transformer.attention, 1.0 + gate_constant())
                 offsets.append(peak / (bank.query_scale * bank.key_scale))
     return Kinks(circuit, np.concatenate(places), np.concatenate(offsets))

@@ -14,7 +14,6 @@ from headsmith.core.pictures import checked_picture, figure_class, save_figure
 from headsmith.files import model_of
 from headsmith.inside.intermediates import PATTERN, without_meaning
 from headsmith.model import Compiled
-from headsmith.plan.circuits.pieces import Pieces
 from headsmith.report.falsify import Found, falsify
 
 LABELS = 40
@@ -42,7 +41,7 @@ def plot_head(model: Any, name: str, path: str | os.PathLike[str], *, effort: in
     drawn = model_of(model)
     found = falsify(drawn, effort=effort, seed=seed)
     # A model that maps token by token is at its worst at one token: the sequence is that token alone.
-    several = drawn.transformer.tokens > 1 and not isinstance(drawn.fusion, Pieces)
+    several = drawn.transformer.tokens > 1 and not drawn.blocks
     plot_pattern(drawn, np.atleast_2d(found.input) if several else found.input, name, path)
     return found
 

@@ -29,7 +29,7 @@ CHAINS = 32
 
 def falsify_points(compiled: Compiled, *, effort: int = 4000, seed: int = 0) -> Found:
     """Search for the worst input with about `effort` runs of the model on single points."""
-    search = _Search(compiled, effort, seed)
+    search = _PointSearch(compiled, effort, seed)
     search.scatter(effort // 8)
     search.corners(effort // 8)
     search.beside_kinks(effort // 4)
@@ -59,7 +59,7 @@ def errors_at(compiled: Compiled, points: Any, dtype: Any = None, *, causal: boo
     return np.asarray(np.abs(outputs.astype(dtype) - target), dtype=np.float64)
 
 
-class _Search:
+class _PointSearch:
     """The points tried so far: only the worst are kept."""
 
     def __init__(self, compiled: Compiled, effort: int, seed: int) -> None:

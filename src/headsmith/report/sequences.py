@@ -34,7 +34,7 @@ Errors = Callable[[Array], Array]
 
 
 @dataclass(frozen=True, eq=False)
-class Space:
+class SequenceSpace:
     """The sequences of these lengths whose tokens lie between `low` and `high`: (features), or (m, features)."""
 
     low: Array
@@ -44,7 +44,7 @@ class Space:
 
 def falsify_sequence(model: CompiledSequence, *, effort: int = 1000, seed: int = 0) -> Found:
     """Search for the worst sequence with about `effort` runs of the model."""
-    space = Space(model.box.low, model.box.high, model.lengths)
+    space = SequenceSpace(model.box.low, model.box.high, model.lengths)
     fast = fitting_dtype(model.graph)
     return search(
         space,
@@ -63,7 +63,9 @@ def errors_on(model: CompiledSequence, sequences: Array, dtype: Any = None) -> A
     return np.asarray(np.abs(model(sequences).astype(dtype) - wanted), dtype=np.float64)
 
 
-def search(space: Space, errors: Errors, precise: Errors, certificate: Certificate, effort: int, seed: int) -> Found:
+def search(
+    space: SequenceSpace, errors: Errors, precise: Errors, certificate: Certificate, effort: int, seed: int
+) -> Found:
     """The worst of about `effort` sequences by `errors`; what is reported is measured by `precise`."""
     random = np.random.default_rng(seed)
     lengths = sorted({space.lengths[0], space.lengths[-1], *random.choice(space.lengths, 3).tolist()})
@@ -92,7 +94,7 @@ def _largest(kept: Array, scores: Array, more: Array, their: Array, count: int) 
     return every[order], all_scores[order]
 
 
-def candidates(space: Space, length: int, count: int, random: np.random.Generator) -> Array:
+def candidates(space: SequenceSpace, length: int, count: int, random: np.random.Generator) -> Array:
     """Sequences (count, length, features) of every kind, inside the box."""
     low, high = space.low, space.high
     found = np.broadcast_to(low, (length, low.shape[-1])) + (high - low) * random.random((count, length, low.shape[-1]))
@@ -108,7 +110,7 @@ def candidates(space: Space, length: int, count: int, random: np.random.Generato
     return np.asarray(np.clip(found, low, high))
 
 
-def _moved(space: Space, best: Array, step: int, random: np.random.Generator) -> Array:
+def _moved(space: SequenceSpace, best: Array, step: int, random: np.random.Generator) -> Array:
     """Random steps on some tokens of each."""
     width = (space.high - space.low) * 10.0 ** random.uniform(-9.0 * (step % 4) / 3.0, 0.0, (len(best), 1, 1))
     chosen = random.random(best.shape) < 1.0 / max(best.shape[1] ** 0.5, 1.0)

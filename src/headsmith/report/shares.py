@@ -17,7 +17,7 @@ from headsmith.core.arrays import Array
 from headsmith.core.figures import shortened
 from headsmith.inside.meanings import Meanings
 from headsmith.model import Compiled
-from headsmith.plan.circuits.pieces import Pieces, in_blocks
+from headsmith.plan.circuits.pieces import in_blocks
 from headsmith.run.numpy_runner import patterns
 from headsmith.transformer.heads.boltzmann import BoltzmannBank
 from headsmith.transformer.heads.gate import GateBank
@@ -57,7 +57,7 @@ def draw_shares(figure: Any, compiled: Compiled, points: Array) -> None:
         (_draw_product if head.product else _draw_stack)(axes, head, places)
     figure.supxlabel(box.names[0] if one else "place on a line through the domain", fontsize=10)
     figure.supylabel("attention weight", fontsize=10)
-    who = "how tokens divide their attention" if isinstance(compiled.fusion, Pieces) else "where the data token looks"
+    who = "how tokens divide their attention" if compiled.blocks else "where the data token looks"
     total = compiled.bill.heads
     which = "" if total == 1 else f", all {total} heads" if len(shown) == total else f", {len(shown)} of {total} heads"
     figure.suptitle(f"{who}{which}", fontsize=12)
@@ -65,7 +65,7 @@ def draw_shares(figure: Any, compiled: Compiled, points: Array) -> None:
 
 def _shares(compiled: Compiled, points: Array) -> Iterator[Shares]:
     transformer, meanings = compiled.transformer, Meanings(compiled)
-    blocks = isinstance(compiled.fusion, Pieces)
+    blocks = compiled.blocks
     inputs = in_blocks(points, transformer.tokens) if blocks else points[:, None]
     seen = [patterns(transformer, each) for each in inputs]
     references = [f"ref {token}" for token in range(transformer.reference_tokens)]

@@ -18,6 +18,14 @@ from typing import Any
 from headsmith.verify import verify
 
 KERNEL = Path(__file__).parent.parent / "kernel"
+SMALL = KERNEL.parent / "small_kernel"
+
+CALLED = {
+    "every file": "lines that every file loads",
+    "all": "lines of the kernel, for all kinds of models",
+    "statements": "lines that check statements of another kind, for their files alone",
+    "small": "lines of the small kernel",
+}
 
 
 def code_lines(path: Path) -> set[int]:
@@ -68,6 +76,18 @@ def groups() -> dict[str, list[str]]:
             found[Path(name).stem] = sorted(loaded(name) - {*found["core"]})
     found["core"].append("rules/__init__.py")
     return found
+
+
+def figures() -> dict[str, int]:
+    """The lines of code that every file loads; of all rules about models; of what checks statements of another kind,
+    which no other module of the kernel imports; and of the small kernel."""
+    counted, found = trusted(), groups()
+    trees = [(path, ast.parse(path.read_text())) for path in KERNEL.rglob("*.py")]
+    imported = {name for path, tree in trees for node in ast.walk(tree) for name in _imported(node, path)}
+    apart = {name for name in counted if name.startswith("rules/") and name not in {*imported, "rules/__init__.py"}}
+    small = sum(len(code_lines(path)) for path in SMALL.rglob("*.py"))
+    core, statements = (sum(counted[name] for name in names) for names in (found["core"], apart))
+    return {"every file": core, "all": sum(counted.values()) - statements, "statements": statements, "small": small}
 
 
 def _imported(node: ast.AST, path: Path) -> set[str]:
@@ -148,3 +168,5 @@ if __name__ == "__main__":
         needed = "that every file needs" if name == "core" else f"more, where a file needs the rule {name}"
         print(f"{sum(lines.values()):6}  lines {needed}: {', '.join(f'{m} {n}' for m, n in lines.items())}")
     print(f"{sum(counted.values()):6}  lines of code in {len(counted)} modules")
+    for name, count in figures().items():
+        print(f"{count:6}  {CALLED[name]}")

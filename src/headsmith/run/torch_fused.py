@@ -28,7 +28,7 @@ from headsmith.transformer.ir import Bank, Layer, Transformer
 Stream = dict[str, torch.Tensor]
 
 
-class Linear(nn.Module):
+class FusedLinear(nn.Module):
     """Links between the stream and a bank, an input or an output."""
 
     def __init__(self, links: tuple[Link, ...], dtype: torch.dtype) -> None:
@@ -63,7 +63,7 @@ class Heads(nn.Module):
         self.units = count(bank.neurons or bank.heads, f"{bank.kind} {'neuron' if bank.neurons else 'head'}")
         self.arguments = bank.arguments if isinstance(bank, TableBank) else 1
         self.parts = bank.parts if isinstance(bank, AttendBank) else ()
-        self.read, self.write = Linear(bank.read, dtype), Linear(bank.write, dtype)
+        self.read, self.write = FusedLinear(bank.read, dtype), FusedLinear(bank.write, dtype)
         for name, value in bank.constants(transformer).items():
             if name == TARGETS:
                 self.register_buffer(name, torch.tensor(value))
@@ -132,10 +132,10 @@ class Fused(nn.Module):
         rows = first_rows(transformer)
         self.registers = tuple(rows)
         self.rows = nn.ParameterList(nn.Parameter(_tensor(value, dtype)) for value in rows.values())
-        self.embedding = Linear(transformer.embedding, dtype)
+        self.embedding = FusedLinear(transformer.embedding, dtype)
         causal = config["causal"]
         self.layers = nn.ModuleList(FusedLayer(transformer, layer, causal, dtype) for layer in transformer.layers)
-        self.readout = Linear(transformer.readout, dtype)
+        self.readout = FusedLinear(transformer.readout, dtype)
         self.bias = nn.Parameter(_tensor(transformer.readout_bias, dtype))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

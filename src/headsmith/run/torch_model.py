@@ -31,7 +31,7 @@ def inside(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
 
 
-class Linear(nn.Linear):
+class TorchLinear(nn.Linear):
     """A linear map that adds up in float32 where its numbers have 16 bits."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -42,7 +42,7 @@ class Linear(nn.Linear):
         return sums if self.bias is None else sums + self.bias
 
 
-class Head(nn.Module):
+class TorchHead(nn.Module):
     """What one head returns passes through here as it is; `name` says what it computes."""
 
     def __init__(self, name: str = "") -> None:
@@ -56,7 +56,7 @@ class Head(nn.Module):
         return self.name
 
 
-class Attention(nn.Module):
+class TorchAttention(nn.Module):
     """One layer: heads side by side, which add what they return to the stream."""
 
     def __init__(self, config: Mapping[str, Any], layer: Mapping[str, Any], dtype: torch.dtype) -> None:
@@ -64,11 +64,11 @@ class Attention(nn.Module):
         heads, d_head, d_value, d_model = layer["heads"], layer["d_head"], layer["d_value"], config["d_model"]
         self.count, self.causal, self.kind = heads, config["causal"], config.get("attention", "softmax")
         self.alone, self.prefix = config.get("alone", False), config["reference_tokens"]
-        self.query = Linear(d_model, heads * d_head, bias=False, dtype=dtype)
-        self.key = Linear(d_model, heads * d_head, bias=False, dtype=dtype)
-        self.value = Linear(d_model, heads * d_value, bias=False, dtype=dtype)
-        self.output = Linear(heads * d_value, d_model, bias=False, dtype=dtype)
-        self.heads = nn.ModuleList(Head(name) for name in layer["names"])
+        self.query = TorchLinear(d_model, heads * d_head, bias=False, dtype=dtype)
+        self.key = TorchLinear(d_model, heads * d_head, bias=False, dtype=dtype)
+        self.value = TorchLinear(d_model, heads * d_value, bias=False, dtype=dtype)
+        self.output = TorchLinear(heads * d_value, d_model, bias=False, dtype=dtype)
+        self.heads = nn.ModuleList(TorchHead(name) for name in layer["names"])
 
     def forward(self, stream: torch.Tensor) -> torch.Tensor:
         query, key, value = (self.apart(part(stream)) for part in (self.query, self.key, self.value))
@@ -107,9 +107,9 @@ class Neurons(nn.Module):
     def __init__(self, d_model: int, layer: Mapping[str, Any], dtype: torch.dtype) -> None:
         super().__init__()
         self.heads = nn.ModuleList()
-        self.gate = Linear(d_model, layer["neurons"], bias=False, dtype=dtype)
-        self.up = Linear(d_model, layer["neurons"], bias=False, dtype=dtype)
-        self.down = Linear(layer["neurons"], d_model, bias=False, dtype=dtype)
+        self.gate = TorchLinear(d_model, layer["neurons"], bias=False, dtype=dtype)
+        self.up = TorchLinear(d_model, layer["neurons"], bias=False, dtype=dtype)
+        self.down = TorchLinear(layer["neurons"], d_model, bias=False, dtype=dtype)
 
     def forward(self, stream: torch.Tensor) -> torch.Tensor:
         return stream + self.down(functional.silu(self.gate(stream)) * self.up(stream))
@@ -117,10 +117,10 @@ class Neurons(nn.Module):
 
 def layer_of(config: Mapping[str, Any], layer: Mapping[str, Any], dtype: torch.dtype) -> nn.Module:
     """A layer from its configuration."""
-    return Neurons(config["d_model"], layer, dtype) if layer.get("neurons") else Attention(config, layer, dtype)
+    return Neurons(config["d_model"], layer, dtype) if layer.get("neurons") else TorchAttention(config, layer, dtype)
 
 
-class Transformer(nn.Module):
+class TorchTransformer(nn.Module):
     """The whole model, from a configuration; its weights come by `load_state_dict`."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -128,15 +128,15 @@ class Transformer(nn.Module):
         self.config = dict(config)
         dtype, d_model = getattr(torch, config["dtype"]), config["d_model"]
         tokens, laid = config["tokens"], config["tokens"] if config["takes"] == "blocks" else 1
-        self.embed = Linear(config["inputs"] * laid, d_model, dtype=dtype)
+        self.embed = TorchLinear(config["inputs"] * laid, d_model, dtype=dtype)
         self.positions = nn.Parameter(torch.zeros(tokens, d_model, dtype=dtype))
         self.references = nn.Parameter(torch.zeros(config["reference_tokens"], d_model, dtype=dtype))
         self.layers = nn.ModuleList(layer_of(config, layer, dtype) for layer in config["layers"])
         if config["answers"] is None:
-            self.unembed = Linear(d_model, config["outputs"], dtype=dtype)
+            self.unembed = TorchLinear(d_model, config["outputs"], dtype=dtype)
         else:
-            self.last = Linear(d_model, config["answers"], dtype=dtype)
-            self.answers = Linear(config["answers"], config["outputs"], bias=False, dtype=dtype)
+            self.last = TorchLinear(d_model, config["answers"], dtype=dtype)
+            self.answers = TorchLinear(config["answers"], config["outputs"], bias=False, dtype=dtype)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         refuse(self.config, x.shape)
@@ -184,14 +184,14 @@ def weights_of(kind: str, query: torch.Tensor, key: torch.Tensor, visible: torch
     return (scores - (sums.gather(-1, kept - 1) - 1.0) / kept).relu()
 
 
-def build(config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Transformer:
+def build(config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> TorchTransformer:
     """A model with its weights; every tensor must be there, and no other."""
-    model = Transformer(config)
+    model = TorchTransformer(config)
     model.load_state_dict(dict(tensors))
     return model
 
 
-def load(folder: str) -> Transformer:
+def load(folder: str) -> TorchTransformer:
     """The model in a folder that Headsmith exported to torch."""
     from safetensors.torch import load_file
 

@@ -119,7 +119,7 @@ class CompiledSequence(Compiled):
         """What another runner, run(transformer, sequences, causal=...), makes of an array of inputs."""
         return self._call(runner, (self.table(array),), {}, outside, self.causal)
 
-    def _form(self) -> Form | None:
+    def _form(self) -> Form:
         return Form("sequence", self.causal)
 
     def table(self, array: Any) -> Array:

@@ -47,6 +47,7 @@ from headsmith.sequence.universal_inputs import box_of, run_inside, sample, tabl
 from headsmith.sequence.universal_model import FORMS, Architecture, points_of, sampled_graph, transformer_of
 from headsmith.transformer.bill import bill
 from headsmith.transformer.heads.ramp import WIDTH
+from headsmith.transformer.stored import numbered
 
 SHARE = 0.999
 """How much of the error the kernel may take: leak and rounding are small."""
@@ -319,7 +320,8 @@ def universal(
     except CertificateError as problem:
         raise UnreachableError(str(problem), part="rounding", smallest=math.inf) from None
     cost = bill(transformer, certificate.max_score)
-    made = Universal(graph, {}, box, transformer, certificate, cost, None, draft.proof)
+    parts = (graph, box, numbered(transformer, draft.places), certificate, cost, draft.proof)
+    made = Universal(*parts, labels=draft.labels)
     if error is not None and made.error > error:
         parts, mean = made.parts, made.parts["approximation"]
         blocks = max(("evaluation", "leak", "rounding"), key=lambda name: parts[name])

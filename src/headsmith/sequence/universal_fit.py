@@ -37,7 +37,7 @@ CUTS = (1e-8, 1e-11, 1e-14)
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FittedAnswers:
     """A universal model with fitted answers. `estimate` is the largest error that was seen; nothing is proven."""
 
     model: Transformer
@@ -69,7 +69,7 @@ def fitted(
     architecture: Architecture = "two layers",
     checks: int = 1000,
     seed: int = 0,
-) -> Fitted:
+) -> FittedAnswers:
     """The universal model with `grid` nodes along every coordinate whose answers fit the callable best."""
     box = box_of(domain, tokens, features)
     if not (isinstance(grid, int) and grid >= 2 and (box.low < box.high).all()):
@@ -99,7 +99,7 @@ def fitted(
     fresh = middle + half * np.clip(random.uniform(-1.1, 1.1, (checks, box.size)), -1.0, 1.0)
     fresh = np.clip(fresh, box.low, box.high)
     seen = run(model, fresh.reshape(checks, tokens, features))
-    return Fitted(model, box, float(np.abs(seen - sample(function, fresh, tokens, outputs)).max()))
+    return FittedAnswers(model, box, float(np.abs(seen - sample(function, fresh, tokens, outputs)).max()))
 
 
 def _least_squares(weights: Array, cut: float, columns: Array) -> Array:

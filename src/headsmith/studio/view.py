@@ -29,7 +29,6 @@ from headsmith.language.describe import outputs_text
 from headsmith.language.graph import Affine, Expression, Function, Graph, Relu
 from headsmith.language.stored import node_data
 from headsmith.model import Compiled
-from headsmith.plan.circuits.pieces import Pieces
 from headsmith.report.data import as_data
 from headsmith.sequence.compiled import CompiledSequence
 from headsmith.sequence.learner import Learner
@@ -176,7 +175,7 @@ def _head(layer: DenseLayer, head: int) -> dict[str, Any]:
 
 
 def _compiled(model: Compiled) -> dict[str, Any]:
-    transformer, meanings, blocks = model.transformer, Meanings(model), isinstance(model.fusion, Pieces)
+    transformer, meanings, blocks = model.transformer, Meanings(model), model.blocks
     found = _matrices(model)
     kinds: dict[str, None] = {}
     # A last layer that stands as a softmax without tokens is no attention, and has no heads to show.

@@ -123,10 +123,8 @@ def _law(transformer: Transformer) -> str:
 
 def _shapes(transformer: Transformer, layer: int, bank: Bank) -> HeadShapes:
     columns, features, values = width(transformer), head_features(transformer, bank), bank.outputs // bank.heads
-    law, stands_for = bank.law(transformer)
-    return HeadShapes(
-        layer, bank.kind, bank.heads, (columns, features), (columns, values), (values, columns), law, stands_for
-    )
+    shapes = (columns, features), (columns, values), (values, columns)
+    return HeadShapes(layer, bank.kind, bank.heads, *shapes, bank.law(transformer), bank.stands_for)
 
 
 def cells(found: Dimensions) -> list[list[str]]:

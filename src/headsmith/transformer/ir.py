@@ -5,7 +5,8 @@
                   | (swiglu | silu)*          neurons, in place of heads
     bank        ::= sink | table              token-wise: a data token looks at itself and at reference tokens
                   | gate                      the same, with values of its own
-                  | mean | boltzmann | move   data tokens look at each other; see heads/
+                  | product                   linear attention: a data token looks at itself alone
+                  | mean | boltzmann | move | attend      data tokens look at each other; see heads/
 
 Attention only, unless asked for: a residual stream, softmax attention, no normalisation. A layer of neurons is the
 feed-forward block (SwiGLU) that follows the attention in a Llama.

@@ -1,4 +1,5 @@
-"""Models as a file holds them: structure as JSON, numbers as tensors by name.
+"""Models as a file holds them: structure as JSON, numbers as tensors by name. Which nodes of the proof's circuit the
+heads compute (`roles`) is stored apart, with the proof.
 
 `keep(name, values, type)` stores a tensor and returns its name; `tensor(name)` gives it back.
 """
@@ -6,20 +7,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
 from headsmith.core.errors import FileFormatError
 from headsmith.core.rounding import PRECISIONS
-from headsmith.language.stored import SOURCE, Header, Tensors, read_weights, stored_weights
+from headsmith.language.stored import PROOF, ROLES, SOURCE, Header, Tensors, read_weights, stored_weights
 from headsmith.transformer.heads.kinds import KINDS
 from headsmith.transformer.heads.stream import Link, Register
-from headsmith.transformer.ir import Bank, Layer, Transformer
+from headsmith.transformer.ir import Bank, GridForm, Layer, Transformer
 
 SPARSE = (".gaps", ".values")
 """How the names of the tensors of sparse weights end."""
+
+ROLE = ("node", "component")
+"""What is stored of the outputs of a bank: which components of which nodes they stand for."""
 
 SMALL = 64
 """Arrays of at most so many numbers are stored wherever they are used."""
@@ -64,7 +68,6 @@ def transformer_data(transformer: Transformer, tensors: Tensors) -> Header:
         ],
         "readout": stored_links("readout", transformer.readout, keep),
         "readout_bias": keep("readout_bias", transformer.readout_bias),
-        **({"grid_form": transformer.grid_form} if transformer.grid_form != "one-hot" else {}),
         **({"attention": transformer.attention} if transformer.attention != "softmax" else {}),
         **({"alone": True} if transformer.alone else {}),
     }
@@ -93,8 +96,6 @@ def stored_bank(stem: str, item: Bank, keep: Callable[..., str]) -> dict[str, An
     """A bank, with the names of its tensors."""
     stored: dict[str, Any] = {
         "kind": item.kind,
-        "node": keep(f"{stem}.node", item.node, np.int64),
-        "component": keep(f"{stem}.component", item.component, np.int64),
         "read": stored_links(f"{stem}.read", item.read, keep),
         "write": stored_links(f"{stem}.write", item.write, keep),
     }
@@ -110,13 +111,37 @@ def stored_bank(stem: str, item: Bank, keep: Callable[..., str]) -> dict[str, An
     return stored
 
 
-def read_bank(item: dict[str, Any], tensor: Callable[[str], Any]) -> Bank:
-    """The bank that `stored_bank` stored, or FileFormatError."""
+def roles_data(transformer: Transformer, tensors: Tensors) -> list[list[Header]]:
+    """For each bank, the nodes and components that its outputs stand for; these arrays are added to the tensors."""
+
+    def role(stem: str, bank: Bank) -> Header:
+        for name in ROLE:
+            tensors[f"{stem}.{name}"] = np.ascontiguousarray(getattr(bank, name), dtype=np.int64)
+        return {name: f"{stem}.{name}" for name in ROLE}
+
+    return [
+        [role(f"{PROOF}{ROLES}.{index}.{place}", bank) for place, bank in enumerate(layer.banks)]
+        for index, layer in enumerate(transformer.layers)
+    ]
+
+
+def numbered(transformer: Transformer, places: Mapping[int, int]) -> Transformer:
+    """The same model, whose heads stand for the same nodes under other numbers; -1 is no node."""
+
+    def moved(bank: Bank) -> Bank:
+        return replace(bank, node=np.array([places.get(each, -1) for each in bank.node.tolist()], dtype=np.int64))
+
+    return replace(transformer, layers=tuple(Layer(tuple(map(moved, layer.banks))) for layer in transformer.layers))
+
+
+def read_bank(item: dict[str, Any], role: Header, tensor: Callable[[str], Any]) -> Bank:
+    """The bank that `stored_bank` stored, or FileFormatError; its role is what its outputs stand for."""
     kind = item["kind"]
     if kind not in KINDS:
         raise FileFormatError(f"unknown bank kind {kind!r}")
     bank = KINDS[kind]
-    found: dict[str, Any] = {name: tensor(item[name]) for name in ("node", "component", *bank.arrays)}
+    found: dict[str, Any] = {name: tensor(role[name]) for name in ROLE}
+    found |= {name: tensor(item[name]) for name in bank.arrays}
     found |= {name: read_links(item[name], tensor) for name in ("read", "write")}
     found |= {name: float(item[name]) for name in bank.numbers}
     found |= {name: int(item[name]) for name in bank.counts}
@@ -127,8 +152,11 @@ def read_bank(item: dict[str, Any], tensor: Callable[[str], Any]) -> Bank:
     return bank(**found)
 
 
-def read_transformer(stored: Mapping[str, Any], tensor: Callable[[str], Any]) -> Transformer:
-    """The transformer that `transformer_data` stored, or FileFormatError."""
+def read_transformer(
+    stored: Mapping[str, Any], roles: Sequence[Any], tensor: Callable[[str], Any], grid_form: GridForm = "one-hot"
+) -> Transformer:
+    """The transformer that `transformer_data` stored, with the roles that `roles_data` stored, or FileFormatError."""
+    pairs = [list(zip(layer, own, strict=True)) for layer, own in zip(stored["layers"], roles, strict=True)]
     if stored["dtype"] not in PRECISIONS:
         raise FileFormatError(f"unknown dtype {stored['dtype']!r}")
     return Transformer(
@@ -140,10 +168,10 @@ def read_transformer(stored: Mapping[str, Any], tensor: Callable[[str], Any]) ->
         embedding=read_links(stored["embedding"], tensor),
         initial={name: tensor(key) for name, key in stored["initial"].items()},
         positional={name: tensor(key) for name, key in stored.get("positional", {}).items()},
-        layers=tuple(Layer(tuple(read_bank(item, tensor) for item in banks)) for banks in stored["layers"]),
+        layers=tuple(Layer(tuple(read_bank(*each, tensor) for each in banks)) for banks in pairs),
         readout=read_links(stored["readout"], tensor),
         readout_bias=tensor(stored["readout_bias"]),
-        grid_form=stored.get("grid_form", "one-hot"),
+        grid_form=grid_form,
         attention=stored.get("attention", "softmax"),
         alone=stored.get("alone", False),
     )

@@ -69,7 +69,7 @@ def candidate_points(compiled: Compiled, rng: np.random.Generator, count: int) -
 
 def _kinks(compiled: Compiled, start: Any, rng: np.random.Generator) -> list[Any]:
     """From each start, walk to where one gate of some head has its argument at zero, or 1.278/b to either side."""
-    found = []
+    found, graph, places = [], compiled.computed.graph, compiled.computed.places
     for layer in compiled.transformer.layers:
         for bank in (each for each in layer.banks if not each.cleared):
             head = rng.integers(bank.heads, size=len(start))
@@ -77,7 +77,8 @@ def _kinks(compiled: Compiled, start: Any, rng: np.random.Generator) -> list[Any
             goal = rng.choice([-1.0, 0.0, 1.0], size=len(start)) * PEAK / np.maximum(scale, 1e-300)
             points = start
             for _ in range(4):
-                value, slope = _arguments(compiled.graph, bank.node[head], bank.component[head], points)
+                nodes = np.array([places.get(each, 0) for each in bank.node[head].tolist()])
+                value, slope = _arguments(graph, nodes, bank.component[head], points)
                 length = np.maximum((slope**2).sum(axis=1), 1e-30)
                 with np.errstate(all="ignore"):
                     moved = points - ((value - goal) / length)[:, None] * slope

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import json
+from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 from headsmith.core.certificate import Certificate
-from headsmith.core.errors import CertificateError
-from headsmith.export.file import Contents, header_of
-from headsmith.kernel.core.check import proved
-from headsmith.kernel.core.errors import Refused
-from headsmith.prove.prove import certified, drafted
+from headsmith.language.stored import Proof
+from headsmith.prove.prove import proved_again
 
 
-def certify(graph: Any, choices: Any, box: Any, transformer: Any, fusion: Any = None) -> Certificate:
-    """A proof is written, and checked. CertificateError where there is none."""
-    return certified(drafted(graph, box, choices, fusion, transformer))
+def proven(model: Any, transformer: Any = None) -> Certificate:
+    """What the proof that a model carries proves of its weights, or of others, whatever the model claims.
+    CertificateError where that is nothing."""
+    transformer = model.transformer if transformer is None else transformer
+    return proved_again(model.graph, model.box, transformer, model.proof, model.approximates)
 
 
-def proven(model: Any) -> Certificate:
-    """What the proof that a model carries proves of its weights, whatever the model claims."""
-    parts = (model.graph, model.choices, model.box, model.transformer, model.certificate, model.fusion)
-    tensors: dict[str, Any] = {}
-    header = header_of(Contents(*parts, proof=model.proof), tensors)
-    try:
-        return Certificate.of(proved(json.loads(json.dumps(header)), tensors))
-    except Refused as problem:
-        raise CertificateError(str(problem)) from None
+def with_proof(model: Any, change: Any) -> Any:
+    """A model whose proof was changed: `change` is called with a copy of its JSON."""
+    stored = deepcopy(model.proof.stored)
+    change(stored)
+    return replace(model, proof=Proof(stored, model.proof.tensors))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import headsmith as hs
-from headsmith.export.file import Contents, header_of
+from headsmith.export.file import header_of
 
 SQUARE = {"x": (-1, 1), "y": (-1, 1)}
 
@@ -80,8 +80,7 @@ def model_of(name: str) -> Any:
 def carried(model: Any) -> tuple[Any, dict[str, Any]]:
     """The header and the tensors of a model with its proof."""
     tensors: dict[str, Any] = {}
-    parts = (model.graph, model.choices, model.box, model.transformer, model.certificate, model.fusion)
-    header = header_of(Contents(*parts, proof=model.proof), tensors)
+    header = header_of(model.contents(), tensors)
     return json.loads(json.dumps(header)), tensors
 
 

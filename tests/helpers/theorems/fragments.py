@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from headsmith.core.functions import FUNCTIONS
 from headsmith.language.graph import Affine, Graph, Relu
-from headsmith.plan.circuits import Fragment, build
+from headsmith.plan.circuits import Fragment
 from headsmith.plan.circuits.proposal import Proposal
 from helpers.oracles.exact import exact, extended
 from helpers.oracles.mathematics import EXACT
@@ -68,21 +67,6 @@ def check_theorem(
             value = exact(fragment.graph, [point])[0]
             wanted = HIGH_PRECISION[name](mpmath.mpf(float(point)), parameter)
             assert abs(mpmath.mpf(value.numerator) / value.denominator - wanted) <= fragment.error * over + rounding
-
-
-def check_rebuilt(fragment: Fragment) -> None:
-    """What is stored, as JSON, is enough to rebuild the same circuit bit for bit."""
-    again = build(fragment.family, json.loads(json.dumps(fragment.parameters)))
-    assert again.parameters == fragment.parameters
-    assert (again.error, again.low, again.high) == (fragment.error, fragment.low, fragment.high)
-    assert len(again.graph.nodes) == len(fragment.graph.nodes)
-    for left, right in zip(again.graph.nodes, fragment.graph.nodes, strict=True):
-        assert type(left) is type(right)
-        if isinstance(left, Affine) and isinstance(right, Affine):
-            assert np.array_equal(left.bias, right.bias)
-            assert [term.node for term in left.terms] == [term.node for term in right.terms]
-            for one, other in zip(left.terms, right.terms, strict=True):
-                assert np.array_equal(one.weights, other.weights)
 
 
 def loose_nodes(graph: Graph) -> int:

@@ -1,11 +1,11 @@
 """Claims R4 to R7 fail where a model costs more or errs more than it may. That they hold, and that every figure counts,
 is tested in test_claim_mutations.py."""
 
-from headsmith.lab.claims.formulas import Case, bill_row, cheapest, faults, folds, gain
+from headsmith.lab.claims.formulas import FormulaCase, bill_row, cheapest, faults, folds, gain
 
 
 def test_a_bill_has_its_figures() -> None:
-    case = Case("multiplication", "x*y", {"x": (-1, 1), "y": (-2, 2)}, lambda _: 10)
+    case = FormulaCase("multiplication", "x*y", {"x": (-1, 1), "y": (-2, 2)}, lambda _: 10)
     row, counted = bill_row(case, 1e-2, "relu")
     assert row["domain"] == "[-1, 1] x [-2, 2]"
     assert counted["parameters"] == row["parameters"]
@@ -21,7 +21,7 @@ def test_the_law_of_folds() -> None:
 
 
 def test_auto_must_be_the_cheapest() -> None:
-    case = Case("multiplication", "x*y", {"x": (-1, 1), "y": (-1, 1)})
+    case = FormulaCase("multiplication", "x*y", {"x": (-1, 1), "y": (-1, 1)})
     relu, native, auto = (bill_row(case, 1e-6, recipe)[0] for recipe in ("relu", "native", "auto"))
     assert (native["layers"], native["heads"]) == (1, 1)
     assert cheapest([relu, native, auto])

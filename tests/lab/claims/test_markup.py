@@ -1,14 +1,16 @@
 """Claims as Markdown and LaTeX: every figure is there, and nothing that would break a document."""
 
 from headsmith.lab.claims.markup import latex, markdown
-from headsmith.lab.claims.rows import Checked
+from headsmith.lab.claims.rows import CheckedClaim
 
 ROWS = [
     {"target": "x*y", "domain": "[-1, 1]^2", "certified": 9.5e-7, "heads": 20, "note": None},
     {"target": "a|b_c & 50%", "domain": "", "certified": 1e-6, "heads": 1234, "more": True},
 ]
-CLAIM = Checked("R4", "costs {this} & that", "two targets", {"rows": ROWS}, True, "holds: 20 heads", 0.1, tag="ours")
-EMPTY = Checked("R5", "nothing", "nothing", {}, False, "fails: nothing", 0.1, tag="ours")
+CLAIM = CheckedClaim(
+    "R4", "costs {this} & that", "two targets", {"rows": ROWS}, True, "holds: 20 heads", 0.1, tag="ours"
+)
+EMPTY = CheckedClaim("R5", "nothing", "nothing", {}, False, "fails: nothing", 0.1, tag="ours")
 
 
 def test_markdown() -> None:

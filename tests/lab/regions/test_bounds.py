@@ -6,19 +6,11 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
+from helpers.oracles.region_counts import maxout_attainable, maxout_level, relu_attainable, zigzag_regions
 
-from headsmith.lab.regions.bounds import (
-    bounds_of,
-    deep_upper,
-    maxout_attainable,
-    one_maxout_level,
-    relu_attainable,
-    relu_upper,
-    zaslavsky,
-    zigzag_regions,
-)
+from headsmith.lab.regions.bounds import bounds_of, deep_upper, one_maxout_level, relu_upper, zaslavsky
 from headsmith.lab.regions.enumeration import regions
-from headsmith.lab.regions.levels import Levels, levels_of, maxout_level
+from headsmith.lab.regions.levels import Levels, levels_of
 from headsmith.lab.regions.zigzag import composed, feed_forward_block
 from headsmith.language.network import Network
 

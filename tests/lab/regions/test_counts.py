@@ -6,9 +6,10 @@ import sys
 
 import numpy as np
 import pytest
+from helpers.oracles.region_counts import linear_labels
 
 from headsmith.core.errors import DomainError, TargetError
-from headsmith.lab.regions.counts import linear_labels, map_labels
+from headsmith.lab.regions.counts import map_labels
 from headsmith.lab.regions.enumeration import regions
 from headsmith.lab.regions.result import PartialCountWarning
 from headsmith.language.network import Network

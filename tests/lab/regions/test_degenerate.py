@@ -13,9 +13,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from helpers.oracles.polygons import programmed_patterns
+from helpers.oracles.region_counts import maxout_level
 
 from headsmith.lab.regions.enumeration import regions
-from headsmith.lab.regions.levels import Levels, maxout_level
+from headsmith.lab.regions.levels import Levels
 from headsmith.language.network import Network
 
 WIDTHS = {

@@ -11,11 +11,12 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 from helpers.oracles.polygons import clipped_patterns, volumes
+from helpers.oracles.region_counts import maxout_level, through_origin
 
 from headsmith.core.intervals import as_box
-from headsmith.lab.regions.bounds import through_origin, zaslavsky
+from headsmith.lab.regions.bounds import zaslavsky
 from headsmith.lab.regions.enumeration import regions
-from headsmith.lab.regions.levels import Levels, levels_of, maxout_level, relu_level, unit_values
+from headsmith.lab.regions.levels import Levels, levels_of, relu_level, unit_values
 from headsmith.lab.regions.result import Regions
 from headsmith.language.formula import formula_graph
 from headsmith.language.maxout import MaxoutNetwork

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from helpers.effort import tried
 from helpers.oracles.polygons import clipped_patterns, volumes
+from helpers.oracles.region_counts import maxout_level
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headsmith.lab.regions.complex import FIRST, SECOND, box_complex, members
 from headsmith.lab.regions.enumeration import regions
-from headsmith.lab.regions.levels import Levels, maxout_level
+from headsmith.lab.regions.levels import Levels
 from headsmith.language.network import Network
 
 small = st.integers(-2, 2)

@@ -11,9 +11,10 @@ from math import comb, factorial
 import numpy as np
 import pytest
 from helpers.oracles.polygons import exactly, has_interior, programmed_patterns
+from helpers.oracles.region_counts import through_origin
 from test_enumeration import KINDS, relu_network, sampled_patterns
 
-from headsmith.lab.regions.bounds import through_origin, zaslavsky
+from headsmith.lab.regions.bounds import zaslavsky
 from headsmith.lab.regions.complex import Complex, corners, members
 from headsmith.lab.regions.enumeration import regions
 from headsmith.lab.regions.levels import levels_of

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.oracles.region_counts import zigzag_regions
 
 from headsmith.core.errors import TargetError
-from headsmith.lab.regions.bounds import bounds_of, zigzag_regions
+from headsmith.lab.regions.bounds import bounds_of
 from headsmith.lab.regions.zigzag import attention_block, composed, feed_forward_block, growth
 
 

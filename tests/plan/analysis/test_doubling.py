@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.attacks import mutation
+from helpers.attacks.proving import proven
 from helpers.effort import tried
 
 import headsmith as hs
@@ -278,27 +279,26 @@ def errors_of(model: hs.in_context.Learner, random: np.random.Generator) -> floa
 
 @pytest.mark.again
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("part", ["transformer", "choices"])
-def test_a_changed_model_is_refused_or_its_bound_holds(part: str) -> None:
+def test_a_changed_model_is_refused_or_its_bound_holds() -> None:
     model, random = compiled(), np.random.default_rng(11)
     assert errors_of(model, random) <= model.certificate.error
-    every = list(mutation.places(getattr(model, part)))
+    every = list(mutation.places(model.transformer))
     kinds: dict[str, list[Any]] = {}
     for place, value in every:
         kinds.setdefault(mutation.kind_of(place), []).append((place, value))
-    proven = 0
-    for _ in range(tried(60, 10)):
+    kept = 0
+    for _ in range(tried(60, 5)):
         chosen = kinds[str(random.choice(sorted(kinds)))]
         place, value = chosen[int(random.integers(len(chosen)))]
         _, new = mutation.mutate(value, random, False, [r.name for r in model.transformer.registers])
         try:
-            changed = replace(model, **{part: mutation.put(getattr(model, part), place, new)})
-            bound = hs.verify(replace(changed, certificate=replace(model.certificate, error=1e300))).error
+            changed = replace(model, transformer=mutation.put(model.transformer, place, new))
+            bound = proven(changed).error
         except (HeadsmithError, ValueError, TypeError, IndexError, KeyError, AssertionError):
             continue
-        proven += 1
+        kept += 1
         assert errors_of(changed, random) <= bound, place
-    assert proven > 0
+    assert kept > 0
 
 
 def test_few_sums_round_little() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.attacks.proving import certify
+from helpers.attacks.proving import proven
 from helpers.attacks.sequences import worst_ratio
 from helpers.oracles.precise import error_at, precise
 
@@ -87,10 +87,10 @@ def test_gates_at_other_tokens_have_other_slopes() -> None:
         for layer in sharp.layers
     ]
     sharp = replace(sharp, layers=tuple(layers))
-    proven = certify(model.graph, model.choices, model.box, sharp, model.fusion)
-    assert proven.parts["approximation"] > 0.9 * proven.error
+    bound = proven(model, sharp)
+    assert bound.parts["approximation"] > 0.9 * bound.error
     grid = np.linspace(-2, 2, 41)
-    found = one_against_all(replace(model, transformer=sharp, certificate=proven), grid, [1.5, 1.7, 1.9, 2.0])
+    found = one_against_all(replace(model, transformer=sharp, certificate=bound), grid, [1.5, 1.7, 1.9, 2.0])
     assert 0.5 < found <= 1.0
 
 
@@ -194,7 +194,7 @@ def test_a_component_that_no_head_computes(name: str) -> None:
     less = replace(bank, node=bank.node[:1], component=bank.component[:1], read=tuple(read), write=tuple(write))
     broken = replace(model.transformer, layers=(Layer((less,)),))
     with pytest.raises(hs.CertificateError, match=r"heads claim \[0\]... of the 2 of node"):
-        certify(model.graph, model.choices, model.box, broken, model.fusion)
+        proven(model, broken)
 
 
 def dense(weights: Any) -> Any:

@@ -88,7 +88,7 @@ def test_errors_grow_linearly_with_the_steps() -> None:
     for steps in (2, 5):
         graph = descent(2, steps, 0.5)
         model = hs.compile(graph, box(2), error=1e-2, tokens=4, recipe="native")
-        per_head = [abs(choice.margin or 0.0) for choice in model.choices.values()]
+        per_head = [abs(region["margin"] or 0.0) for region in model.proof.stored["regions"]]
         errors.append(model.certificate.error)
         assert max(per_head) < 1.0
     assert errors[-1] <= 1e-2

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from helpers.theorems.fragments import cheapest, check_form, check_rebuilt, check_theorem
+from helpers.theorems.fragments import cheapest, check_form, check_theorem
 
 from headsmith.plan.circuits.logarithm import logarithm, logarithm_proposals
 from headsmith.plan.circuits.power import power, power_proposals
@@ -26,7 +26,6 @@ def test_root_theorem(interval: tuple[float, float], split: tuple[int, ...]) -> 
     assert (fragment.gates, fragment.depth) == (sum(split) - len(split), len(split))
     check_theorem(fragment, "sqrt", slack=1.01)
     check_form(fragment)
-    check_rebuilt(fragment)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +40,6 @@ def test_root_down_to_zero(high: float, error: float, gates: int) -> None:
         fragment = proposal.make()
         assert fragment.error <= error
         check_theorem(fragment, "sqrt", slack=1.01)
-        check_rebuilt(fragment)
 
 
 def test_root_error_with_twelve_gates() -> None:
@@ -62,7 +60,6 @@ def test_logarithm_theorem(interval: tuple[float, float], levels: int, split: tu
         check_theorem(fragment, "log", slack=1.02)
     # The recentring reads the pair of each level, so these sums are not in place.
     check_form(fragment, loose=2 * levels + 2)
-    check_rebuilt(fragment)
 
 
 def test_logarithm_costs_at_1e_6() -> None:
@@ -87,7 +84,6 @@ def test_power_theorem(exponent: float, levels: int, split: tuple[int, ...]) -> 
     assert (fragment.gates, fragment.depth) == (2 * levels + sum(split) - len(split), 2 * levels + len(split))
     check_theorem(fragment, "power", exponent, slack=1.35)
     check_form(fragment, loose=2)
-    check_rebuilt(fragment)
 
 
 @pytest.mark.parametrize(("exponent", "gates"), [(3.0, 22), (4.0, 22), (1.5, 21), (1 / 3, 23), (7.0, 23)])
@@ -111,4 +107,3 @@ def test_small_exponents_down_to_zero(exponent: float) -> None:
     fragment = cheapest(power_proposals(exponent, 0.0, 1.0, 1e-5))[0].make()
     x = np.concatenate([np.linspace(0.0, 1.0, 3001), np.geomspace(1e-30, 1.0, 3001)])
     assert np.abs(fragment(x) - x**exponent).max() <= 1.001 * fragment.error <= 1.001e-5
-    check_rebuilt(fragment)

@@ -11,6 +11,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from helpers.oracles.boltzmann import boltzmann_error
 from helpers.theorems import banks as models
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,10 +20,7 @@ from headsmith.core.balls import boltzmann_constant, gate_constant
 from headsmith.core.errors import CertificateError
 from headsmith.lab import heads as head_models
 from headsmith.run.numpy_runner import run
-from headsmith.transformer.heads.boltzmann import (
-    BoltzmannBank,
-    boltzmann_error,
-)
+from headsmith.transformer.heads.boltzmann import BoltzmannBank
 from headsmith.transformer.heads.stream import DATA, Link
 
 DIGITS = 40
@@ -51,7 +49,8 @@ class TestTheorem:
     def test_it_is_a_bound(self, values, scale, sign) -> None:
         with mpmath.workdps(DIGITS):
             missed = sign * (mpmath.mpf((max if sign > 0 else min)(values)) - exact_output(values, sign * scale))
-            assert -mpmath.mpf("1e-30") <= missed <= boltzmann_error(sign * scale, len(values))
+            oracle = mpmath.mpf("1e-30")  # what the oracle itself rounds, at 40 digits
+            assert -oracle <= missed <= float(boltzmann_error(sign * scale, len(values))) + oracle
 
     @pytest.mark.parametrize("tokens", [2, 3, 8, 64, 1024])
     @pytest.mark.parametrize("scale", [0.5, 30.0, -7.0])

@@ -27,7 +27,7 @@ from headsmith.transformer.heads import attend, boltzmann, gate, mean, move, sin
 from headsmith.transformer.heads.scaling import split_scale
 from headsmith.transformer.heads.stream import Link
 from headsmith.transformer.ir import layout
-from headsmith.transformer.stored import transformer_data
+from headsmith.transformer.stored import roles_data, transformer_data
 
 PRECISION = PRECISIONS["float32"]
 UNIT = PRECISION.unit_roundoff
@@ -75,8 +75,7 @@ def known(trial: Trial, sizes: Any, drifts: Any, roundings: Any = 1.0) -> Reads:
 def proven(model: Any, place: int, reads: Reads, *slopes: Upper) -> Local:
     """What the kernel says of a bank in the first layer, from the arrays that a file would have."""
     tensors: dict[str, Any] = {}
-    stored = transformer_data(model, tensors)
-    roles = [[{"node": bank["node"], "component": bank["component"]} for bank in layer] for layer in stored["layers"]]
+    stored, roles = transformer_data(model, tensors), roles_data(model, tensors)
     for layer in roles:
         for role in layer:
             tensors[role["node"]] = np.maximum(tensors[role["node"]], 0)

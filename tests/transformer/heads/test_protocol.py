@@ -14,21 +14,10 @@ from helpers.theorems import banks as models
 from headsmith.core.arrays import Array
 from headsmith.core.errors import FileFormatError
 from headsmith.transformer.dimensions import dimensions
-from headsmith.transformer.heads.bank import (
-    KEY,
-    Columns,
-    HeadBank,
-    Matrices,
-    Words,
-    keep,
-    keep_folded,
-    keep_name,
-    keep_nonzeros,
-    largest_scaled,
-)
+from headsmith.transformer.heads.bank import KEY, HeadBank, Words, keep
 from headsmith.transformer.heads.kinds import KINDS
 from headsmith.transformer.heads.running import Attention
-from headsmith.transformer.heads.stream import DATA, Link
+from headsmith.transformer.heads.stream import DATA, Feature, Link, On, Read, Terms
 from headsmith.transformer.heads.surroundings import Surroundings
 
 
@@ -57,24 +46,16 @@ class TiltedBank(HeadBank):
         shares = 1.0 / (attention.seen() + attention.dtype.type(silent))
         return np.broadcast_to(total * shares[:, None], values.shape)
 
-    def features(self, model: Surroundings) -> tuple[str, ...]:
-        return ("gain", *keep_name(model))
+    def features(self, model: Surroundings) -> tuple[Feature, ...]:
+        gain = Feature("gain", (On(DATA, self.gain / KEY),), (On(DATA, KEY),))
+        return (gain, *keep(model, self.keep_gain))
 
-    def dense(self, model: Surroundings, columns: Columns, read: Array, write: Array) -> Matrices:
-        W_Q, W_K = self.no_features(model, read)
-        W_Q[:, columns[DATA], 0], W_K[:, columns[DATA], 0] = self.gain / KEY, KEY
-        keep(model, columns, self.keep_gain, W_Q, W_K)
-        return Matrices(W_Q, W_K, (read * self.factor[:, None]).T[None], write[None])
+    def value(self, model: Surroundings) -> Terms:
+        return (Read(scale=self.factor),)
 
-    def nonzeros(self, model: Surroundings, read: int) -> int:
-        return read + (self.gain != 0.0) + 1 + keep_nonzeros(model)
-
-    def folded(self, model: Surroundings) -> list[float]:
-        steep = largest_scaled(self.read, self.factor)
-        return [KEY, abs(self.gain) / KEY, steep, *keep_folded(model, self.keep_gain)]
-
-    def law(self, model: Surroundings) -> tuple[str, str]:
-        return f"1{' + 1' * model.sink_tokens}", "tilted mean over tokens"
+    @property
+    def stands_for(self) -> str:
+        return "tilted mean over tokens"
 
     def told(self, head: int, model: Surroundings, words: Words) -> list[str]:
         return [f"returns {self.factor[0]:g} times the mean of {words.read(0)}"]

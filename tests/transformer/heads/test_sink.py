@@ -8,12 +8,13 @@ import itertools
 import mpmath
 import numpy as np
 import pytest
+from helpers.theorems.banks import build, gates
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headsmith.core.rounding import PRECISIONS
 from headsmith.transformer.heads.scaling import split_scale
-from headsmith.transformer.heads.sink import feature_names, leak_weight
+from headsmith.transformer.heads.sink import leak_weight
 from headsmith.transformer.heads.stream import position_bits, position_code
 
 DIGITS = 60
@@ -59,7 +60,10 @@ class TestPositionCode:
         assert leak_weight(5.0, 1, np.array([0.3, 1e9])).tolist() == [0.0, 0.0]
 
     def test_the_widths_of_queries(self) -> None:
-        assert [len(feature_names(tokens)) for tokens in (1, 2, 3, 4, 5, 16)] == [2, 4, 5, 5, 6, 7]
+        models = [build([[gates("x", 2)]], tokens, "float64") for tokens in (1, 2, 3, 4, 5, 16)]
+        banks = [(model, bank) for model in models for bank in model.layers[0].banks]
+        assert [len(bank.features(model)) for model, bank in banks] == [2, 4, 5, 5, 6, 7]
+        assert [bank.law(model) for model, bank in banks[:2]] == ["2", "3 + ceil(log2 n)"]
 
 
 class TestLeakLemma:

@@ -14,6 +14,7 @@ is their sum. nan or infinity anywhere means: not certified.
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from dataclasses import field as default
 from itertools import chain
 from typing import Any
 
@@ -22,12 +23,13 @@ import numpy as np
 from .arithmetic import EXP_ULPS, Interval
 from .errors import WORK, WORK_A_NUMBER, Refused, limited, refuse
 from .expressions import computed, headed
+from .fields import GIVEN, refuse_unknown
 from .flow import gains
 from .graph import Graph, identical, read_graph
 from .model import Model, largest_weight, read_model
 from .proof import Proof, read_proof, refuse_open
 from .ranges import ranges, refuse_undefined
-from .reading import Tensors, digest, field, items, mapping, read, real
+from .reading import Tensors, digest, field, flag, items, mapping, numbers, read, real, text
 from .same import Forms, TooLarge
 from .slopes import edges_of
 from .softmax import refuse_large
@@ -49,7 +51,8 @@ class Certificate:
     compute in float32 (arithmetic.Precision). `target` is exact real arithmetic. With `blocks`, the inputs are laid out
     over that many tokens (proof.py). `parts` belong to the worst output and add up to the error; `outputs` has a bound
     for each output. No score is larger than `max_score`, and no entry of the dense matrices than `max_weight`. `target`
-    is a digest of the target: of what it approximates, where the file says that it approximates something.
+    is a digest of the target: of what it approximates, where the file says that it approximates something; `run` one
+    of what steers how the model is called.
     """
 
     error: float
@@ -65,9 +68,10 @@ class Certificate:
     max_weight: float
     target: str = ""
     assumes: tuple[str, ...] = ()
+    run: str = default(default="", compare=False)
 
 
-def check_file(path: str | os.PathLike[str]) -> Certificate:
+def check_file(path: str | os.PathLike[str]) -> Any:
     """The certificate of a file, or of the stock model in a folder, proved again. Raises Refused where less can be
     proved than is claimed."""
     if os.path.isdir(path):
@@ -77,13 +81,35 @@ def check_file(path: str | os.PathLike[str]) -> Certificate:
     return checked(*read(path))
 
 
-def checked(header: Any, tensors: Tensors) -> Certificate:
+def checked(header: Any, tensors: Tensors) -> Any:
     """The certificate of the contents of a file, compared with what they claim."""
-    refuse("proof" not in header, "the file carries no proof that this kernel can check")
-    found = proved(header, tensors)
-    stated = {name: value for name, value in vars(found).items() if name != "domain"}  # that is the file's
-    _refuse_less("claim:", field(header, "claim"), stated)
+    found: Any = stated(header, tensors) if "given" in header else _of_model(header, tensors)
+    every = {name: value for name, value in vars(found).items() if name != "domain"}  # that is the file's
+    _refuse_less("claim:", field(header, "claim"), every)
     return found
+
+
+def _of_model(header: Any, tensors: Tensors) -> Certificate:
+    """What is proved of a model, and a digest of what steers how it is called: by points or by sequences, under which
+    mask, with which matrix that features are multiplied by, and where its grid is."""
+    refuse("circuit" not in mapping(field(header, "proof")), "the file carries no proof that this kernel can check")
+    names = ("kind", "causal", "grid", "preconditioner")
+    kind, causal, grid, matrix = (field(field(header, "run"), name) for name in names)
+    known = text(kind), flag(causal), text(grid), None if matrix is None else numbers(tensors, matrix, 2)
+    refuse(len(known) < len(header["run"]), "the file says more about how the model is called than is known")
+    return replace(proved(header, tensors), run=digest(header["run"], tensors))
+
+
+def stated(header: Any, tensors: Tensors) -> Any:
+    """What the contents of a file about a given network prove (rules/given.py), whatever they claim."""
+    from ..rules.given import check_given
+
+    try:
+        with limited(WORK + WORK_A_NUMBER * sum(each.size for each in tensors.values())), np.errstate(all="ignore"):
+            refuse_unknown(header, GIVEN)
+            return check_given(header, tensors)
+    except DAMAGE as problem:
+        raise Refused(f"the file is damaged ({type(problem).__name__}: {problem})") from None
 
 
 def proved(header: Any, tensors: Tensors) -> Certificate:
@@ -99,6 +125,7 @@ def proved(header: Any, tensors: Tensors) -> Certificate:
 def contents(header: Any, tensors: Tensors) -> tuple[Graph, Model, Proof, Interval, str]:
     """Target, model, proof and domain of a file, and the digest of what its claim is about: the target, or what that
     approximates."""
+    refuse_unknown(header)
     # A file may name a tensor many times: as doubles once, it takes no memory for that.
     tensors = {name: each.astype(np.float64) if each.dtype == np.float32 else each for name, each in tensors.items()}
     target, stored = read_graph(field(header, "source"), tensors), field(header, "proof")

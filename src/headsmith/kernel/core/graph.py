@@ -10,6 +10,7 @@
            | move        a node's value at another token, or zero (-1)
            | exchange    x - relu(x - m - c) + relu(m - x - d), m the value x of another token, c and d not negative
            | attend      the mean of values over the tokens, weighted by exp(query . key)
+           | average     means of values, weighted by e to the scores, `keys` for each (rule Given)
            | sampled     any function with these answers on a grid and this Lipschitz bound (sampled.py)
 
 Products, quotients, hypotenuses and named functions of a file are expressions. A node's number is its place, and it
@@ -40,6 +41,7 @@ READS = {
     **dict.fromkeys(("product", "hypotenuse"), ("left", "right")),
     "quotient": ("numerator", "denominator"),
     "attend": ("queries", "keys", "values"),
+    "average": ("scores", "values"),
     "exchange": ("value", "above", "below"),
 }
 SUM = ("linear", ((Fraction(1), 2), (Fraction(1), 3)), Fraction(0))
@@ -66,12 +68,13 @@ class Node:
     targets: tuple[int, ...] = ()
     program: Program = NOTHING
     names: tuple[str, ...] = ()
+    keys: int = 0
 
     @property
     def operation(self) -> tuple[Any, ...]:
         """What a node does, up to the numbers in its arrays, and which of its weights are sparse."""
         held = map(len, map(parts_of, self.weights))
-        return self.kind, self.size, self.name, self.causal, self.targets, self.program, *held
+        return self.kind, self.size, self.name, self.causal, self.targets, self.program, self.keys, *held
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +144,8 @@ def _node(stored: Any, tensors: Tensors, last: int, target: Graph | None) -> Nod
     causal = kind in ("pool", "attend") and flag(field(stored, "causal"))
     targets = tuple(whole(each, -1) for each in items(field(stored, "targets"))) if kind in MOVES else ()
     found = Node(kind, whole(field(stored, "size"), 1), arguments, (), np.zeros(0), name, causal, targets)
+    if kind == "average":
+        return replace(found, keys=whole(field(stored, "keys"), 1))
     return replace(found, kind="expression", program=program) if program.steps else found
 
 
@@ -154,6 +159,12 @@ def _refuse_misfit(node: Node, sizes: list[int]) -> None:
             fits &= all(shape == (node.size, size) or shape == (size,) == (node.size,) for shape, size in pairs)
         case "attend":
             fits &= sizes[0] == sizes[1] and sizes[2] == node.size
+        case "average":
+            # Groups of scores, and for each owner of groups the values of all keys.
+            groups = sizes[0] // node.keys
+            fits &= groups > 0 and groups * node.keys == sizes[0] and node.size % groups == 0
+            owned = node.keys * (node.size // max(groups, 1))
+            fits = fits and sizes[1] % owned == 0 and groups % (sizes[1] // owned) == 0
         case "expression":
             fits &= sizes == [node.size] * node.program.variables
         case "pool" if node.name not in ("mean", "max", "min"):

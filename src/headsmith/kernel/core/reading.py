@@ -7,7 +7,9 @@ Sizes come from tensors that are really in the file: no number in the header mak
 import hashlib
 import json
 import os
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
+from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,35 +19,72 @@ from .arithmetic import Array, Weights
 from .errors import Refused, refuse, spend
 from .sparse import Sparse
 
-FORMAT, VERSION = "headsmith", 2
-LARGEST_HEADER = 1 << 26
+FORMAT, VERSION = "headsmith", 3
+LARGEST_HEADER, MOST_NUMBERS = 1 << 26, 1 << 29
 TYPES = ("F64", "F32", "I64")
 MOST = 1 << 31
+TENSORS = ("bias", "weights", "gaps", "values", "answers", "lipschitz", "scale", "preconditioner")  # in digests
 
 Tensors = dict[str, Any]
 T = TypeVar("T")
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Tensors]:
-    """The header and the tensors of a file."""
-    metadata, tensors = tensors_of(path, TYPES)
-    refuse(FORMAT not in metadata, "a safetensors file, but without the header of this project")
-    header = mapping(parsed(metadata[FORMAT], "the header"))
+    """The header and the tensors of a file of this version."""
+    header, tensors = read_any(path)
     refuse(header.get("version") != VERSION, f"format version {header.get('version')!r}; this kernel reads {VERSION}")
     return header, tensors
 
 
-def tensors_of(path: str | os.PathLike[str], types: tuple[str, ...]) -> tuple[dict[str, str], Tensors]:
-    """The metadata and the tensors of a safetensors file, which must be of these types."""
+def read_any(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Tensors]:
+    """The same of any version: the header first, and of the tensors those that it names."""
+    with _opened(path) as file:
+        metadata = file.metadata() or {}
+        refuse(FORMAT not in metadata, "a safetensors file, but not written by headsmith (no such header)")
+        header = mapping(parsed(metadata[FORMAT], "the header"))
+        return header, _tensors(file, sorted({*file.keys()} & {*_texts(header)}), TYPES)
+
+
+def tensors_of(path: str | os.PathLike[str], types: tuple[str, ...]) -> Tensors:
+    """All tensors of a safetensors file, which must be of these types."""
+    with _opened(path) as file:
+        return _tensors(file, list(file.keys()), types)
+
+
+@contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
     refuse(not os.path.isfile(path), f"{os.fspath(path)}: no such file")
     try:
         with safe_open(path, framework="np") as file:
-            names = list(file.keys())
-            for name, kind in ((name, file.get_slice(name).get_dtype()) for name in names):
-                refuse(kind not in types, f"the tensor {name!r} has the type {kind}; only {', '.join(types)} are read")
-            return file.metadata() or {}, {name: file.get_tensor(name) for name in names}
+            yield file
     except (SafetensorError, OSError, ValueError) as problem:
         raise Refused(f"not a complete safetensors file ({problem})") from None
+    except BaseException as problem:
+        # Where there is no memory left, the library ends in what is no Exception.
+        if isinstance(problem, MemoryError) or type(problem).__name__ == "PanicException":
+            raise Refused("the file takes more memory than there is") from None
+        raise
+
+
+def _tensors(file: Any, names: list[str], types: tuple[str, ...]) -> Tensors:
+    """The tensors of these names, none of which is read before all types and sizes are known."""
+    parts = {name: file.get_slice(name) for name in names}
+    for name, kind in ((name, part.get_dtype()) for name, part in parts.items()):
+        refuse(kind not in types, f"the tensor {name!r} has the type {kind}; only {', '.join(types)} are read")
+    count = sum(prod(part.get_shape()) for part in parts.values())
+    refuse(count > MOST_NUMBERS, f"the file has {count} numbers, and this kernel reads {MOST_NUMBERS}")
+    return {name: file.get_tensor(name) for name in names}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in a header."""
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, str):
+            yield found
+        elif isinstance(found, dict | list):
+            waiting += found.values() if isinstance(found, dict) else found
 
 
 def parsed(text: str, what: str) -> Any:
@@ -148,7 +187,7 @@ def digest(stored: Any, tensors: Tensors) -> str:
             return {name: plain(name, each) for name, each in value.items()}
         if isinstance(value, list):
             return [plain("", each) for each in value]
-        if key in ("bias", "weights", "gaps", "values", "answers", "lipschitz", "scale") and isinstance(value, str):
+        if key in TENSORS and isinstance(value, str):
             array = np.ascontiguousarray(_tensor(tensors, value, range(33)), dtype="<f8")
             found = hashlib.sha256(json.dumps(array.shape).encode())
             found.update(array.data)

@@ -44,7 +44,7 @@ def check_folder(folder: str | os.PathLike[str]) -> Certificate:
         refuse(not name.startswith(".git"), f"{name!r} is no file of the proven model, and other tools might read it")
     header, tensors = read(os.path.join(folder, PROOF))
     checked(header, tensors)
-    _, held = tensors_of(os.path.join(folder, WEIGHTS), ("F32",))
+    held = tensors_of(os.path.join(folder, WEIGHTS), ("F32",))
     config, path = _json(os.path.join(folder, CONFIG)), os.path.join(folder, WORDS)
     kind: Any = config.get("model_type") if isinstance(config, dict) else None
     refuse(kind not in [*ARCHITECTURES], f"{CONFIG} names no model for which there is a rule: {[*ARCHITECTURES]}")

@@ -24,7 +24,7 @@ NUMBERS = ("output", "stands_for", "node", "as", "argument")
 
 
 @dataclass(frozen=True, eq=False)
-class Head:
+class DraftHead:
     """What computes a node: a kind of bank, the components, the arrays of each one's head, and gains."""
 
     kind: str
@@ -34,12 +34,12 @@ class Head:
 
 
 @dataclass(eq=False)
-class Draft:
+class FileDraft:
     """A circuit and what is claimed of it; entries of `lists` are those of the file, with arrays in place of names."""
 
     nodes: list[Node]
     output: int
-    heads: dict[int, Head]
+    heads: dict[int, DraftHead]
     lists: dict[str, list[dict[str, Any]]]
     steps: list[int]
     powers: list[int]
@@ -64,7 +64,7 @@ class Draft:
         for each in (entry for entries in self.lists.values() for entry in entries):
             each.update({name: moved(each[name]) for name in NUMBERS if name in each})
 
-    def copy(self) -> Draft:
+    def copy(self) -> FileDraft:
         """Another one, to be changed."""
         return replace(
             self,
@@ -85,7 +85,7 @@ class Draft:
         return nodes
 
 
-def draft_of(header: Header, tensors: Mapping[str, Any]) -> Draft | None:
+def draft_of(header: Header, tensors: Mapping[str, Any]) -> FileDraft | None:
     """The draft that a compiled file is made of; None where nobody can lay it out anew."""
     stored, proof = header["transformer"], header["proof"]
     target = read_graph(header["source"], dict(tensors))
@@ -97,7 +97,7 @@ def draft_of(header: Header, tensors: Mapping[str, Any]) -> Draft | None:
         return None
     if any(node.kind == "sampled" for node in circuit.nodes):
         return None
-    heads: dict[int, Head] = {}
+    heads: dict[int, DraftHead] = {}
     for bank in model.computing:
         for number in np.unique(bank.node).tolist():
             heads[number] = _head(bank, number)
@@ -108,7 +108,7 @@ def draft_of(header: Header, tensors: Mapping[str, Any]) -> Draft | None:
         ]
         for name in LISTS
     }
-    return Draft(
+    return FileDraft(
         nodes=list(circuit.nodes),
         output=circuit.output,
         heads=heads,
@@ -123,22 +123,22 @@ def draft_of(header: Header, tensors: Mapping[str, Any]) -> Draft | None:
     )
 
 
-def _head(bank: Bank, number: int) -> Head:
+def _head(bank: Bank, number: int) -> DraftHead:
     """The heads that compute a node, each with its own arrays."""
     mine = np.flatnonzero(bank.node == number)
     heads, columns = mine // (bank.outputs // bank.heads), mine % (bank.outputs // bank.heads)
     arrays = {name: values[heads] for name, values in bank.arrays.items()}
     if "values" in arrays:
         arrays["values"] = np.stack([bank.arrays["values"][h][:, [c]] for h, c in zip(heads, columns, strict=True)])
-    return Head(bank.kind, bank.component[mine], arrays, bank.gains)
+    return DraftHead(bank.kind, bank.component[mine], arrays, bank.gains)
 
 
 SINK = dict.fromkeys(GAINS["sink"], 800.0)
 
 
-def sink(components: Any, scale: float) -> Head:
+def sink(components: Any, scale: float) -> DraftHead:
     """Gates by heads that are off by up to 0.278 / scale."""
     count = len(components)
-    return Head(
+    return DraftHead(
         "sink", np.asarray(components), {"query_scale": np.full(count, scale), "key_scale": np.ones(count)}, SINK
     )

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from headsmith.kernel.core.graph import PRODUCT, Graph, Node, needed
-from headsmith.lab.attack.drafts import Draft, Head, sink
+from headsmith.lab.attack.drafts import DraftHead, FileDraft, sink
 
 Random = np.random.Generator
-Rewrite = Callable[[Draft, Random], str]
+Rewrite = Callable[[FileDraft, Random], str]
 NOTHING = "nothing"
 
 
@@ -24,17 +24,17 @@ def pick(rng: Random, values: Any) -> Any:
     return values[int(rng.integers(len(values)))] if values else None
 
 
-def used(draft: Draft) -> list[int]:
+def used(draft: FileDraft) -> list[int]:
     """The nodes that the output needs."""
     return needed(Graph(tuple(draft.nodes), draft.output), [draft.output])
 
 
-def edges(draft: Draft, kinds: tuple[str, ...]) -> list[tuple[int, int]]:
+def edges(draft: FileDraft, kinds: tuple[str, ...]) -> list[tuple[int, int]]:
     """Readers of these kinds, each with the place of one of its arguments."""
     return [(n, k) for n in used(draft) if draft.nodes[n].kind in kinds for k in range(len(draft.nodes[n].arguments))]
 
 
-def rewire(draft: Draft, reader: int, place: int, argument: int) -> None:
+def rewire(draft: FileDraft, reader: int, place: int, argument: int) -> None:
     node = draft.nodes[reader]
     arguments = (*node.arguments[:place], argument, *node.arguments[place + 1 :])
     draft.nodes[reader] = replace(node, arguments=arguments)
@@ -49,18 +49,18 @@ def scale(rng: Random) -> float:
     return float(2.0 ** rng.integers(3, 12))
 
 
-def heads(rng: Random, size: int) -> Head | None:
+def heads(rng: Random, size: int) -> DraftHead | None:
     """Heads for all gates, for some, or for none."""
     chosen = np.flatnonzero(rng.random(size) < rng.choice([0.0, 0.5, 1.0, 1.0]))
     return sink(chosen, scale(rng)) if len(chosen) else None
 
 
-def give(draft: Draft, number: int, head: Head | None) -> None:
+def give(draft: FileDraft, number: int, head: DraftHead | None) -> None:
     if head is not None:
         draft.heads[number] = head
 
 
-def other_heads(draft: Draft, rng: Random) -> str:
+def other_heads(draft: FileDraft, rng: Random) -> str:
     """A gate's heads are others, more, fewer, or none."""
     gate = pick(rng, [n for n in used(draft) if draft.nodes[n].kind == "relu"])
     if gate is None:
@@ -70,7 +70,7 @@ def other_heads(draft: Draft, rng: Random) -> str:
     return f"gate {gate} has {len(draft.heads[gate].components) if gate in draft.heads else 0} heads"
 
 
-def margins(draft: Draft, rng: Random) -> str:
+def margins(draft: FileDraft, rng: Random) -> str:
     """Margins are other ones: all of them, or one."""
     entries = [each for name in ("regions", "tables") for each in draft.lists[name] if each.get("margin") is not None]
     entries = entries if rng.random() < 0.5 else [each for each in [pick(rng, entries)] if each]
@@ -81,7 +81,7 @@ def margins(draft: Draft, rng: Random) -> str:
     return f"{len(entries)} times {factor}" if entries else NOTHING
 
 
-def no_margin(draft: Draft, rng: Random) -> str:
+def no_margin(draft: FileDraft, rng: Random) -> str:
     """A region has no margin, or one."""
     region = pick(rng, [each for each in draft.lists["regions"] if each.get("ends") is None])
     if region is None:
@@ -90,7 +90,7 @@ def no_margin(draft: Draft, rng: Random) -> str:
     return f"region {region['output']} has the margin {region['margin']}"
 
 
-def region(draft: Draft, rng: Random) -> str:
+def region(draft: FileDraft, rng: Random) -> str:
     """max(a, b), or a product, as a region between two nodes."""
     edge = pick(rng, edges(draft, ("affine", "relu", "pool")))
     if edge is None:
@@ -114,14 +114,14 @@ def region(draft: Draft, rng: Random) -> str:
     if len(new) == 4:
         give(draft, reader + 2, sink(range(size), scale(rng)))
     else:
-        draft.heads[reader + 1] = Head("swiglu", np.arange(size), {}, {})
+        draft.heads[reader + 1] = DraftHead("swiglu", np.arange(size), {}, {})
         draft.lists["tables"].append({"node": reader + 1, "margin": margin, "cells": ""})
     draft.lists["regions"].append({"output": last, "stands_for": reader, "margin": margin})
     rewire(draft, last + 1, place, last)
     return f"{last} stands for {reader}, of {first} and {second}"
 
 
-def exchanged_regions(draft: Draft, rng: Random) -> str:
+def exchanged_regions(draft: FileDraft, rng: Random) -> str:
     """Two regions exchange what they stand for; or one stands for another node."""
     chosen = pick(rng, draft.lists["regions"])
     if chosen is None:
@@ -133,7 +133,7 @@ def exchanged_regions(draft: Draft, rng: Random) -> str:
     return f"{chosen['output']} and {other['output']}"
 
 
-def view(draft: Draft, rng: Random) -> str:
+def view(draft: FileDraft, rng: Random) -> str:
     """A node is seen as another one of its size."""
     node = pick(rng, used(draft)[1:])
     if node is None:
@@ -145,7 +145,7 @@ def view(draft: Draft, rng: Random) -> str:
     return f"{node} as {seen}"
 
 
-def steps(draft: Draft, rng: Random) -> str:
+def steps(draft: FileDraft, rng: Random) -> str:
     """Another node is said to be a step, or a power; all that may be; or none is."""
     sums = [n for n in used(draft) if draft.nodes[n].kind == "affine" and len(draft.nodes[n].arguments) == 2]
     name, number = str(rng.choice(["steps", "steps", "powers"])), pick(rng, sums)
@@ -156,7 +156,7 @@ def steps(draft: Draft, rng: Random) -> str:
     return f"{number} among the {name}"
 
 
-def norms(draft: Draft, rng: Random) -> str:
+def norms(draft: FileDraft, rng: Random) -> str:
     """Diagonals of norms, or slopes of linear bounds, are others, or new."""
     gates = [n for n in used(draft) if draft.nodes[n].kind in ("relu", "input")]
     gate = pick(rng, gates)
@@ -169,7 +169,7 @@ def norms(draft: Draft, rng: Random) -> str:
     return f"of gate {gate}"
 
 
-def linear(draft: Draft, rng: Random) -> str:
+def linear(draft: FileDraft, rng: Random) -> str:
     """Linear bounds of a sum, with random slopes."""
     node = pick(rng, [n for n in used(draft) if draft.nodes[n].kind == "affine"])
     if node is None:

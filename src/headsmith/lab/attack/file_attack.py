@@ -59,13 +59,10 @@ def stored_model(header: Header, tensors: Tensors) -> DenseTransformer:
     """The dense matrices of the model in a file."""
     stored = header["transformer"]
     try:
-        layers = [
-            [{**bank, **role} for bank, role in zip(banks, roles, strict=True)]
-            for banks, roles in zip(stored["layers"], header["proof"]["roles"], strict=True)
-            if banks
-        ]
+        layers = [banks for banks in stored["layers"] if banks]
+        roles = [each for each in header["proof"]["roles"] if each]
         # Keys and values are the same numbers in all forms of the grid.
-        transformer = read_transformer({**stored, "layers": layers, "grid_form": "one-hot"}, tensors.__getitem__)
+        transformer = read_transformer({**stored, "layers": layers}, roles, tensors.__getitem__)
         heads = transformer.heads
         columns = sum(register.size for register in transformer.registers)
         if (4 * heads + transformer.tokens + 1) * columns**2 > LARGEST:
@@ -104,11 +101,11 @@ def worst_ratio(
     """The largest error of an output that was found, over its bound. Raises CannotRunError where nothing runs."""
     model = stored_model(header, tensors)
     bounds = np.maximum(np.asarray(outputs, dtype=np.float64), 1e-300)
-    met: list[tuple[float, Any, _Search]] = []
+    met: list[tuple[float, Any, _FileSearch]] = []
     wanted = sorted({mask != "full" for mask in masks})
     for causal in wanted[:1] if len(model.W_pos) == 1 else wanted:  # one token sees itself under all masks
         for length in lengths(header):
-            search = _Search(header, tensors, model, bounds, causal)
+            search = _FileSearch(header, tensors, model, bounds, causal)
             met.append((*search.climb(search.starts(rng, count, length), rng, steps), search))
     met.sort(key=lambda each: -each[0])
     close = [each for place, each in enumerate(met) if place == 0 or each[0] > CLOSE]
@@ -117,7 +114,7 @@ def worst_ratio(
 
 
 @dataclass(frozen=True, eq=False)
-class _Search:
+class _FileSearch:
     header: Header
     tensors: Tensors
     model: DenseTransformer

@@ -12,7 +12,7 @@ import numpy as np
 
 from headsmith.kernel.core.functions import named
 from headsmith.kernel.core.graph import PRODUCT, Node
-from headsmith.lab.attack.drafts import Draft, Head, sink
+from headsmith.lab.attack.drafts import DraftHead, FileDraft, sink
 from headsmith.lab.attack.rewrites import token_node
 
 Random = np.random.Generator
@@ -26,7 +26,7 @@ class Sketch:
         lists: dict[str, Any] = {name: [] for name in ("regions", "tables", "views", "norms", "linear", "bends")}
         domain = {"low": [low] * inputs, "high": [high] * inputs}
         self.rng = rng
-        self.draft = Draft([first], 0, {}, lists, [], [], int(rng.integers(0, 4)), tokens, "float64", domain)
+        self.draft = FileDraft([first], 0, {}, lists, [], [], int(rng.integers(0, 4)), tokens, "float64", domain)
 
     def add(self, node: Node) -> int:
         self.draft.nodes.append(node)
@@ -52,20 +52,20 @@ class Sketch:
     def pool(self, argument: int) -> int:
         size = self.size(argument)
         number = self.add(Node("pool", size, (argument,), name="mean"))
-        self.draft.heads[number] = Head("mean", np.arange(size), {}, {"gain": 200.0, "keep_gain": 800.0})
+        self.draft.heads[number] = DraftHead("mean", np.arange(size), {}, {"gain": 200.0, "keep_gain": 800.0})
         return number
 
     def moved(self, argument: int, targets: tuple[int, ...]) -> int:
         size = self.size(argument)
         number = self.add(Node("move", size, (argument,), targets=targets))
-        self.draft.heads[number] = Head("move", np.arange(size), {}, {"gain": 200.0, "keep_gain": 800.0})
+        self.draft.heads[number] = DraftHead("move", np.arange(size), {}, {"gain": 200.0, "keep_gain": 800.0})
         return number
 
     def product(self, left: int, right: int, margin: float) -> int:
         """A product by neurons, as a region."""
         size = self.size(left)
         reference, inner = (self.add(Node("expression", size, (left, right), program=PRODUCT)) for _ in range(2))
-        self.draft.heads[inner] = Head("swiglu", np.arange(size), {}, {})
+        self.draft.heads[inner] = DraftHead("swiglu", np.arange(size), {}, {})
         self.draft.lists["tables"].append({"node": inner, "margin": margin, "cells": ""})
         output = self.scaled((inner, 1.0))
         self.draft.lists["regions"].append({"output": output, "stands_for": reference, "margin": margin})
@@ -76,22 +76,22 @@ class Sketch:
         number = self.add(Node("expression", 1, (argument,), program=named("sigmoid")))
         arrays = {"slope": [[[1.0], [0.0]]], "offset": [[0.0, 0.0]], "values": [[[1.0], [0.0]]]}
         held = {name: np.array(values) for name, values in arrays.items()}
-        self.draft.heads[number] = Head("table", np.arange(1), held, {"gain": 400.0, "keep_gain": 800.0})
+        self.draft.heads[number] = DraftHead("table", np.arange(1), held, {"gain": 400.0, "keep_gain": 800.0})
         self.draft.lists["tables"].append({"node": number, "margin": margin, "cells": "111001001100100"})
         self.draft.grid = 2
         return number
 
     def noisy(self, argument: int) -> int:
-        """The same by two heads, which are off: relu(z) - relu(-z)."""
+        """The identity by two heads that are both off: relu(z) - relu(-z)."""
         above, below = self.gate(argument), self.gate(self.scaled((argument, -1.0)))
         return self.scaled((above, 1.0), (below, -1.0))
 
-    def done(self, output: int) -> Draft:
+    def done(self, output: int) -> FileDraft:
         self.draft.output = output
         return self.draft
 
 
-def gates(rng: Random) -> Draft:
+def gates(rng: Random) -> FileDraft:
     """Layers of gates, with nodes that look at other tokens between them; norms and linear bounds."""
     sketch = Sketch(rng, int(rng.integers(1, 4)), int(rng.choice([1, 1, 2, 3])))
     here = 0
@@ -109,7 +109,7 @@ def gates(rng: Random) -> Draft:
     return sketch.done(sketch.sum([(here, rng.choice([1.0, -1.0, 0.5], (1, sketch.size(here))))]))
 
 
-def folds(rng: Random) -> Draft:
+def folds(rng: Random) -> FileDraft:
     """z - 2 relu(z - t), again and again; or many gates at different thresholds."""
     sketch, size = Sketch(rng, 1, 1, -1.0, 2.0), 1
     here = sketch.gate(sketch.sum([(0, np.ones((1, 1)))], [0.1]))
@@ -126,7 +126,7 @@ def folds(rng: Random) -> Draft:
     return sketch.done(here)
 
 
-def descent(rng: Random) -> Draft:
+def descent(rng: Random) -> FileDraft:
     """Steps of gradient descent, with soft thresholds or without."""
     features, tokens, margin = int(rng.integers(1, 4)), int(rng.choice([1, 2, 3])), float(rng.choice([0.05, 0.5, 1.0]))
     sketch = Sketch(rng, features + 1, tokens)
@@ -157,7 +157,7 @@ def descent(rng: Random) -> Draft:
     return sketch.done(sketch.sum([(w, rng.choice([1.0, -1.0], (1, features)))]) if rng.random() < 0.5 else w)
 
 
-def newton(rng: Random) -> Draft:
+def newton(rng: Random) -> FileDraft:
     """Powers of a matrix, and what they add up to."""
     features, tokens, margin = int(rng.integers(1, 3)), int(rng.choice([1, 2])), float(rng.choice([0.05, 0.25]))
     sketch = Sketch(rng, features + 1, tokens)
@@ -189,7 +189,7 @@ def newton(rng: Random) -> Draft:
     return sketch.done(vector if rng.random() < 0.7 else matrix)
 
 
-def exchanges(rng: Random) -> Draft:
+def exchanges(rng: Random) -> FileDraft:
     """Values that tokens exchange, as in sorting."""
     tokens = int(rng.integers(2, 4))
     sketch = Sketch(rng, 1, tokens)
@@ -212,7 +212,7 @@ def exchanges(rng: Random) -> Draft:
     return sketch.done(here)
 
 
-def blocks(rng: Random) -> Draft:
+def blocks(rng: Random) -> FileDraft:
     """Moves that keep what some tokens hold, added up with weights."""
     tokens = int(rng.integers(2, 4))
     sketch = Sketch(rng, 2, tokens)
@@ -223,7 +223,7 @@ def blocks(rng: Random) -> Draft:
     return sketch.done(sketch.gate(z) if rng.random() < 0.5 else z)
 
 
-def maxima(rng: Random) -> Draft:
+def maxima(rng: Random) -> FileDraft:
     """Regions that stand for maxima, one after the other."""
     sketch = Sketch(rng, 2, 1)
     here = [sketch.gate(sketch.sum([(0, rng.choice([1.0, -1.0, 0.5], (1, 2)))])) for _ in range(2)]
@@ -238,19 +238,19 @@ def maxima(rng: Random) -> Draft:
     return sketch.done(here[-1])
 
 
-def attention(rng: Random) -> Draft:
+def attention(rng: Random) -> FileDraft:
     """Attention whose queries, keys and values are off."""
     sketch, width = Sketch(rng, 2, int(rng.integers(1, 4))), int(rng.integers(1, 3))
     queries, keys, values = (
         sketch.noisy(sketch.sum([(0, rng.choice([1.0, -1.0, 0.5, 0.0], (size, 2)))])) for size in (width, width, 1)
     )
     number = sketch.add(Node("attend", 1, (queries, keys, values)))
-    sketch.draft.heads[number] = Head("attend", np.arange(1), {}, {"gain": 200.0, "keep_gain": 800.0})
+    sketch.draft.heads[number] = DraftHead("attend", np.arange(1), {}, {"gain": 200.0, "keep_gain": 800.0})
     sketch.draft.lists["tables"].append({"node": number, "margin": float(rng.choice([0.05, 0.2])), "cells": ""})
     return sketch.done(sketch.gate(number) if rng.random() < 0.5 else number)
 
 
-SEEDS: dict[str, Callable[[Random], Draft]] = {
+SEEDS: dict[str, Callable[[Random], FileDraft]] = {
     "gates": gates,
     "folds": folds,
     "descent": descent,

@@ -14,12 +14,13 @@ import numpy as np
 
 from headsmith.kernel.core.errors import Refused
 from headsmith.kernel.core.expressions import arguments_of
+from headsmith.kernel.core.fields import NODES
 from headsmith.kernel.core.functions import named
 from headsmith.kernel.core.graph import HYPOTENUSE, PRODUCT, QUOTIENT, Graph, Node, dense, needed
 from headsmith.kernel.core.heads import addresses
 from headsmith.kernel.core.model import Bank
 from headsmith.lab.attack.circuit_values import evaluated
-from headsmith.lab.attack.drafts import Draft, Head
+from headsmith.lab.attack.drafts import DraftHead, FileDraft
 from headsmith.lab.attack.mutations import Change
 
 OPERATIONS = {
@@ -35,7 +36,7 @@ Form = dict[int, Any]
 """For every base, a node whose value is in a register (-1: what is 1 at every token), the matrix that multiplies it."""
 
 
-def forms_of(draft: Draft) -> dict[int, Form]:
+def forms_of(draft: FileDraft) -> dict[int, Form]:
     """The nodes that are computed, as linear forms of what has registers. Of gates without heads those count as open
     that are so at most of a few points."""
     rng, forms = np.random.default_rng(0), dict[int, Form]()
@@ -87,6 +88,11 @@ class _File:
         return {"nodes": [self.node(each) for each in nodes], "output": output}
 
     def node(self, node: Node) -> dict[str, Any]:
+        found = self._fields(node)
+        return {name: found[name] for name in NODES[found["kind"]] if name in found}
+
+    def _fields(self, node: Node) -> dict[str, Any]:
+        """The fields of a node, and some that only others have."""
         found: dict[str, Any] = {"kind": node.kind, "size": node.size, "arguments": list(node.arguments)}
         match node.kind:
             case "input":
@@ -123,7 +129,7 @@ def _plain(part: Any) -> Any:
     return part if isinstance(part, str | int | float) else str(part)
 
 
-def contents(draft: Draft) -> tuple[dict[str, Any], dict[str, Any]]:
+def contents(draft: FileDraft) -> tuple[dict[str, Any], dict[str, Any]]:
     """The header and the tensors of a file that claims what a draft says."""
     file, bits = _File(draft.dtype), (draft.tokens - 1).bit_length()
     forms = forms_of(draft)
@@ -181,7 +187,7 @@ def contents(draft: Draft) -> tuple[dict[str, Any], dict[str, Any]]:
     return {"domain": draft.domain, "source": source, "transformer": model, "proof": proof}, file.tensors
 
 
-def laid_out(draft: Draft) -> Change | None:
+def laid_out(draft: FileDraft) -> Change | None:
     """A draft as a change of a file; None where something is read that nobody computes."""
     try:
         return Change("; ".join(draft.label) or "as it was", *contents(draft))
@@ -189,7 +195,7 @@ def laid_out(draft: Draft) -> Change | None:
         return None
 
 
-def _rows(graph: Graph, forms: dict[int, Form], number: int, head: Head) -> Form:
+def _rows(graph: Graph, forms: dict[int, Form], number: int, head: DraftHead) -> Form:
     """What the forms of a bank read."""
     count, width = len(head.components), graph.nodes[graph.nodes[number].arguments[0]].size
     forms_read = {"table": count * head.arrays["slope"].shape[2]} if head.kind == "table" else {"gate": 2 * count}
@@ -215,7 +221,7 @@ def _rows(graph: Graph, forms: dict[int, Form], number: int, head: Head) -> Form
     return found
 
 
-def _target(draft: Draft, file: _File) -> dict[str, Any]:
+def _target(draft: FileDraft, file: _File) -> dict[str, Any]:
     """What the circuit means, exchanges written out."""
     nodes, output = draft.meant, draft.output
     kept = needed(Graph(tuple(nodes), output), [output, 0])

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from headsmith.kernel.core.graph import Node, dense
-from headsmith.lab.attack.drafts import Draft, Head
+from headsmith.lab.attack.drafts import DraftHead, FileDraft
 from headsmith.lab.attack.false_claims import (
     CLAIMS,
     NOTHING,
@@ -31,7 +31,7 @@ from headsmith.lab.attack.false_claims import (
 WEIGHTS = (1.0, -1.0, 0.5, 2.0, 0.25, -2.0, 3.0, 0.0)
 
 
-def rewritten(draft: Draft, rng: Random, most: int = 4) -> Draft:
+def rewritten(draft: FileDraft, rng: Random, most: int = 4) -> FileDraft:
     """One to `most` rewrites, one after the other."""
     found = draft.copy()
     for _ in range(int(rng.integers(1, most + 1))):
@@ -44,7 +44,7 @@ def rewritten(draft: Draft, rng: Random, most: int = 4) -> Draft:
 # The same function ----------------------------------------------------------------------------------------------------
 
 
-def split(draft: Draft, rng: Random) -> str:
+def split(draft: FileDraft, rng: Random) -> str:
     """What a node reads passes another one, which scales it, or not."""
     edge = pick(rng, edges(draft, ("affine", "relu", "pool", "move", "attend", "expression")))
     if edge is None:
@@ -60,7 +60,7 @@ def split(draft: Draft, rng: Random) -> str:
     return f"{reader + 1} reads {argument} through {reader}, times {scale}"
 
 
-def doubled(draft: Draft, rng: Random) -> str:
+def doubled(draft: FileDraft, rng: Random) -> str:
     """A node twice, each with heads of its own; one reader reads the second."""
     edge = pick(rng, edges(draft, ("affine", "relu", "pool", "move", "attend", "expression", "exchange")))
     if edge is None:
@@ -77,7 +77,7 @@ def doubled(draft: Draft, rng: Random) -> str:
     return f"{reader + 1} reads {reader}, the same as {argument}"
 
 
-def two_gates(draft: Draft, rng: Random) -> str:
+def two_gates(draft: FileDraft, rng: Random) -> str:
     """z becomes relu(z) - relu(-z); the gates have heads, or not."""
     edge = pick(rng, edges(draft, ("affine", "relu", "pool", "expression")))
     if edge is None:
@@ -94,7 +94,7 @@ def two_gates(draft: Draft, rng: Random) -> str:
     return f"{reader + 4} reads relu - relu of {argument}"
 
 
-def cancelled(draft: Draft, rng: Random) -> str:
+def cancelled(draft: FileDraft, rng: Random) -> str:
     """A sum reads a node twice, with opposite weights: the node itself, and a second one that is the same."""
     sums = [n for n in used(draft) if draft.nodes[n].kind == "affine"]
     reader = pick(rng, sums)
@@ -116,7 +116,7 @@ def cancelled(draft: Draft, rng: Random) -> str:
     return f"{reader} reads {other} and takes {second} away"
 
 
-def folded(draft: Draft, rng: Random) -> str:
+def folded(draft: FileDraft, rng: Random) -> str:
     """A sum takes the place of a sum that it reads."""
     outputs, sums = {each["output"] for each in draft.lists["regions"]}, edges(draft, ("affine",))
     read = [(n, k, draft.nodes[n].arguments[k]) for n, k in sums]
@@ -139,7 +139,7 @@ def folded(draft: Draft, rng: Random) -> str:
 # Another function -----------------------------------------------------------------------------------------------------
 
 
-def more_read(draft: Draft, rng: Random) -> str:
+def more_read(draft: FileDraft, rng: Random) -> str:
     """A sum reads one node more."""
     reader = pick(rng, [n for n in used(draft) if draft.nodes[n].kind == "affine"])
     other = pick(rng, range(reader)) if reader else None
@@ -152,7 +152,7 @@ def more_read(draft: Draft, rng: Random) -> str:
     return f"{reader} reads {other}, too"
 
 
-def less_read(draft: Draft, rng: Random) -> str:
+def less_read(draft: FileDraft, rng: Random) -> str:
     """A sum reads one node less."""
     edge = pick(rng, edges(draft, ("affine",)))
     if edge is None:
@@ -166,7 +166,7 @@ def less_read(draft: Draft, rng: Random) -> str:
     return f"{reader} no longer reads its argument {place}"
 
 
-def rewired(draft: Draft, rng: Random) -> str:
+def rewired(draft: FileDraft, rng: Random) -> str:
     """A node reads another one of the same size."""
     edge = pick(rng, edges(draft, ("affine", "relu", "pool", "move", "expression", "attend", "exchange")))
     if edge is None:
@@ -181,7 +181,7 @@ def rewired(draft: Draft, rng: Random) -> str:
     return f"{reader} reads {argument} and not {before}"
 
 
-def weighed(draft: Draft, rng: Random) -> str:
+def weighed(draft: FileDraft, rng: Random) -> str:
     """A sum has other weights, or another bias."""
     reader = pick(rng, [n for n in used(draft) if draft.nodes[n].kind == "affine"])
     if reader is None:
@@ -204,7 +204,7 @@ def weighed(draft: Draft, rng: Random) -> str:
     return f"{reader} has other weights for its argument {place}"
 
 
-def mixed_tokens(draft: Draft, rng: Random) -> str:
+def mixed_tokens(draft: FileDraft, rng: Random) -> str:
     """A mean, a largest value or a value of another token comes between; or pools and moves change."""
     if draft.tokens == 1:
         return NOTHING
@@ -232,22 +232,24 @@ def mixed_tokens(draft: Draft, rng: Random) -> str:
     return f"{reader + 1} reads {argument} through a {new.kind} {new.name}"
 
 
-def token_node(draft: Draft, rng: Random, size: int, argument: int) -> tuple[Node, Head]:
+def token_node(draft: FileDraft, rng: Random, size: int, argument: int) -> tuple[Node, DraftHead]:
     """A node that looks at other tokens, and its heads."""
     causal = any(node.causal for node in draft.nodes)
     gains, every = {"gain": 200.0, "keep_gain": 800.0}, np.arange(size)
     match str(rng.choice(["mean", "max", "move", "own"])):
         case "mean":
-            return Node("pool", size, (argument,), name="mean", causal=causal), Head("mean", every, {}, gains)
+            return Node("pool", size, (argument,), name="mean", causal=causal), DraftHead("mean", every, {}, gains)
         case "max":
             arrays = {"query_scale": np.full(size, scale(rng)), "key_scale": np.ones(size)}
             gains = {"gain": 4000.0, "keep_gain": 8000.0}
-            return Node("pool", size, (argument,), name="max", causal=causal), Head("boltzmann", every, arrays, gains)
+            return Node("pool", size, (argument,), name="max", causal=causal), DraftHead(
+                "boltzmann", every, arrays, gains
+            )
         case "move":
             targets = tuple(rng.integers(-1, draft.tokens, draft.tokens).tolist())
         case _:
             targets = tuple(place if rng.random() < 0.5 else -1 for place in range(draft.tokens))
-    return Node("move", size, (argument,), targets=targets), Head("move", every, {}, gains)
+    return Node("move", size, (argument,), targets=targets), DraftHead("move", every, {}, gains)
 
 
 REWRITES: dict[str, Rewrite] = {

@@ -29,7 +29,7 @@ from headsmith.core.errors import HeadsmithError
 from headsmith.kernel.core.check import Certificate, proved
 from headsmith.kernel.core.errors import Refused
 from headsmith.lab.attack.adversary import worst_share
-from headsmith.lab.attack.drafts import Draft
+from headsmith.lab.attack.drafts import FileDraft
 from headsmith.lab.attack.file_attack import CannotRunError, Worst, saved, worst_ratio
 from headsmith.lab.attack.forging import laid_out
 from headsmith.lab.attack.mutations import Change, one_change
@@ -139,7 +139,7 @@ class _Case:
             self.tally.unreachable += 1
             return
         self.tally.compiled += 1
-        if isinstance(made, Draft):
+        if isinstance(made, FileDraft):
             self._changed(lambda: laid_out(rewritten(made, self.rng)), 1.0, end, forged=True)
         elif (contents := self._saved(made)) is not None:
             usual = self._tried(Change("as it was compiled", *contents), None)

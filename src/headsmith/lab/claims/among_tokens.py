@@ -202,7 +202,7 @@ def _share(t: Array) -> Array:
 
 
 def _by_hand(values: Array, t: Array) -> Array:
-    """The same gates, pair by pair."""
+    """What gates under elu+1 attention return among tokens, computed pair by pair: a second count."""
     small, outs = np.exp(-FAR), []
     for i, own in enumerate(t):
         near, far = _phi(own), np.exp(own - FAR)

@@ -28,7 +28,7 @@ Domain = Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True)
-class Case:
+class FormulaCase:
     """A target, the errors that it is compiled for, and the law of the gates of the best circuit known for it."""
 
     name: str
@@ -48,23 +48,23 @@ def folds(constant: float, each: int = 1) -> Callable[[float], int]:
     return lambda error: each * max(1, math.ceil(math.log(constant / error, 4.0)))
 
 
-def _reciprocal(low: float, high: float, errors: Sequence[float]) -> Case:
+def _reciprocal(low: float, high: float, errors: Sequence[float]) -> FormulaCase:
     # m gates err by (b - a)^2 / (8 a^2 b) 4^-m.
     law = folds((high - low) ** 2 / (8.0 * low**2 * high))
-    return Case("reciprocal", "1/x", _on("x", low, high), law, errors=errors)
+    return FormulaCase("reciprocal", "1/x", _on("x", low, high), law, errors=errors)
 
 
 # Two squares of k gates each err by 4^-k on [-1, 1]^2.
-PRODUCT = Case("multiplication", "x*y", _on("x y", -1, 1), folds(1.0, 2))
+PRODUCT = FormulaCase("multiplication", "x*y", _on("x y", -1, 1), folds(1.0, 2))
 RECIPROCALS = (_reciprocal(0.1, 1.0, ERRORS), _reciprocal(0.01, 1.0, (1e-4,)))
 # |x| <= X, a <= y <= b: 2 k gates err by X b a^-2 4^-k.
-DIVISION = Case("division", "x/y", {"x": (-1, 1), "y": (0.5, 1)}, folds(4.0, 2), errors=(1e-4,))
-RATIONAL = Case("rational function", "(1 + x)/(1 + x**2)", _on("x", -1, 1), errors=(1e-4,))
+DIVISION = FormulaCase("division", "x/y", {"x": (-1, 1), "y": (0.5, 1)}, folds(4.0, 2), errors=(1e-4,))
+RATIONAL = FormulaCase("rational function", "(1 + x)/(1 + x**2)", _on("x", -1, 1), errors=(1e-4,))
 # Powers by a tree: 4 k gates err by 7 * 4^-k.
-POLYNOMIAL = Case("polynomial", "x**4 - 2*x**3 + x", _on("x", -1, 1), folds(7.0, 4), errors=(1e-4,))
-SINE = Case("trigonometric", "sin(x)", {"x": (0, math.pi / 2)}, errors=(1e-4,))
-COSINE = Case("trigonometric", "cos(x)", {"x": (-math.pi, math.pi)}, errors=(1e-4,))
-EXPONENTIAL = Case("exponential", "exp(x)", _on("x", -8, 0), errors=(1e-4,))
+POLYNOMIAL = FormulaCase("polynomial", "x**4 - 2*x**3 + x", _on("x", -1, 1), folds(7.0, 4), errors=(1e-4,))
+SINE = FormulaCase("trigonometric", "sin(x)", {"x": (0, math.pi / 2)}, errors=(1e-4,))
+COSINE = FormulaCase("trigonometric", "cos(x)", {"x": (-math.pi, math.pi)}, errors=(1e-4,))
+EXPONENTIAL = FormulaCase("exponential", "exp(x)", _on("x", -8, 0), errors=(1e-4,))
 SORTED = {f"x{place}": (-1.0, 1.0) for place in range(8)}
 
 
@@ -73,12 +73,12 @@ def _sorted(*values: Any) -> Any:
 
 
 # Batcher's odd-even merge sort has 19 comparisons for 8 numbers, whatever the error.
-SORTING = Case("sorting", _sorted, SORTED, lambda _: 19, "sort of 8", errors=(1e-2, 1e-6))
+SORTING = FormulaCase("sorting", _sorted, SORTED, lambda _: 19, "sort of 8", errors=(1e-2, 1e-6))
 OTHERS = (DIVISION, SORTING, POLYNOMIAL, SINE, COSINE, EXPONENTIAL)
 
 
 def bill_row(
-    case: Case, error: float, recipe: str, max_layers: int | None = None
+    case: FormulaCase, error: float, recipe: str, max_layers: int | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Compile, attack, count; and count again."""
     model = compile(case.target, dict(case.domain), error, recipe=recipe, max_layers=max_layers)
@@ -114,7 +114,7 @@ def _intervals(domain: Domain) -> str:
 Billed = list[tuple[dict[str, Any], dict[str, Any]]]
 
 
-def bills(cases: Sequence[Case], recipes: Sequence[str] = SHOWN) -> Billed:
+def bills(cases: Sequence[FormulaCase], recipes: Sequence[str] = SHOWN) -> Billed:
     """Every case, every recipe, every error."""
     return [bill_row(case, error, recipe) for case in cases for recipe in recipes for error in case.errors]
 
@@ -181,7 +181,7 @@ def _counts(recipe: str, rows: Rows) -> str:
     return f"{recipe} {' / '.join(str(row['heads']) for row in rows)}{tables}"
 
 
-def _finding(cases: Sequence[Case], found: Billed) -> Finding:
+def _finding(cases: Sequence[FormulaCase], found: Billed) -> Finding:
     recipes = ", ".join(dict.fromkeys(row["recipe"] for row, _ in found))
     targets = ", ".join(dict.fromkeys(str(case.label or case.target) for case in cases))
     return judged(
@@ -230,7 +230,7 @@ def extremes() -> Finding:
         for function in ("max", "min") if arity in (2, 8) else ("max",):
             text = f"{function}({', '.join(names)})"
             label, domain = f"{function} of {arity}", dict.fromkeys(names, (-1.0, 1.0))
-            case = Case(function, text, domain, lambda _, most=arity - 1: most, label)  # type: ignore[misc]
+            case = FormulaCase(function, text, domain, lambda _, most=arity - 1: most, label)  # type: ignore[misc]
             for recipe in ("relu", "maxout"):
                 for error in ERRORS:
                     row, counted = bill_row(case, error, recipe)

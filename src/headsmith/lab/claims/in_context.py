@@ -32,6 +32,7 @@ from headsmith.sequence.descent import Descent, descent_graph
 from headsmith.sequence.learner import Learner
 from headsmith.transformer.bill import bill
 from headsmith.transformer.heads.gate import gate_product_fit
+from headsmith.transformer.stored import numbered
 
 RISE = 2.0**-6
 MARGIN = 0.05
@@ -142,7 +143,7 @@ def same_heads(steps: int, decay: float = 0.0, features: int = 3, examples: int 
     graph = descent_graph(run)
     request = read(graph, (-1.0, 1.0), 1.0, examples, "float64")
     fit = gate_product_fit(-1.0, 1.0, 2, rise=RISE)
-    gate = Choice(GATE, {"incline": fit.incline, "intercept": fit.intercept, "follows": 1}, MARGIN)
+    gate = Choice(GATE, MARGIN, numbers={"incline": fit.incline, "intercept": fit.intercept, "follows": 1})
     choices = {number: gate for number, node in enumerate(graph.nodes) if isinstance(node, Product)}
     assembly = assemble(graph, choices)
     tables = {
@@ -156,7 +157,8 @@ def same_heads(steps: int, decay: float = 0.0, features: int = 3, examples: int 
     draft = drafted(graph, request.box, choices, None, transformer)
     proven = certified(draft)
     billed = bill(transformer, proven.max_score)
-    model = Compiled(graph, choices, request.box, transformer, proven, billed, None, draft.proof)
+    parts = (graph, request.box, numbered(transformer, draft.places), proven, billed, draft.proof)
+    model = Compiled(*parts, labels=draft.labels)
     return Learner(**parts_of(model), rule=run)
 
 
@@ -189,7 +191,7 @@ def statistical_models() -> Finding:
 
 
 @dataclass(frozen=True)
-class Case:
+class LearnerCase:
     """A data set, a learner for it, and scikit-learn's estimator of the same. `alpha` is the penalty that scikit-learn
     is given, where its estimator has one."""
 
@@ -235,28 +237,32 @@ def _fitted_faults(rows: Rows) -> list[str]:
     ]
 
 
-def _cases() -> Iterator[Case]:
+def _cases() -> Iterator[LearnerCase]:
     from sklearn import datasets, decomposition, linear_model, neighbors
 
     X, y = datasets.load_diabetes(return_X_y=True)
     X, y = _scaled(X), _scaled(y[:, None])[:, 0]
     theirs: Any = neighbors.KNeighborsRegressor(len(X), weights=lambda d: np.exp(-np.square(d) / (2.0 * WIDTH**2)))
-    yield Case("diabetes", "kernel", X, y, in_context.kernel_regression(WIDTH, X.shape[1], len(X)), theirs)
+    yield LearnerCase("diabetes", "kernel", X, y, in_context.kernel_regression(WIDTH, X.shape[1], len(X)), theirs)
 
     few, count = _scaled(decomposition.PCA(3).fit_transform(X)), len(X)
     theirs = linear_model.Ridge(alpha=MILD * count, fit_intercept=False)
     learner = in_context.newton(MILD, 9, 3, count, error=1e-5)
-    yield Case("diabetes, 3 components", "newton", few, y, learner, theirs, MILD * count)
+    yield LearnerCase("diabetes, 3 components", "newton", few, y, learner, theirs, MILD * count)
 
     clipped = decomposition.PCA(2).fit_transform(X)
     clipped, data = np.clip(clipped / clipped.std(axis=0), -1.0, 1.0), "diabetes, 2 components, clipped"
     theirs = linear_model.LinearRegression(fit_intercept=False)
-    yield Case(data, "least squares", clipped, y, in_context.least_squares(12, 2, count, rate=1.0, error=1e-3), theirs)
+    yield LearnerCase(
+        data, "least squares", clipped, y, in_context.least_squares(12, 2, count, rate=1.0, error=1e-3), theirs
+    )
     theirs = linear_model.Ridge(fit_intercept=False)
     learner = in_context.ridge(1.0 / count, 14, 2, count, error=1e-4)
-    yield Case(data, "ridge", clipped, y, learner, theirs, 1.0)
+    yield LearnerCase(data, "ridge", clipped, y, learner, theirs, 1.0)
     theirs = linear_model.Lasso(alpha=0.02, fit_intercept=False, tol=1e-12)
-    yield Case(data, "lasso", clipped, y, in_context.lasso(0.02, 10, 2, count, rate=1.0, error=1e-3), theirs, 0.02)
+    yield LearnerCase(
+        data, "lasso", clipped, y, in_context.lasso(0.02, 10, 2, count, rate=1.0, error=1e-3), theirs, 0.02
+    )
 
     X, y = datasets.load_breast_cancer(return_X_y=True)
     X = _scaled(decomposition.PCA(3).fit_transform((X - X.mean(axis=0)) / X.std(axis=0)))
@@ -265,15 +271,15 @@ def _cases() -> Iterator[Case]:
     yield _logistic("iris, two classes", _scaled(X[y < 2]), y[y < 2], 0.5, 8)
 
 
-def _logistic(data: str, X: Array, y: Array, decay: float, steps: int) -> Case:
+def _logistic(data: str, X: Array, y: Array, decay: float, steps: int) -> LearnerCase:
     from sklearn import linear_model
 
     theirs = linear_model.LogisticRegression(C=1.0 / (len(X) * decay), fit_intercept=False, tol=1e-12, max_iter=10_000)
     learner = in_context.logistic(steps, X.shape[1], len(X), decay=decay, error=1e-4)
-    return Case(data, "logistic", X, y, learner, theirs, decay * len(X))
+    return LearnerCase(data, "logistic", X, y, learner, theirs, decay * len(X))
 
 
-def _fitted(case: Case) -> Counted:
+def _fitted(case: LearnerCase) -> Counted:
     fitted = case.theirs.fit(case.X, case.y)
     # Scores of a linear model, of which a classifier would only tell the sign.
     wanted = case.X @ np.ravel(fitted.coef_) if hasattr(fitted, "coef_") else fitted.predict(case.X)
@@ -298,7 +304,7 @@ def _nearest_digits(examples: int = 300, gap: float = 1e-3) -> Counted:
     clear = X[asked][ordered[:, 0] < ordered[:, 1]]
     away = np.sort(theirs.kneighbors(X[asked], 2)[0] ** 2, axis=1)
     ties = int(np.sum(away[:, 1] - away[:, 0] < gap))
-    case = Case("digits, pixels", "nearest", X[shown], y[shown], learner, theirs)
+    case = LearnerCase("digits, pixels", "nearest", X[shown], y[shown], learner, theirs)
     counted = {"queries": len(X[asked]), "left_out": ties}
     return _gap(case, clear, theirs.predict(clear), examples - len(clear), counted)
 
@@ -309,7 +315,7 @@ def _scaled(X: Array) -> Array:
     return np.asarray(centred / np.abs(centred).max(axis=0))
 
 
-def _gap(case: Case, queries: Array, wanted: Array, left_out: int, counted: dict[str, Any]) -> Counted:
+def _gap(case: LearnerCase, queries: Array, wanted: Array, left_out: int, counted: dict[str, Any]) -> Counted:
     learner, X, y = case.learner, case.X, case.y
     scores, exact = learner.predict(X, y, queries), np.asarray(learner.exact(X, y, queries), dtype=np.float64)
     spread = float(wanted.std())

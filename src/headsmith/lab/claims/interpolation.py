@@ -185,7 +185,7 @@ def _shared(tokens: int, heads: int) -> Counted:
 
 
 def _direct(tokens: int, heads: int, width: float = WIDTH) -> float:
-    """The same error from the formula alone: each head a Gaussian mean over a grid of its part of the interval."""
+    """The error by the formula alone: each head is a Gaussian mean over a grid of its part of the interval."""
     places, total = _places(tokens, heads)[:, None], np.full(len(_places(tokens, heads)), LOW)
     for ends in pairwise(np.linspace(LOW, HIGH, heads + 1)):
         grid = np.linspace(*ends, tokens)

@@ -158,7 +158,7 @@ def _table_by_hardmax() -> Counted:
 
 
 def _by_hardmax(written: DenseTransformer, x: Array) -> float:
-    """The same from the matrices, by textbook attention."""
+    """What textbook attention with the written-out matrices gives."""
     data = x @ written.W_E + written.b_E + written.W_pos[0]
     stream = np.concatenate(
         [np.broadcast_to(written.references, (len(x), *written.references.shape)), data[:, None]], 1
@@ -209,7 +209,7 @@ def lower_bound(degree: int) -> float:
 
 
 def _by_definition(degree: int) -> float:
-    """The same from the definition: Fejer's kernel at all points."""
+    """What `lower_bound` returns, summed from the definition of Fejer's kernel, for a second count."""
     angles = np.pi * np.arange(4 * degree) / (2 * degree)
     half = np.sin(angles / 2)
     kernel = np.full(4 * degree, float(degree))

@@ -20,7 +20,7 @@ from headsmith.lab.claims.rows import Finding, Rows, claim, judged, need
 from headsmith.language.network import Network
 from headsmith.lower.reuse import MORE_HEADS
 from headsmith.model import Compiled
-from headsmith.prove.prove import certified, drafted
+from headsmith.prove.prove import proved_again
 from headsmith.report.falsify import errors_at, falsify
 from headsmith.transformer.bill import bill
 from headsmith.transformer.heads.sink import SinkBank
@@ -259,7 +259,7 @@ def _square_network(pieces: int) -> tuple[Network, float]:
 
 @claim("R3", "error does not grow with sequence length n", tag="review")
 def any_length() -> Finding:
-    """The same network with the same scales for sequences of up to n tokens, run on full sequences under full
+    """One network with one choice of scales for sequences of up to n tokens, run on full sequences under full
     attention."""
     network = random_network([2, 6, 4, 1])
     alone = compile(network, (-1.0, 1.0), 1e-4)
@@ -333,7 +333,7 @@ def _length(network: Network, alone: Compiled, worst: Array, tokens: int) -> Cou
 
 
 def _with_scales(model: Compiled, other: Compiled) -> Compiled:
-    """The same model with the scales of another one, certified anew."""
+    """A model that takes over the scales of another one, certified anew."""
     layers = []
     for mine, theirs in zip(model.transformer.layers, other.transformer.layers, strict=True):
         banks: list[Bank] = []
@@ -343,11 +343,9 @@ def _with_scales(model: Compiled, other: Compiled) -> Compiled:
             banks.append(replace(bank, query_scale=like.query_scale, key_scale=like.key_scale))
         layers.append(Layer(tuple(banks)))
     transformer = replace(model.transformer, layers=tuple(layers))
-    draft = drafted(model.graph, model.box, model.choices, None, transformer)
-    found = certified(draft)
-    return replace(
-        model, transformer=transformer, certificate=found, proof=draft.proof, bill=bill(transformer, found.max_score)
-    )
+    assert model.proof is not None
+    found = proved_again(model.graph, model.box, transformer, model.proof)
+    return replace(model, transformer=transformer, certificate=found, bill=bill(transformer, found.max_score))
 
 
 def _largest_score(model: Compiled, point: Array) -> float:

@@ -98,7 +98,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedClaim:
     """A claim with its finding, and the arXiv number of the paper that it is from."""
 
     id: str
@@ -148,7 +148,7 @@ def select(only: Sequence[str]) -> tuple[Claim, ...]:
     return tuple(known[id] for id in only) if only else tuple(known.values())
 
 
-def check(rows: Sequence[Claim]) -> Iterator[Checked]:
+def check(rows: Sequence[Claim]) -> Iterator[CheckedClaim]:
     """Check claims one by one. A check that cannot finish is a claim that fails, with the reason."""
     for row in rows:
         start = time.perf_counter()
@@ -158,4 +158,6 @@ def check(rows: Sequence[Claim]) -> Iterator[Checked]:
             found = Finding("the check did not finish", {}, False, f"fails: {problem}")
         seconds, paper = time.perf_counter() - start, paper_of(row.id)
         arxiv = paper.arxiv if paper is not None else ""
-        yield Checked(row.id, row.claim, found.ran, found.figure, found.holds, found.verdict, seconds, arxiv, row.tag)
+        yield CheckedClaim(
+            row.id, row.claim, found.ran, found.figure, found.holds, found.verdict, seconds, arxiv, row.tag
+        )

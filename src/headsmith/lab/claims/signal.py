@@ -112,7 +112,7 @@ def _growth_faults(rows: Rows) -> list[str]:
 
 
 def _growth_again(norm: Any, alpha: float, last: int) -> dict[str, Any]:
-    """The same figures once more, from J at three depths."""
+    """A second count of the figures: from J at three depths."""
     log_J = _log_J(norm, alpha, last)
     low, middle, high = (float(log_J[2**octave]) for octave in range(last - 1, last + 2))
     exponents = [(middle - low) / math.log(2.0), (high - middle) / math.log(2.0)]

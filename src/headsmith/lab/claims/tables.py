@@ -8,11 +8,11 @@ from typing import Any
 from rich.table import Table
 
 from headsmith.lab.claims.papers import papers_of
-from headsmith.lab.claims.rows import Checked
+from headsmith.lab.claims.rows import CheckedClaim
 from headsmith.report.tables import figure_text, word
 
 
-def claims_table(rows: Sequence[Checked]) -> Table:
+def claims_table(rows: Sequence[CheckedClaim]) -> Table:
     """One row for each claim: what was claimed, what was run, what came out."""
     caption = "\n".join(f"{paper.letter}: {paper.citation}" for paper in papers_of(row.id for row in rows))
     table = Table(title="Claims", caption=caption, title_justify="left", caption_justify="left", show_lines=True)
@@ -25,7 +25,7 @@ def claims_table(rows: Sequence[Checked]) -> Table:
     return table
 
 
-def figures_table(row: Checked) -> Table:
+def figures_table(row: CheckedClaim) -> Table:
     """The figures of one claim, in full."""
     rows: list[dict[str, Any]] = row.figure.get("rows", [])
     plain = {name: value for name, value in row.figure.items() if name != "rows"}

@@ -52,7 +52,7 @@ STEP = 0.0631
 
 
 @dataclass(frozen=True)
-class Target:
+class SequenceTarget:
     """A function of a whole sequence on [-1, 1], with a Lipschitz bound that is true of it."""
 
     name: str
@@ -66,14 +66,14 @@ class Target:
 
 
 TARGETS = (
-    Target("sin(x_i + mean)", lambda x: np.sin(x + x.mean()), [[1.5], [1.5]], 1),
-    Target("product, difference", lambda x: np.array([x[0] * x[1], x[0] - x[1]]), [[1.0], [1.0]], 1),
-    Target("larger of the two", lambda x: np.maximum(x, x[::-1]), 1.0, np.inf),
-    Target("sorted pair", lambda x: np.sort(x, axis=0), 1.0, 2),
-    Target("sum of |x_j|", lambda x: np.full((2, 1), np.abs(x).sum()), [[1.0], [1.0]], 1),
-    Target("x_i - median", lambda x: x - np.median(x), 2.0, np.inf, tokens=3, most=8),
+    SequenceTarget("sin(x_i + mean)", lambda x: np.sin(x + x.mean()), [[1.5], [1.5]], 1),
+    SequenceTarget("product, difference", lambda x: np.array([x[0] * x[1], x[0] - x[1]]), [[1.0], [1.0]], 1),
+    SequenceTarget("larger of the two", lambda x: np.maximum(x, x[::-1]), 1.0, np.inf),
+    SequenceTarget("sorted pair", lambda x: np.sort(x, axis=0), 1.0, 2),
+    SequenceTarget("sum of |x_j|", lambda x: np.full((2, 1), np.abs(x).sum()), [[1.0], [1.0]], 1),
+    SequenceTarget("x_i - median", lambda x: x - np.median(x), 2.0, np.inf, tokens=3, most=8),
     # Token i turns by a quarter and goes by the other's first feature.
-    Target(
+    SequenceTarget(
         "turn and follow",
         lambda x: np.stack([x[:, 1], x[::-1, 0] - x[:, 0]], axis=1),
         [[1.0, 1.0], [1.0, 1.0]],
@@ -86,7 +86,7 @@ TARGETS = (
 
 
 def largest_error(
-    model: Callable[[Array], Array], target: Target, effort: int = 300, seed: int = 0
+    model: Callable[[Array], Array], target: SequenceTarget, effort: int = 300, seed: int = 0
 ) -> tuple[float, Array]:
     """The largest error that a search finds, and where: random points, ends, middles, then ever smaller moves of the
     worst."""
@@ -108,7 +108,7 @@ def largest_error(
     return worst, where
 
 
-def _errors(model: Callable[[Array], Array], target: Target, points: Array) -> Array:
+def _errors(model: Callable[[Array], Array], target: SequenceTarget, points: Array) -> Array:
     found = model(points.reshape(-1, target.tokens, target.features))
     exact = sample(target.function, points, target.tokens, target.outputs)
     return np.asarray(np.abs(found - exact).reshape(len(points), -1).max(axis=1))
@@ -192,7 +192,7 @@ def _two_layers_faults(rows: Rows) -> list[str]:
 
 @claim("U4", "one attention layer followed by a softmax suffices", tag="abstract")
 def one_layer() -> Finding:
-    """The same targets by that architecture: run from its own matrices, against the target."""
+    """The targets by the architecture of that name: run from its own matrices, and compared with the target."""
     found = [_sampled(target, min(target.most, 16), ENDS_IN_SOFTMAX) for target in TARGETS]
     found += [_sampled(TARGETS[0], cells, ENDS_IN_SOFTMAX) for cells in CELLS]
     found += [_softmaxes(asked) for asked in COARSE]
@@ -246,7 +246,7 @@ def _one_layer_faults(rows: Rows) -> list[str]:
     ]
 
 
-def _made(target: Target, cells: int, architecture: Architecture) -> Universal:
+def _made(target: SequenceTarget, cells: int, architecture: Architecture) -> Universal:
     return universal(
         target.function,
         target.tokens,
@@ -260,7 +260,7 @@ def _made(target: Target, cells: int, architecture: Architecture) -> Universal:
     )
 
 
-def _sampled(target: Target, cells: int, architecture: Architecture) -> Counted:
+def _sampled(target: SequenceTarget, cells: int, architecture: Architecture) -> Counted:
     made = _made(target, cells, architecture)
     worst, where = largest_error(made, target, 300 if len(made.answers) <= 600 else 100)
     cost, written = made.bill, made.dense()
@@ -297,7 +297,7 @@ def _kernel(width: float) -> Counted:
     return {"width": width, "kernel_constant": moment(len(nodes), width, 0.0, 1), "direct": direct}, {"width": width}
 
 
-def _fit(target: Target, nodes: int) -> Counted:
+def _fit(target: SequenceTarget, nodes: int) -> Counted:
     """Fitted against sampled answers, on the same number of reference tokens."""
     fit, plain = fitted(target.function, target.tokens, 1, 1, (-1.0, 1.0), grid=nodes), _made(target, nodes, TWO)
     (_, there), (sampled, where) = largest_error(fit, target), largest_error(plain, target)

@@ -28,7 +28,7 @@ SILENT = 2.0
 
 
 @dataclass(frozen=True, eq=False)
-class Shape:
+class ExperimentShape:
     """The function, with its weights by token: W (hidden, tokens, features), b (hidden), A (tokens, features,
     hidden)."""
 
@@ -49,16 +49,16 @@ class Shape:
         return np.asarray(np.einsum("iok,...k->...io", self.A, np.maximum(inner, 0.0)))
 
 
-def shape_of(tokens: int = TOKENS, seed: int = 0) -> Shape:
+def shape_of(tokens: int = TOKENS, seed: int = 0) -> ExperimentShape:
     """Drawn once: rows of W have the 1-norm 0.9, so that with b arguments stay within [-1, 1]."""
     random = np.random.default_rng(seed)
     W = random.normal(size=(HIDDEN, tokens, FEATURES))
     W *= 0.9 / np.abs(W).sum(axis=(1, 2), keepdims=True)
     b = random.uniform(-0.1, 0.1, HIDDEN)
-    return Shape(W, b, random.normal(size=(tokens, FEATURES, HIDDEN)) / np.sqrt(HIDDEN))
+    return ExperimentShape(W, b, random.normal(size=(tokens, FEATURES, HIDDEN)) / np.sqrt(HIDDEN))
 
 
-def beside_kinks(shape: Shape, each: int = 12, seed: int = 1) -> Array:
+def beside_kinks(shape: ExperimentShape, each: int = 12, seed: int = 1) -> Array:
     """Sequences at which some gate's argument is near zero, at distances from 1e-9 to 0.3; and random ones."""
     random = np.random.default_rng(seed)
     hidden, tokens, features = shape.W.shape
@@ -73,7 +73,7 @@ def beside_kinks(shape: Shape, each: int = 12, seed: int = 1) -> Array:
     return np.array(points)
 
 
-def interpolating(shape: Shape, heads: int) -> DenseTransformer:
+def interpolating(shape: ExperimentShape, heads: int) -> DenseTransformer:
     """Two layers: one move head a token; then `heads` ramp heads for each gate and token, over the data tokens."""
     hidden, tokens, features = shape.W.shape
     one, x, place, gathered = 0, 1, 1 + features, 1 + features + tokens
@@ -110,8 +110,8 @@ def _sizes(heads: int, width: int, features: int, values: int) -> tuple[tuple[in
     return both, both, (heads, width, values), (heads, values, width)
 
 
-def without_attention(shape: Shape, heads: int, X: Array) -> Array:
-    """The same for one sequence from the formula alone: each part of a ramp is a Gaussian mean over its grid."""
+def without_attention(shape: ExperimentShape, heads: int, X: Array) -> Array:
+    """What the formula alone gives for one sequence: each part of a ramp is a Gaussian mean over its grid."""
     inner = (np.einsum("kij,ij->k", shape.W, X) + shape.b)[:, None]
     ends, total = np.linspace(0.0, 1.0, heads + 1), np.zeros(len(inner))
     for low, high in pairwise(ends):
@@ -120,7 +120,7 @@ def without_attention(shape: Shape, heads: int, X: Array) -> Array:
     return np.asarray(shape.A @ total)
 
 
-def lemma(shape: Shape, heads: int) -> float:
+def lemma(shape: ExperimentShape, heads: int) -> float:
     """What interpolation errs by, at most: each gate by ramp_error steps of its grid, the others, at the tokens that
     are not theirs, by less than rounding."""
     tokens = len(shape.A)

@@ -22,7 +22,7 @@ from headsmith.core.figures import bound, number
 from headsmith.core.markup import PREAMBLE, csv_text, latex_table, markdown_table, table
 from headsmith.core.rounding import Dtype
 from headsmith.lab.feedforward.build import Built, gated_network, relu_network
-from headsmith.lab.feedforward.network import FIGURES, FeedForward, Work
+from headsmith.lab.feedforward.network import FIGURES, FeedForward, MultiplyAdds
 from headsmith.model import Compiled
 from headsmith.plan.reading import Target, as_graph
 from headsmith.transformer.bill import head_features
@@ -44,7 +44,7 @@ class Side:
     way: str
     error: float
     certified: float
-    work: Work
+    work: MultiplyAdds
     model: Compiled | FeedForward
     least: tuple[str, ...] = ()
 
@@ -133,7 +133,7 @@ def _least(row: Side, others: Sequence[Side]) -> tuple[str, ...]:
     )
 
 
-def attention_work(model: Compiled) -> Work:
+def attention_work(model: Compiled) -> MultiplyAdds:
     """What attention costs, for one data token beside the reference tokens: keys and values of these are the same for
     all inputs, and computed once."""
     transformer, bill = model.transformer, model.bill
@@ -143,4 +143,4 @@ def attention_work(model: Compiled) -> Work:
         for bank in layer.banks:
             size = head_features(transformer, bank) + bank.outputs // bank.heads
             products += bank.heads * size * (2 * d_model + seen)
-    return Work(bill.parameters, bill.nonzeros, products, bill.layers, bill.max_weight)
+    return MultiplyAdds(bill.parameters, bill.nonzeros, products, bill.layers, bill.max_weight)

@@ -20,7 +20,7 @@ from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
 from headsmith.core.intervals import Box
 from headsmith.kernel.core.same import Forms
-from headsmith.lab.feedforward.network import Block, FeedForward, Kind
+from headsmith.lab.feedforward.network import FeedForward, FeedForwardBlock, Kind
 from headsmith.language.builder import Builder
 from headsmith.language.evaluation import evaluate
 from headsmith.language.graph import Affine, Function, Graph, Input, Node, Product
@@ -28,7 +28,6 @@ from headsmith.lower.lower import Setting, lower
 from headsmith.model import Compiled
 from headsmith.plan.analysis.flow import kernel_graph
 from headsmith.plan.analysis.ranges import ranges
-from headsmith.plan.circuits.assemble import assemble
 from headsmith.plan.evidence.approximates import search_cells
 from headsmith.prove.prove import refusals
 from headsmith.transformer.dense import dense
@@ -48,14 +47,14 @@ class Built:
 
 def relu_network(model: Compiled) -> Built:
     """The circuit of a model of the relu recipe, without attention."""
-    circuit = assemble(model.graph, model.choices).circuit
+    circuit = model.computed.graph
     skeleton = lower(circuit, ranges(circuit, model.box), {}, Setting(), reuse=False)
     written, blocks = dense(skeleton), []
     data = written.columns["data"].start
     keep = [column for column in range(written.d_model) if column not in (data, written.columns["reference"].start)]
     for layer in written.layers:
         values, outputs = layer.W_V[:, :, 0], layer.W_O[:, 0]
-        blocks.append(Block(values[:, keep], values[:, data], outputs[:, keep].T))
+        blocks.append(FeedForwardBlock(values[:, keep], values[:, data], outputs[:, keep].T))
     W_U, b_U = written.W_U[keep].T, written.b_U + written.W_U[data]
     network = FeedForward("relu", written.W_E[:, keep].T, written.b_E[keep], tuple(blocks), W_U, b_U)
     return Built(network, circuit, model.certificate.parts["approximation"])
@@ -172,6 +171,6 @@ def _units(graph: Graph, kind: Kind) -> FeedForward:
     blocks = []
     for level in sorted(rows):
         W_in, b_in, places, W_gate, b_gate = (np.array(each) for each in zip(*rows[level], strict=True))
-        blocks.append(Block(W_in, b_in, places.T, W_gate, b_gate))
+        blocks.append(FeedForwardBlock(W_in, b_in, places.T, W_gate, b_gate))
     W_U, b_U = forms[graph.output]
     return FeedForward(kind, np.eye(inputs, width).T, np.zeros(width), tuple(blocks), W_U, b_U)

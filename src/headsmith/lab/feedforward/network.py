@@ -23,7 +23,7 @@ FIGURES = ("parameters", "nonzeros", "multiply_adds", "depth", "max_weight")
 
 
 @dataclass(frozen=True)
-class Work:
+class MultiplyAdds:
     """What a network costs: entries of its matrices and vectors, those that are not zero, multiplications and additions
     for one token with every matrix as it is (activations apart), layers, and the largest weight."""
 
@@ -35,7 +35,7 @@ class Work:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class FeedForwardBlock:
     """One layer of units: W_in (units, d), W_out (d, units), and of gated ones W_gate (units, d)."""
 
     W_in: Array
@@ -52,7 +52,7 @@ class FeedForward:
     kind: Kind
     W_E: Array
     b_E: Array
-    blocks: tuple[Block, ...]
+    blocks: tuple[FeedForwardBlock, ...]
     W_U: Array
     b_U: Array
 
@@ -77,11 +77,11 @@ class FeedForward:
             yield from (each for each in every if each is not None)
 
     @property
-    def work(self) -> Work:
+    def work(self) -> MultiplyAdds:
         """What it costs."""
         every = list(self.arrays())
         gated = sum(len(block.b_in) for block in self.blocks if block.W_gate is not None)
-        return Work(
+        return MultiplyAdds(
             parameters=sum(each.size for each in every),
             nonzeros=sum(int(np.count_nonzero(each)) for each in every),
             multiply_adds=sum(each.size for each in every if each.ndim == 2) + gated,

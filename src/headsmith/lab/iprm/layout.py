@@ -25,9 +25,9 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError
-from headsmith.lab.iprm.questions import Operation, Question
+from headsmith.lab.iprm.questions import Question, QuestionStep
 from headsmith.lab.iprm.schedule import Seat
-from headsmith.lab.iprm.vocabulary import POSITION, Group, Vocabulary
+from headsmith.lab.iprm.vocabulary import POSITION, Vocabulary, WordGroup
 
 CODES = ("seat", "for_seat", "for_step", "slot", "age", "before")
 """Columns that hold codes of tokens."""
@@ -151,17 +151,20 @@ def _named(verb: str, pairs: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{verb} {group} {word}" for group, word in pairs]
 
 
-def _groups(verb: str, names: Sequence[str]) -> list[Group]:
+def _groups(verb: str, names: Sequence[str]) -> list[WordGroup]:
     """The groups of words of the columns that start with a verb."""
     pairs = [name.split()[1:] for name in names if name.split()[0] == verb]
     return [
-        Group(group, tuple(word for each, word in pairs if each == group))
+        WordGroup(group, tuple(word for each, word in pairs if each == group))
         for group in dict.fromkeys(each for each, _ in pairs)
     ]
 
 
 def sequence(
-    module: Module, questions: Sequence[Question], seats: Mapping[Operation, Seat], scene: Sequence[Mapping[str, str]]
+    module: Module,
+    questions: Sequence[Question],
+    seats: Mapping[QuestionStep, Seat],
+    scene: Sequence[Mapping[str, str]],
 ) -> Array:
     """The tokens (tokens, columns) for these questions, seated so, about a scene."""
     rows: list[Mapping[str, float]] = [{module.names[0]: 1.0}]
@@ -184,7 +187,7 @@ def sequence(
     return table
 
 
-def _all(question: Question) -> set[Operation]:
+def _all(question: Question) -> set[QuestionStep]:
     found, stack = set(), list(question.roots)
     while stack:
         found.add(operation := stack.pop())
@@ -201,7 +204,7 @@ def _coded(module: Module, codes: Mapping[str, int], prefix: str = "") -> dict[s
 
 
 def _operation_row(
-    module: Module, question: Question, operation: Operation, seats: Mapping[Operation, Seat]
+    module: Module, question: Question, operation: QuestionStep, seats: Mapping[QuestionStep, Seat]
 ) -> dict[str, float]:
     seat = seats[operation]
     row = _coded(module, {"for_seat": seat.slot, "for_step": seat.step})
@@ -242,7 +245,7 @@ def checked_scene(module: Module, scene: Any) -> list[dict[str, str]]:
     return [_checked_object(number, thing, groups, vocabulary.task) for number, thing in enumerate(scene)]
 
 
-def _checked_object(number: int, thing: Any, groups: Sequence[Group], task: str) -> dict[str, str]:
+def _checked_object(number: int, thing: Any, groups: Sequence[WordGroup], task: str) -> dict[str, str]:
     names = [group.name for group in groups]
     if task == "lookup":
         if isinstance(thing, str | Mapping) or not isinstance(thing, Sequence) or len(thing) != 3:

@@ -24,7 +24,7 @@ from headsmith.inside.intermediates import head_names
 from headsmith.lab.iprm.decode import Gaps, choose_scales, gaps
 from headsmith.lab.iprm.graph import Reasoning, reasoning
 from headsmith.lab.iprm.layout import Module, checked_scene, module_of, sequence
-from headsmith.lab.iprm.questions import Operation, Question, answer_of, parse
+from headsmith.lab.iprm.questions import Question, QuestionStep, answer_of, parse
 from headsmith.lab.iprm.schedule import Seat, schedule
 from headsmith.lab.iprm.vocabulary import TASKS, Task, lookup_vocabulary, scene_vocabulary
 from headsmith.language.graph import Attend
@@ -147,7 +147,7 @@ class Reasoner(CompiledSequence):
 
     def _encoded(
         self, question: str | Sequence[str], scene: Any
-    ) -> tuple[Array, list[Question], Mapping[Operation, Seat], list[dict[str, str]]]:
+    ) -> tuple[Array, list[Question], Mapping[QuestionStep, Seat], list[dict[str, str]]]:
         module = self.module
         texts: list[Any] = list(question) if isinstance(question, list | tuple) else [question]
         questions = [parse(text, module.vocabulary) for text in texts]
@@ -165,7 +165,7 @@ class Reasoner(CompiledSequence):
         things = checked_scene(module, scene)
         return sequence(module, questions, seats, things), questions, seats, things
 
-    def _decoded(self, outputs: Array, question: Question, seats: Mapping[Operation, Seat]) -> Any:
+    def _decoded(self, outputs: Array, question: Question, seats: Mapping[QuestionStep, Seat]) -> Any:
         module, proven = self.module, self.proven
         words = module.vocabulary
         results = words.results

@@ -20,18 +20,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from headsmith.core.errors import DomainError
-from headsmith.lab.iprm.vocabulary import LEFT, OF, POSITION, RELATION, RIGHT, SUBJECT, Group, Vocabulary
+from headsmith.lab.iprm.vocabulary import LEFT, OF, POSITION, RELATION, RIGHT, SUBJECT, Vocabulary, WordGroup
 
 Kind = Literal["word", "count", "more", "most"]
 
 
 @dataclass(frozen=True, eq=False)
-class Operation:
+class QuestionStep:
     """Find what has `words` (group to word) and what the `parts` of other operations' results ask for."""
 
     text: str
     words: Mapping[str, str]
-    parts: Mapping[str, Operation]
+    parts: Mapping[str, QuestionStep]
 
     @property
     def demands(self) -> int:
@@ -50,8 +50,8 @@ class Question:
 
     text: str
     kind: Kind
-    roots: tuple[Operation, ...]
-    group: Group | None = None
+    roots: tuple[QuestionStep, ...]
+    group: WordGroup | None = None
 
 
 def parse(text: str, vocabulary: Vocabulary) -> Question:
@@ -69,11 +69,11 @@ def parse(text: str, vocabulary: Vocabulary) -> Question:
     return question
 
 
-def operations(question: Question) -> list[Operation]:
+def operations(question: Question) -> list[QuestionStep]:
     """All operations of a question, each after those that it needs."""
-    found: list[Operation] = []
+    found: list[QuestionStep] = []
 
-    def visit(operation: Operation) -> None:
+    def visit(operation: QuestionStep) -> None:
         for part in operation.parts.values():
             visit(part)
         found.append(operation)
@@ -101,7 +101,7 @@ def answer_of(question: Question, scene: Sequence[Mapping[str, str]], vocabulary
             return _only(question.roots[0], scene, vocabulary)[question.group.name]
 
 
-def _only(operation: Operation, scene: Sequence[Mapping[str, str]], vocabulary: Vocabulary) -> Mapping[str, str]:
+def _only(operation: QuestionStep, scene: Sequence[Mapping[str, str]], vocabulary: Vocabulary) -> Mapping[str, str]:
     found = _found(operation, scene, vocabulary)
     if len(found) != 1:
         what = "fact about" if vocabulary.task == "lookup" else "object that is"
@@ -109,7 +109,9 @@ def _only(operation: Operation, scene: Sequence[Mapping[str, str]], vocabulary: 
     return found[0]
 
 
-def _found(operation: Operation, scene: Sequence[Mapping[str, str]], vocabulary: Vocabulary) -> list[Mapping[str, str]]:
+def _found(
+    operation: QuestionStep, scene: Sequence[Mapping[str, str]], vocabulary: Vocabulary
+) -> list[Mapping[str, str]]:
     anchors = {name: _only(part, scene, vocabulary) for name, part in operation.parts.items()}
 
     def fits(thing: Mapping[str, str]) -> bool:
@@ -148,7 +150,7 @@ def _lookup(text: str, words: list[str], vocabulary: Vocabulary) -> Question:
             raise DomainError(f"{link!r} in {text!r} is not a relation; there are {', '.join(known)}")
         part = " ".join(words[len(words) - 3 - 2 * place :])
         words_asked = {RELATION: link} if operation else {SUBJECT: symbol, RELATION: link}
-        operation = Operation(part, words_asked, {OF: operation} if operation else {})
+        operation = QuestionStep(part, words_asked, {OF: operation} if operation else {})
     assert operation is not None
     return Question(text, "word", (operation,), symbols)
 
@@ -194,12 +196,12 @@ class _Reader:
         self.place += 1
         return found
 
-    def done(self, kind: Kind, roots: list[Operation], group: Group | None = None) -> Question:
+    def done(self, kind: Kind, roots: list[QuestionStep], group: WordGroup | None = None) -> Question:
         if self.next is not None:
             raise DomainError(f"{self.text!r} cannot be read at {self.next!r}: expected its end")
         return Question(self.text, kind, tuple(roots), group)
 
-    def set(self, outermost: bool = True) -> Operation:
+    def set(self, outermost: bool = True) -> QuestionStep:
         """Words, then parts."""
         start, words, parts = self.place, {}, {}
         homes = {word: group.name for group in self.vocabulary.groups for word in group.words}
@@ -224,7 +226,7 @@ class _Reader:
                 f"{self.text!r} cannot be read at {found}: expected one of {', '.join(homes)}"
                 + (f", or {self._names()}" if self.vocabulary.parts else "")
             )
-        return Operation(" ".join(self.words[start : self.place]), words, parts)
+        return QuestionStep(" ".join(self.words[start : self.place]), words, parts)
 
     def _names(self) -> str:
         return " or ".join(repr(part.name) for part in self.vocabulary.parts)

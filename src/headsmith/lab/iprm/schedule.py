@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headsmith.core.errors import DomainError
-from headsmith.lab.iprm.questions import Operation, Question, operations
+from headsmith.lab.iprm.questions import Question, QuestionStep, operations
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class Seat:
     step: int
 
 
-def schedule(questions: Sequence[Question], slots: int, steps: int, window: int) -> Mapping[Operation, Seat]:
+def schedule(questions: Sequence[Question], slots: int, steps: int, window: int) -> Mapping[QuestionStep, Seat]:
     """A seat for every operation, or DomainError saying which number is too small."""
     ordered = [operation for question in questions for operation in operations(question)]
     reader = {part: operation for operation in ordered for part in operation.parts.values()}
-    seats: dict[Operation, Seat] = {}
+    seats: dict[QuestionStep, Seat] = {}
     step = steps
     while len(seats) < len(ordered):
         step -= 1
@@ -57,5 +57,5 @@ def schedule(questions: Sequence[Question], slots: int, steps: int, window: int)
     return seats
 
 
-def _later(seats: Mapping[Operation, Seat], operation: Operation, step: int) -> bool:
+def _later(seats: Mapping[QuestionStep, Seat], operation: QuestionStep, step: int) -> bool:
     return operation in seats and seats[operation].step > step

@@ -36,7 +36,7 @@ MOST_DEMANDS = 4
 
 
 @dataclass(frozen=True)
-class Group:
+class WordGroup:
     """A kind of words, of which an object has one."""
 
     name: str
@@ -58,8 +58,8 @@ class Vocabulary:
     a position), and `relations` are the parts that operations may take."""
 
     task: Task
-    groups: tuple[Group, ...]
-    gives: Group | None = None
+    groups: tuple[WordGroup, ...]
+    gives: WordGroup | None = None
     relations: tuple[str, ...] = ()
 
     @cached_property
@@ -76,7 +76,7 @@ class Vocabulary:
         return self.task != "lookup"
 
     @cached_property
-    def held(self) -> tuple[Group, ...]:
+    def held(self) -> tuple[WordGroup, ...]:
         """The groups of words that a result holds."""
         if self.task == "count" or self.gives is None:
             return ()
@@ -125,7 +125,9 @@ def lookup_vocabulary(symbols: Any, relations: Any) -> Vocabulary:
     """The words of facts."""
     things, links = _words("symbols", symbols, "s", 6), _words("relations", relations, "r", 2)
     _refuse_twice([*things, *links])
-    return Vocabulary("lookup", (Group(SUBJECT, things), Group(RELATION, links)), Group("object", things), (OF,))
+    return Vocabulary(
+        "lookup", (WordGroup(SUBJECT, things), WordGroup(RELATION, links)), WordGroup("object", things), (OF,)
+    )
 
 
 def scene_vocabulary(
@@ -136,7 +138,7 @@ def scene_vocabulary(
     given = {"colour": COLOURS} if given is None else given
     if not isinstance(given, Mapping) or not given:
         raise TargetError(f"attributes are {given!r}; give a dictionary such as {{'colour': ['red', 'blue']}}")
-    groups = tuple(Group(str(name), _words(str(name), words, "", 0)) for name, words in given.items())
+    groups = tuple(WordGroup(str(name), _words(str(name), words, "", 0)) for name, words in given.items())
     _refuse_twice([name for group in groups for name in (group.name, *group.words)] + [POSITION])
     if task == "count":
         return Vocabulary(task, groups)
@@ -144,7 +146,7 @@ def scene_vocabulary(
     wanted = known if relations is None else relations
     if isinstance(wanted, str) or not isinstance(wanted, Sequence) or not set(wanted) <= set(known):
         raise TargetError(f"relations are {relations!r}; choose some of {', '.join(map(repr, known))}")
-    places = Group(POSITION, tuple(str(place) for place in range(positions)))
+    places = WordGroup(POSITION, tuple(str(place) for place in range(positions)))
     return Vocabulary(task, groups, places, tuple(name for name in known if name in wanted))
 
 

@@ -34,11 +34,6 @@ def zaslavsky(hyperplanes: int, dimension: int) -> int:
     return sum(comb(hyperplanes, j) for j in range(dimension + 1))
 
 
-def through_origin(hyperplanes: int, dimension: int) -> int:
-    """The same for hyperplanes through one point: 2 sum over j < d of C(n - 1, j) (Schläfli 1901)."""
-    return 2 * sum(comb(hyperplanes - 1, j) for j in range(dimension)) if hyperplanes else 1
-
-
 def one_maxout_level(ranks: Sequence[int], dimension: int) -> int:
     """The most regions of a layer of maxout units of these ranks, reached (Montúfar, Ren, Zhang 2022): S(d; ranks)."""
     return sum(_elementary([rank - 1 for rank in ranks], dimension))
@@ -80,25 +75,6 @@ def relu_upper(widths: Sequence[int], inputs: int) -> int:
         return sum(comb(width, j) * rest(layer + 1, min(room, width - j)) for j in choices)
 
     return rest(0, inputs)
-
-
-def relu_attainable(widths: Sequence[int], inputs: int) -> int:
-    """Montúfar, Pascanu, Cho, Bengio 2014: some network has at least prod floor(n_l / n_0)^n_0 times Zaslavsky's number
-    of the last layer; every layer but the last must be at least as wide as the input."""
-    *before, last = widths
-    if any(width < inputs for width in before):
-        return zaslavsky(last, inputs) if not before else 1
-    return int(prod((width // inputs) ** inputs for width in before)) * zaslavsky(last, inputs)
-
-
-def maxout_attainable(rank: int, depth: int, inputs: int) -> int:
-    """Montúfar, Pascanu, Cho, Bengio 2014: of `depth` layers as wide as the input, at least k^(L-1) k^n_0."""
-    return int(rank ** (depth - 1 + inputs))
-
-
-def zigzag_regions(pieces: int, depth: int, inputs: int = 1) -> int:
-    """Ours: a zigzag of P pieces composed L times in each of d coordinates has (P^L)^d regions, exactly."""
-    return int(pieces ** (depth * inputs))
 
 
 def bounds_of(levels: Levels, dimension: int) -> tuple[Bound, ...]:

@@ -206,7 +206,7 @@ def corners(complex: Complex, k: int, rows: Indices) -> tuple[Indices, Indices]:
 
 
 def slim(complex: Complex) -> Complex:
-    """The same complex without activation patterns of earlier levels that no plane needs."""
+    """A copy of the complex without activation patterns of earlier levels that no plane needs."""
     key, patterns = complex.planes.key.copy(), list(complex.patterns)
     stage = complex.planes.code >> STAGE
     for s in range(len(patterns) - 1):

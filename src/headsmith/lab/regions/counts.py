@@ -32,16 +32,6 @@ def linear_count(regions: Regions) -> int:
     return regions.cells - sum(1 for _ in _unions(regions, map_labels(regions)))
 
 
-def linear_labels(regions: Regions) -> Indices:
-    """A number for each cell, the same for cells of one linear region."""
-    parent = list(range(regions.cells))
-    for one, other in _unions(regions, map_labels(regions)):
-        parent[one] = other
-    for cell in range(len(parent)):
-        parent[cell] = _root(parent, cell)
-    return np.unique(parent, return_inverse=True)[1].astype(np.int64)
-
-
 def map_labels(regions: Regions) -> Indices:
     """A number for each cell, the same for equal affine maps, counted from 0."""
     count = regions.cells

@@ -28,32 +28,32 @@ IN_CACHE = 2**13
 
 
 @dataclass(frozen=True, eq=False)
-class Forms:
+class CellForms:
     """Affine forms of the coordinates, on each home, with bounds of their errors."""
 
     value: Array
     error: Array
 
-    def taken(self, homes: Indices) -> Forms:
+    def taken(self, homes: Indices) -> CellForms:
         """The forms on some homes, in this order."""
-        return Forms(self.value.take(homes, axis=1), self.error.take(homes, axis=1))
+        return CellForms(self.value.take(homes, axis=1), self.error.take(homes, axis=1))
 
-    def chosen(self, forms: Indices) -> Forms:
+    def chosen(self, forms: Indices) -> CellForms:
         """Some of the forms, in this order."""
-        return Forms(self.value.take(forms, axis=2), self.error.take(forms, axis=2))
+        return CellForms(self.value.take(forms, axis=2), self.error.take(forms, axis=2))
 
     def planes(self, form: Indices, home: Indices) -> tuple[Array, Array]:
         """One form on one home each, as rows (slopes, constant) with their two bounds."""
         return self.value[:, home, form].T, self.error[:, home, form].T
 
 
-def coordinates(placement: Array, homes: int) -> Forms:
+def coordinates(placement: Array, homes: int) -> CellForms:
     """The inputs as forms of the coordinates, on homes of which nothing is known: exact."""
     value = np.repeat(placement.T[:, None, :], homes, axis=1)
-    return Forms(value, np.zeros((2, homes, len(placement))))
+    return CellForms(value, np.zeros((2, homes, len(placement))))
 
 
-def apply(weights: Array, bias: Array, state: Forms) -> Forms:
+def apply(weights: Array, bias: Array, state: CellForms) -> CellForms:
     """weights @ state + bias.
 
     Guarantee: exact forms F, G with |F - state.value| <= state.error and G = weights F + bias lie within the error
@@ -72,10 +72,10 @@ def apply(weights: Array, bias: Array, state: Forms) -> Forms:
     error = _shared_product(size, np.abs(weights), same)
     error[1] += rounding * np.abs(bias)
     error *= GUARD
-    return Forms(value, error)
+    return CellForms(value, error)
 
 
-def _same(state: Forms) -> Mask:
+def _same(state: CellForms) -> Mask:
     """Which forms are the same on all homes: they need to be multiplied only once. None, where that does not pay."""
     _, homes, count = state.value.shape
     same = np.ones(count, dtype=np.bool_)
@@ -122,7 +122,7 @@ def _largest(value: Array) -> Array:
     return slopes
 
 
-def gap(rows: Forms, homes: Indices | None, high: Indices, low: Indices) -> Forms:
+def gap(rows: CellForms, homes: Indices | None, high: Indices, low: Indices) -> CellForms:
     """Row high[i] less row low[i], where -1 is the row that is zero: on every home form i, or (with `homes`) on home
     number homes[i] the only form."""
     up, down = _picked(rows, homes, high), _picked(rows, homes, low)
@@ -130,32 +130,32 @@ def gap(rows: Forms, homes: Indices | None, high: Indices, low: Indices) -> Form
     error = up.error + down.error
     error[0] += UNIT * _largest(value)
     error[1] += UNIT * np.abs(value[-1])
-    return Forms(value, GUARD * error)
+    return CellForms(value, GUARD * error)
 
 
-def _picked(rows: Forms, homes: Indices | None, chosen: Indices) -> Forms:
+def _picked(rows: CellForms, homes: Indices | None, chosen: Indices) -> CellForms:
     zero = chosen < 0
     if homes is None:
         value, error = rows.value[:, :, chosen], rows.error[:, :, chosen]
         value[:, :, zero], error[:, :, zero] = 0.0, 0.0
-        return Forms(value, error)
+        return CellForms(value, error)
     value, error = rows.value[:, homes, chosen], rows.error[:, homes, chosen]
     value[:, zero], error[:, zero] = 0.0, 0.0
-    return Forms(value[..., None], error[..., None])
+    return CellForms(value[..., None], error[..., None])
 
 
-def selected(rows: Forms, level: Level, winners: Indices) -> Forms:
+def selected(rows: CellForms, level: Level, winners: Indices) -> CellForms:
     """The units of a level: on home h unit i is the piece winners[h, i] of its pieces. `rows` is used up."""
     if level.is_relu:
         mask = winners.astype(np.float64)
-        return Forms(np.multiply(rows.value, mask, out=rows.value), np.multiply(rows.error, mask, out=rows.error))
+        return CellForms(np.multiply(rows.value, mask, out=rows.value), np.multiply(rows.error, mask, out=rows.error))
     row = level.row[level.first + winners]
     value, error = (np.take_along_axis(each, row[None], axis=2) for each in (rows.value, rows.error))
     zero = row == -1
-    return Forms(np.where(zero, 0.0, value), np.where(zero, 0.0, error))
+    return CellForms(np.where(zero, 0.0, value), np.where(zero, 0.0, error))
 
 
-def readout(levels: Levels, placement: Array, pattern: Pattern) -> Forms:
+def readout(levels: Levels, placement: Array, pattern: Pattern) -> CellForms:
     """The outputs as forms of the coordinates on cells with these activation patterns."""
     state, end = coordinates(placement, len(pattern)), 0
     for level in levels.levels:
@@ -165,16 +165,16 @@ def readout(levels: Levels, placement: Array, pattern: Pattern) -> Forms:
     return apply(levels.weights, levels.bias, state)
 
 
-def stacked(first: Forms, second: Forms) -> Forms:
+def stacked(first: CellForms, second: CellForms) -> CellForms:
     """Forms of two lists, on the same homes."""
     if not first.value.shape[2]:
         return second
-    return Forms(
+    return CellForms(
         np.concatenate([first.value, second.value], axis=2), np.concatenate([first.error, second.error], axis=2)
     )
 
 
-def values_at(forms: Forms, point: Array, radius: Array, home: Indices, floor: float) -> tuple[Array, Array]:
+def values_at(forms: CellForms, point: Array, radius: Array, home: Indices, floor: float) -> tuple[Array, Array]:
     """The values of all forms at points that are known to within `radius`, on these homes, and bounds of their errors.
 
     Guarantee: with s the sum of the slopes' sizes, c the constant, e and f the bounds of their errors, and X no less

@@ -100,15 +100,6 @@ def relu_level(weights: Any, bias: Any, carry: Any = ()) -> Level:
     return Level(weights, bias, row, np.repeat(np.arange(count), 2), np.asarray(carry, dtype=np.int64))
 
 
-def maxout_level(weights: Any, bias: Any, carry: Any = ()) -> Level:
-    """max over the rank of weights (rank, units, n) and bias (rank, units)."""
-    weights, bias = np.asarray(weights, dtype=np.float64), np.asarray(bias, dtype=np.float64)
-    rank, units = bias.shape
-    rows = weights.transpose(1, 0, 2).reshape(rank * units, -1)
-    unit = np.repeat(np.arange(units), rank)
-    return Level(rows, bias.T.ravel(), np.arange(rank * units), unit, np.asarray(carry, dtype=np.int64))
-
-
 def levels_of(target: Any, names: Sequence[str] | None = None) -> Levels:
     """The normal form of a network, a compiled model, a source graph, a formula or a function of traced values."""
     match target:

@@ -34,7 +34,7 @@ from headsmith.lab.regions.complex import (
 )
 from headsmith.lab.regions.cut import COLUMNS, Cutting, lower_half, words_of
 from headsmith.lab.regions.exact import Name, Oracle, Vertex
-from headsmith.lab.regions.forms import TINY, Forms, apply, crossing, gap, normalised, selected, stacked, values_at
+from headsmith.lab.regions.forms import TINY, CellForms, apply, crossing, gap, normalised, selected, stacked, values_at
 from headsmith.lab.regions.levels import Level
 from headsmith.lab.regions.merge import carried, merged
 
@@ -46,19 +46,19 @@ class Batch:
 
     complex: Complex
     weight: float
-    state: Callable[[], Forms]
+    state: Callable[[], CellForms]
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class Unfinished:
     """Cells in a level. Of its homes, the cells that the level began with: the row of the activation pattern, the forms
     that live on, and those of the level's rows. Of each cell: its home, and the pieces that win so far. And what is
     left to do: units of two pieces, or (unit, piece)."""
 
     stage: int
     key: Indices
-    carried: Forms
-    rows: Forms
+    carried: CellForms
+    rows: CellForms
     complex: Complex
     home: Indices
     winners: Pattern
@@ -70,16 +70,16 @@ class Work:
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class CuttingForms:
     """Forms that cut together: on each home, with the codes of their planes, (homes or 1, forms), and the row of the
     pattern that each home stands for."""
 
-    forms: Forms
+    forms: CellForms
     code: Indices
     key: Indices
 
-    def chosen(self, columns: Indices) -> Columns:
-        return Columns(self.forms.chosen(columns), self.code.take(columns, axis=1), self.key)
+    def chosen(self, columns: Indices) -> CuttingForms:
+        return CuttingForms(self.forms.chosen(columns), self.code.take(columns, axis=1), self.key)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,14 +95,14 @@ class Signs:
         return Signs(*(each.take(columns, axis=1) for each in vars(self).values()))
 
 
-def begun(batch: Batch, stage: int, level: Level) -> Work:
+def begun(batch: Batch, stage: int, level: Level) -> Unfinished:
     """A level before its first cut."""
     ranks = np.diff(level.first, append=len(level.row))
     pairs = np.flatnonzero(ranks == 2)
     todo: list[Any] = [pairs] if len(pairs) else []
     todo += [(int(unit), piece) for unit in np.flatnonzero(ranks > 2) for piece in range(1, int(ranks[unit]))]
     state, homes = batch.state(), np.arange(len(batch.complex))
-    return Work(
+    return Unfinished(
         stage,
         homes,
         state.chosen(level.carry),
@@ -115,11 +115,11 @@ def begun(batch: Batch, stage: int, level: Level) -> Work:
     )
 
 
-def advanced(work: Work, level: Level, last: bool) -> Batch:
+def advanced(work: Unfinished, level: Level, last: bool) -> Batch:
     """A level after its last cut, as a batch for the next one. After the `last` one nothing needs to be tidy."""
     home, complex = work.home, work.complex
 
-    def state() -> Forms:
+    def state() -> CellForms:
         units = selected(work.rows.taken(home), level, work.winners.astype(np.int64))
         return stacked(work.carried.taken(home), units)
 
@@ -128,7 +128,7 @@ def advanced(work: Work, level: Level, last: bool) -> Batch:
     return Batch(replace(complex, patterns=(*complex.patterns, pattern)), work.weight, state)
 
 
-def parts(work: Work) -> list[Work]:
+def parts(work: Unfinished) -> list[Unfinished]:
     """A work as two of half as many cells each, apart in space."""
     where = work.complex.point[first_vertices(work.complex)]
     axis = int(np.argmax(where.max(axis=0) - where.min(axis=0)))
@@ -137,7 +137,7 @@ def parts(work: Work) -> list[Work]:
     return [_some(work, np.sort(rows)) for rows in (order[:half], order[half:])]
 
 
-def _some(work: Work, rows: Indices) -> Work:
+def _some(work: Unfinished, rows: Indices) -> Unfinished:
     homes, home = np.unique(work.home[rows], return_inverse=True)
     return replace(
         work,
@@ -151,7 +151,7 @@ def _some(work: Work, rows: Indices) -> Work:
     )
 
 
-def step(work: Work, oracle: Oracle, floor: float, size: int) -> Work:
+def step(work: Unfinished, oracle: Oracle, floor: float, size: int) -> Unfinished:
     """Cut by the next forms that are to do; not by all of them, if there are more than `size` cells before."""
     first, *rest = work.todo
     if isinstance(first, tuple):
@@ -163,7 +163,7 @@ def step(work: Work, oracle: Oracle, floor: float, size: int) -> Work:
         forms = rows if np.array_equal(high, np.arange(rows.value.shape[2])) else rows.chosen(high)
     else:
         forms = gap(rows, None, high, low)
-    columns = Columns(forms, plane_code(work.stage, high, low)[None], work.key)
+    columns = CuttingForms(forms, plane_code(work.stage, high, low)[None], work.key)
     homes = homes_of(work.complex, work.home)
     signs = _signs(work.complex, homes[0], columns, oracle, floor)
     some, every = np.any(signs.positive, axis=0), np.asarray(np.all(signs.positive, axis=0))
@@ -188,14 +188,14 @@ def step(work: Work, oracle: Oracle, floor: float, size: int) -> Work:
     return replace(work, complex=complex, home=top[:, HOME].copy(), winners=winners, todo=todo)
 
 
-def _next_piece(work: Work, unit: int, piece: int, oracle: Oracle, floor: float) -> Work:
+def _next_piece(work: Unfinished, unit: int, piece: int, oracle: Oracle, floor: float) -> Unfinished:
     """Cut by the next piece of a unit less the largest so far, which is affine on every cell."""
     level = oracle.levels.levels[work.stage]
     row = level.row[level.first[unit] :]
     low = row[work.winners[:, unit]]
     high = np.full(len(work), row[piece])
     forms = gap(work.rows, work.home, high, low)
-    columns = Columns(forms, plane_code(work.stage, high, low)[:, None], work.key[work.home])
+    columns = CuttingForms(forms, plane_code(work.stage, high, low)[:, None], work.key[work.home])
     complex = carried(work.complex) if piece == 1 else work.complex
     homes = homes_of(complex, np.arange(len(work)))
     cutting = _cutting(complex, homes, columns, _signs(complex, homes[0], columns, oracle, floor), oracle)
@@ -212,7 +212,7 @@ def _next_piece(work: Work, unit: int, piece: int, oracle: Oracle, floor: float)
     return replace(work, complex=complex, home=home, winners=winners, todo=work.todo[1:])
 
 
-def _signs(complex: Complex, homes: Indices, columns: Columns, oracle: Oracle, floor: float) -> Signs:
+def _signs(complex: Complex, homes: Indices, columns: CuttingForms, oracle: Oracle, floor: float) -> Signs:
     """The values of forms at all vertices, which are at these homes, with their bounds, and their signs."""
     value, error = values_at(columns.forms, complex.point, complex.radius, homes, floor)
     positive, negative = value > error, value < -error
@@ -234,7 +234,7 @@ def _exact(oracle: Oracle, names: _Names) -> Any:
     return signs
 
 
-def _cutting(complex: Complex, homes: list[Indices], columns: Columns, signs: Signs, oracle: Oracle) -> Cutting:
+def _cutting(complex: Complex, homes: list[Indices], columns: CuttingForms, signs: Signs, oracle: Oracle) -> Cutting:
     """Everything ready for cuts by some columns: each divided by a power of two, so that it is at most 1. The signs'
     values are used up."""
     value, error = signs.value, signs.error
@@ -251,7 +251,7 @@ def _cutting(complex: Complex, homes: list[Indices], columns: Columns, signs: Si
 class _Names:
     """The names of planes by their rows: of the table, and behind it of the forms that cut now."""
 
-    def __init__(self, complex: Complex, columns: Columns) -> None:
+    def __init__(self, complex: Complex, columns: CuttingForms) -> None:
         self.complex, self.columns = complex, columns
         self.base, self.count = len(complex.planes.code), columns.forms.value.shape[2]
 
@@ -268,7 +268,7 @@ class _Names:
         )
 
 
-def _settled(cutting: Cutting, columns: Columns, oracle: Oracle) -> Complex:
+def _settled(cutting: Cutting, columns: CuttingForms, oracle: Oracle) -> Complex:
     """What was cut, with the new planes in the table and the new vertices in their places."""
     complex, base = cutting.finished(), cutting.base
     homes, count = columns.forms.value.shape[1:]

@@ -24,7 +24,7 @@ import numpy as np
 from headsmith.core.errors import HeadsmithError
 from headsmith.lab.regions.complex import Complex, slim
 from headsmith.lab.regions.exact import Oracle
-from headsmith.lab.regions.split import Batch, Work, advanced, begun, parts, step
+from headsmith.lab.regions.split import Batch, Unfinished, advanced, begun, parts, step
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -37,7 +37,7 @@ what it has finished."""
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class Walked:
     """Finished cells: how many, their share of all the work, and (if they are kept) their complex."""
 
     count: int
@@ -54,11 +54,11 @@ class Walker:
     size: int
     keep: bool
 
-    def start(self, batch: Batch) -> Found | Work:
+    def start(self, batch: Batch) -> Walked | Unfinished:
         """Cells before the first level."""
         return self._next(batch, 0)
 
-    def go(self, work: Work) -> list[Found | Work]:
+    def go(self, work: Unfinished) -> list[Walked | Unfinished]:
         """One step on, in order: the cells in parts, or cut, or at the next level, or finished."""
         levels = self.oracle.levels.levels
         last = not work.todo and work.stage + 1 == len(levels)
@@ -70,18 +70,18 @@ class Walker:
                 return [step(work, self.oracle, self.floor, 2 * self.size)]
             return [self._next(advanced(work, levels[work.stage], last), work.stage + 1)]
 
-    def _next(self, batch: Batch, stage: int) -> Found | Work:
+    def _next(self, batch: Batch, stage: int) -> Walked | Unfinished:
         if stage < len(self.oracle.levels.levels):
             return begun(batch, stage, self.oracle.levels.levels[stage])
-        return Found(len(batch.complex), batch.weight, batch.complex if self.keep else None)
+        return Walked(len(batch.complex), batch.weight, batch.complex if self.keep else None)
 
 
-def walked(walker: Walker, first: Found | Work, workers: int) -> Generator[Found, None, None]:
+def walked(walker: Walker, first: Walked | Unfinished, workers: int) -> Generator[Walked, None, None]:
     """All finished cells, in order."""
     stack, began = [first], time.perf_counter()
     while stack and (workers == 1 or time.perf_counter() - began < ALONE):
         item = stack.pop()
-        if isinstance(item, Found):
+        if isinstance(item, Walked):
             yield item
         else:
             stack += reversed(walker.go(item))
@@ -105,7 +105,7 @@ Place = Any
 that works on them."""
 
 
-def _together(walker: Walker, line: list[Found | Work], workers: int) -> Generator[Found, None, None]:
+def _together(walker: Walker, line: list[Walked | Unfinished], workers: int) -> Generator[Walked, None, None]:
     context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
     hungry = context.Event()
     idle: list[Connection] = []
@@ -120,7 +120,7 @@ def _together(walker: Walker, line: list[Found | Work], workers: int) -> Generat
             idle.append(here)
         places: list[Place] = [_packed(each) for each in line]
         while places:
-            while places and isinstance(first := places[0], Found):
+            while places and isinstance(first := places[0], Walked):
                 yield first
                 del places[0]
             for i, place in enumerate(places):
@@ -131,7 +131,7 @@ def _together(walker: Walker, line: list[Found | Work], workers: int) -> Generat
                 hungry.set()
             else:
                 hungry.clear()
-            busy = [place for place in places if not isinstance(place, Found | Packed)]
+            busy = [place for place in places if not isinstance(place, Walked | Packed)]
             ready: list[Any] = wait(busy) if busy else []
             places = [each for place in places for each in (_received(place, walker) if place in ready else [place])]
             idle += [worker for worker in ready if worker not in places]
@@ -158,12 +158,12 @@ def _received(worker: Connection, walker: Walker) -> list[Place]:
         ) from None
 
 
-def _packed(each: Found | Work) -> Any:
+def _packed(each: Walked | Unfinished) -> Any:
     """What leaves a process: without patterns that nobody needs; cells in work as bytes, to be passed on."""
     if each.complex is None:
         return each
     slender = replace(each, complex=slim(each.complex))
-    return slender if isinstance(each, Found) else pickle.dumps(slender, protocol=pickle.HIGHEST_PROTOCOL)
+    return slender if isinstance(each, Walked) else pickle.dumps(slender, protocol=pickle.HIGHEST_PROTOCOL)
 
 
 def _serve(line: Connection, walker: Walker, hungry: Any) -> None:
@@ -178,20 +178,20 @@ def _serve(line: Connection, walker: Walker, hungry: Any) -> None:
         line.send(error)
 
 
-def _finish(line: Connection, walker: Walker, hungry: Any, work: Work) -> None:
+def _finish(line: Connection, walker: Walker, hungry: Any, work: Unfinished) -> None:
     """Go on with cells until they are finished, and report."""
     began, before = time.process_time(), walker.oracle.asked
-    stack: list[Found | Work] = [work]
-    found: list[Found] = []
+    stack: list[Walked | Unfinished] = [work]
+    found: list[Walked] = []
     while stack:
         item = stack.pop()
-        if isinstance(item, Found):
+        if isinstance(item, Walked):
             found.append(_packed(item))
         else:
             stack += reversed(walker.go(item))
         passed = time.process_time() - began
         # The last in line is at the bottom. To give away the only cells would help nobody.
-        gives = passed > TURN and len(stack) > 1 and isinstance(stack[0], Work) and hungry.is_set()
+        gives = passed > TURN and len(stack) > 1 and isinstance(stack[0], Unfinished) and hungry.is_set()
         if gives or passed > LONG or not stack:
             line.send((found, walker.oracle.asked - before, not stack, gives))
             if gives:

@@ -30,7 +30,7 @@ Piece = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Block:
+class ZigzagBlock:
     """A function of one coordinate as a signed sum of maxima: sum over heads of sign * max over its pieces."""
 
     heads: tuple[tuple[float, tuple[Piece, ...]], ...]
@@ -41,7 +41,7 @@ class Block:
         return max(len(pieces) for _, pieces in self.heads)
 
 
-def attention_block(pieces: int, heads: int = 2) -> Block:
+def attention_block(pieces: int, heads: int = 2) -> ZigzagBlock:
     """The zigzag of `pieces` pieces by `heads` hardmax heads; half of them take convex kinks, half concave ones."""
     if pieces < 2 or heads < 2 or heads % 2:
         raise TargetError(
@@ -53,7 +53,7 @@ def attention_block(pieces: int, heads: int = 2) -> Block:
             # The first convex head also carries the slope P of the first piece.
             base = float(pieces) if sign > 0 and not any(s > 0 for s, _ in found) else 0.0
             found.append((sign, _max_affine(base, part.tolist(), pieces)))
-    return Block(tuple(found))
+    return ZigzagBlock(tuple(found))
 
 
 def _max_affine(slope: float, kinks: Sequence[int], pieces: int) -> tuple[Piece, ...]:
@@ -65,14 +65,14 @@ def _max_affine(slope: float, kinks: Sequence[int], pieces: int) -> tuple[Piece,
     return tuple(found)
 
 
-def feed_forward_block(pieces: int) -> Block:
+def feed_forward_block(pieces: int) -> ZigzagBlock:
     """The same zigzag by a ReLU block of width P: P relu(x) +- 2P relu(x - i/P), as relu(P x) and relu(2 P x - 2 i)."""
     first = (1.0, ((0.0, 0.0), (float(pieces), 0.0)))
     others = [(1.0 if kink % 2 == 0 else -1.0, ((0.0, 0.0), (2.0 * pieces, -2.0 * kink))) for kink in range(1, pieces)]
-    return Block((first, *others), relu=True)
+    return ZigzagBlock((first, *others), relu=True)
 
 
-def composed(blocks: Sequence[Block], inputs: int = 1) -> Levels:
+def composed(blocks: Sequence[ZigzagBlock], inputs: int = 1) -> Levels:
     """The blocks one after the other, in each coordinate for itself; the outputs are the coordinates."""
     levels, reader, names = [], np.eye(inputs), tuple(f"x{i}" for i in range(inputs))
     for block in blocks:
@@ -81,7 +81,7 @@ def composed(blocks: Sequence[Block], inputs: int = 1) -> Levels:
     return Levels(names, tuple(levels), frozen(reader), frozen(np.zeros(inputs)))
 
 
-def _level(block: Block, reader: Array) -> Level:
+def _level(block: ZigzagBlock, reader: Array) -> Level:
     """The block on every coordinate; the coordinates are `reader` @ state."""
     if block.relu:
         slopes = np.array([pieces[1] for _, pieces in block.heads])
@@ -97,7 +97,7 @@ def _level(block: Block, reader: Array) -> Level:
     return Level(np.array(weights), np.array(bias), np.arange(len(bias)), np.array(unit), np.zeros(0, dtype=np.int64))
 
 
-def _reader(block: Block, inputs: int) -> Array:
+def _reader(block: ZigzagBlock, inputs: int) -> Array:
     """The coordinates as signed sums of the block's heads."""
     signs = np.array([sign for sign, _ in block.heads])
     return np.kron(np.eye(inputs), signs)

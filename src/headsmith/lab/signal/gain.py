@@ -26,7 +26,7 @@ from headsmith.lab.signal.certified import certified_gains, working_columns
 from headsmith.lab.signal.theory import counted
 from headsmith.language.builder import masks
 from headsmith.model import Compiled
-from headsmith.plan.circuits.pieces import Pieces, in_blocks
+from headsmith.plan.circuits.pieces import in_blocks
 from headsmith.transformer.dense import DenseLayer, DenseTransformer, dense
 from headsmith.transformer.ir import Transformer
 
@@ -71,7 +71,7 @@ def compiled_gains(compiled: Compiled, *, samples: int = 64, seed: int = 0) -> G
         raise TargetError("gains are those of attention; this model has SwiGLU blocks")
     model = dense(_small_enough(transformer))
     # Every program is about one mask, or about none.
-    causal, blocks = True in masks(compiled.graph), isinstance(compiled.fusion, Pieces)
+    causal, blocks = True in masks(compiled.graph), compiled.blocks
     rng = np.random.default_rng(seed)
     found = []
     for _ in range(samples):

@@ -23,7 +23,7 @@ from headsmith.lab.signal.theory import Settings
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class RandomBlock:
     """The weights of one block: W_QK is (2, heads, width, d_head), or None where every token looks at all evenly."""
 
     W_QK: Array | None
@@ -59,7 +59,7 @@ def equiangular_tokens(settings: Settings, width: int, rng: np.random.Generator)
     return np.asarray(math.sqrt(width) * (x * frame.T + y * frame.sum(axis=1)))
 
 
-def draw_block(settings: Settings, width: int, hidden: int, heads: int, rng: np.random.Generator) -> Block:
+def draw_block(settings: Settings, width: int, hidden: int, heads: int, rng: np.random.Generator) -> RandomBlock:
     """The weights of one block, independent of all others."""
 
     def weights(sigma: float, inputs: int, outputs: int) -> Array:
@@ -70,7 +70,7 @@ def draw_block(settings: Settings, width: int, hidden: int, heads: int, rng: np.
         # sigma_qk is the product of both deviations.
         scale = math.sqrt(settings.sigma_qk / width)
         W_QK = rng.standard_normal((2, heads, width, width // heads)) * scale
-    return Block(
+    return RandomBlock(
         W_QK,
         weights(settings.sigma_v, width, width),
         weights(settings.sigma_o, width, width),
@@ -79,7 +79,7 @@ def draw_block(settings: Settings, width: int, hidden: int, heads: int, rng: np.
     )
 
 
-def forward(settings: Settings, block: Block, X: Array) -> tuple[Array, Trace]:
+def forward(settings: Settings, block: RandomBlock, X: Array) -> tuple[Array, Trace]:
     """The stream after the block, and what the other passes need of it."""
     Y = normalised(settings.norm, settings.alpha, X)
     attention = _attention(block, Y)
@@ -88,7 +88,7 @@ def forward(settings: Settings, block: Block, X: Array) -> tuple[Array, Trace]:
     return half + np.maximum(pre, 0.0) @ block.W_2, Trace(X, half, attention, pre > 0.0)
 
 
-def reverse(settings: Settings, block: Block, trace: Trace, G: Array) -> Array:
+def reverse(settings: Settings, block: RandomBlock, trace: Trace, G: Array) -> Array:
     """From gradients at the block's output, (probes, tokens, width), to those at its input."""
     norm, alpha = settings.norm, settings.alpha
     G = G + slope_applied(norm, alpha, trace.half, ((G @ block.W_2.T) * trace.gates) @ block.W_1.T)
@@ -99,7 +99,7 @@ def reverse(settings: Settings, block: Block, trace: Trace, G: Array) -> Array:
     return G + slope_applied(norm, alpha, trace.before, back)
 
 
-def tangent(settings: Settings, block: Block, trace: Trace, T: Array) -> Array:
+def tangent(settings: Settings, block: RandomBlock, trace: Trace, T: Array) -> Array:
     """From changes of the block's input, (probes, tokens, width), to those of its output."""
     norm, alpha = settings.norm, settings.alpha
     dY = slope_applied(norm, alpha, trace.before, T)
@@ -139,7 +139,7 @@ def slope_applied(norm: Norm, alpha: float, X: Array, D: Array) -> Array:
             return np.asarray(D * (alpha / np.cosh(np.minimum(np.abs(alpha * X), 350.0)) ** 2))
 
 
-def _attention(block: Block, Y: Array) -> Array | None:
+def _attention(block: RandomBlock, Y: Array) -> Array | None:
     """softmax(S), (heads, tokens, tokens); None where attention is even."""
     if block.W_QK is None:
         return None
@@ -171,7 +171,7 @@ def _mix_transposed(attention: Array | None, values: Array) -> Array:
     return _mix(None if attention is None else attention.swapaxes(-1, -2), values)
 
 
-def _scores_reversed(settings: Settings, block: Block, trace: Trace, values: Array) -> Array:
+def _scores_reversed(settings: Settings, block: RandomBlock, trace: Trace, values: Array) -> Array:
     """Gradients at Y that come through the scores; `values` are those at what the heads return."""
     A, W_QK = trace.attention, block.W_QK
     assert A is not None
@@ -184,7 +184,7 @@ def _scores_reversed(settings: Settings, block: Block, trace: Trace, values: Arr
     return np.asarray((to_query + to_key).sum(axis=-3))
 
 
-def _scores_moved(settings: Settings, block: Block, trace: Trace, dY: Array) -> Array:
+def _scores_moved(settings: Settings, block: RandomBlock, trace: Trace, dY: Array) -> Array:
     """How what the heads return changes because Y's change `dY` moves the scores."""
     A, W_QK = trace.attention, block.W_QK
     assert A is not None

@@ -261,7 +261,7 @@ def _to_output(settings: Settings, blocks: list[_Block]) -> list[float]:
 
 
 def _from_input(settings: Settings, blocks: list[_Block]) -> list[float]:
-    """The same from the first block to the last: J of k blocks for every k, by the transposed recurrences.
+    """J from the first block on: J of the first k blocks for every k, by the transposed recurrences.
 
     J^{k,0} is the first entry of e A_1 M_1 ... A_k M_k e, with the matrices A and M that act on (J, K) above and
     e = (1, 0): the row vector e A_1 M_1 ... is (J^{k,0}, s J^{k,0}).

@@ -230,7 +230,8 @@ def known_of(graph: Graph, stretches: Mapping[int, Stretch]) -> Proof:
 
 @once_for_graph
 def known_of_target(target: Graph) -> Proof:
-    """The same of a target, before anything is chosen for its nodes: what stands for them will be what they are."""
+    """What is known of a target before heads are chosen for it: each product, quotient, norm, maximum and minimum is
+    taken for a stretch of its own, because whatever will stand for it computes the same."""
     kinds = Product | Quotient | Hypotenuse | Maximum | Minimum
     found = {number: node for number, node in enumerate(target.nodes) if isinstance(node, kinds)}
     return known_of(target, {number: Stretch(node, frozenset({number}), 0.0) for number, node in found.items()})

@@ -25,10 +25,10 @@ import numpy as np
 
 from headsmith.core.intervals import Interval, added, exact_sum, hull, multiple, point
 from headsmith.language.graph import Graph, Pool
-from headsmith.plan.analysis.piecewise import Atom, Form, Forms, form_range, share_of
+from headsmith.plan.analysis.piecewise import Atom, ExactForm, Forms, form_range, share_of
 
 
-def order_range(forms: Forms, graph: Graph, form: Form, found: Sequence[Interval]) -> Interval | None:
+def order_range(forms: Forms, graph: Graph, form: ExactForm, found: Sequence[Interval]) -> Interval | None:
     """The range of a form, by the order of its pools and of what they pool; None if no two of them can be compared.
 
     Guarantee: holds every value of the form, for every column of the ranges `found`.
@@ -44,7 +44,7 @@ def order_range(forms: Forms, graph: Graph, form: Form, found: Sequence[Interval
                 weights[node.kind] = weights.get(node.kind, Fraction(0)) + weight
             else:
                 others[atom] = weight
-        left, own = Form(others, rest.constant), forms.of(*key[:2])
+        left, own = ExactForm(others, rest.constant), forms.of(*key[:2])
         share = share_of(left, own)
         if len(weights) + bool(share) > 1:
             rest = left.plus(-share, own)

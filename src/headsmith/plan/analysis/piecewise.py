@@ -41,13 +41,13 @@ Direction = tuple[tuple[Atom, Fraction], ...]
 
 
 @dataclass(frozen=True)
-class Form:
+class ExactForm:
     """constant + sum coefficient * atom, exactly."""
 
     terms: dict[Atom, Fraction]
     constant: Fraction
 
-    def plus(self, factor: Fraction, other: Form) -> Form:
+    def plus(self, factor: Fraction, other: ExactForm) -> ExactForm:
         """self + factor * other."""
         terms = dict(self.terms)
         for atom, coefficient in other.terms.items():
@@ -56,10 +56,10 @@ class Form:
                 terms[atom] = total
             else:
                 terms.pop(atom, None)
-        return Form(terms, self.constant + factor * other.constant)
+        return ExactForm(terms, self.constant + factor * other.constant)
 
-    def without(self, atom: Atom) -> Form:
-        return Form({other: c for other, c in self.terms.items() if other != atom}, self.constant)
+    def without(self, atom: Atom) -> ExactForm:
+        return ExactForm({other: c for other, c in self.terms.items() if other != atom}, self.constant)
 
 
 class Forms:
@@ -67,7 +67,7 @@ class Forms:
 
     def __init__(self, graph: Graph, atoms: Container[int] = ()) -> None:
         self._graph, self._atoms = graph, atoms
-        self._known: dict[int, list[Form]] = {}
+        self._known: dict[int, list[ExactForm]] = {}
         self._directions: dict[Atom, Direction] = {}
 
     def small(self, node: Affine) -> bool:
@@ -78,15 +78,15 @@ class Forms:
         rows = range(self._graph.nodes[number].size)
         return all((number, row) not in self.of(number, row).terms for row in rows)
 
-    def of(self, number: int, component: int) -> Form:
+    def of(self, number: int, component: int) -> ExactForm:
         node = self._graph.nodes[number]
         if not (isinstance(node, Affine) and self.small(node)) or number in self._atoms:
-            return Form({(number, component): Fraction(1)}, Fraction(0))
+            return ExactForm({(number, component): Fraction(1)}, Fraction(0))
         if number not in self._known:
             self._known[number] = [self._row(number, node, row) for row in range(node.size)]
         return self._known[number][component]
 
-    def _row(self, number: int, node: Affine, row: int) -> Form:
+    def _row(self, number: int, node: Affine, row: int) -> ExactForm:
         terms: dict[Atom, Fraction] = {}
         constant = Fraction(float(node.bias[row]))
         for term in node.terms:
@@ -97,8 +97,8 @@ class Forms:
                     constant += factor * inner.constant
                     for atom, coefficient in inner.terms.items():
                         terms[atom] = terms.get(atom, Fraction(0)) + factor * coefficient
-        form = Form({atom: coefficient for atom, coefficient in terms.items() if coefficient}, constant)
-        return form if len(form.terms) <= LARGEST_FORM else Form({(number, row): Fraction(1)}, Fraction(0))
+        form = ExactForm({atom: coefficient for atom, coefficient in terms.items() if coefficient}, constant)
+        return form if len(form.terms) <= LARGEST_FORM else ExactForm({(number, row): Fraction(1)}, Fraction(0))
 
     def direction(self, number: int, component: int) -> Direction:
         """The form without its constant, divided by its first coefficient: what parallel forms have in common."""
@@ -108,7 +108,7 @@ class Forms:
         return self._directions[number, component]
 
 
-def form_range(form: Form, found: Sequence[Interval]) -> Interval:
+def form_range(form: ExactForm, found: Sequence[Interval]) -> Interval:
     """Term by term, for every column of the ranges `found`; the first column rounded once only."""
     fixed = interval_of(form.constant)
     if not form.terms:
@@ -150,7 +150,7 @@ def is_layered(graph: Graph) -> bool:
     )
 
 
-def meets(forms: Forms, form: Form, node: Node, atom: Atom) -> bool:
+def meets(forms: Forms, form: ExactForm, node: Node, atom: Atom) -> bool:
     """Whether the node of an atom is a maximum or minimum of which an argument has an atom in common with the rest of
     the form: only then can putting the argument in its place cancel anything."""
     return isinstance(node, Maximum | Minimum) and any(
@@ -186,7 +186,7 @@ def stacked(rows: Sequence[Interval]) -> Interval:
     return Interval(np.stack([row.low for row in rows]), np.stack([row.high for row in rows]))
 
 
-def _by_choice(forms: Forms, graph: Graph, form: Form, atom: Atom, found: Sequence[Interval]) -> Interval:
+def _by_choice(forms: Forms, graph: Graph, form: ExactForm, atom: Atom, found: Sequence[Interval]) -> Interval:
     """rest + w max(a_1, ...) is the largest, or for w < 0 the smallest, of the rest + w a_j; min alike."""
     node = graph.nodes[atom[0]]
     assert isinstance(node, Maximum | Minimum)
@@ -205,7 +205,7 @@ class _Gate:
     offset: Fraction
 
 
-def _by_gates(forms: Forms, graph: Graph, form: Form, found: Sequence[Interval]) -> Interval:
+def _by_gates(forms: Forms, graph: Graph, form: ExactForm, found: Sequence[Interval]) -> Interval:
     """Split the form into piecewise linear functions of one argument each, and a rest; add their ranges."""
     arguments = {a: (node.argument, a[1]) for a in form.terms if isinstance(node := graph.nodes[a[0]], Relu)}
     groups: dict[Direction, list[Atom]] = {}
@@ -218,7 +218,7 @@ def _by_gates(forms: Forms, graph: Graph, form: Form, found: Sequence[Interval])
             continue
         number, component = arguments[members[0]]
         argument = forms.of(number, component)
-        rest = Form({other: c for other, c in form.terms.items() if other not in members}, form.constant)
+        rest = ExactForm({other: c for other, c in form.terms.items() if other not in members}, form.constant)
         share = share_of(rest, argument)
         if share == 0 and len(members) < 2:
             continue
@@ -226,7 +226,7 @@ def _by_gates(forms: Forms, graph: Graph, form: Form, found: Sequence[Interval])
         form = rest.plus(-share, argument)
         # With no other terms left the constant belongs to the function: |x - 0.1| is 0 at its kink, to the bit.
         constant = Fraction(0) if form.terms else form.constant
-        form = Form(form.terms, form.constant - constant)
+        form = ExactForm(form.terms, form.constant - constant)
         parts.append(_piecewise(constant, share, gates, found[number][component]))
     total = form_range(form, found)
     for part in parts:
@@ -234,7 +234,7 @@ def _by_gates(forms: Forms, graph: Graph, form: Form, found: Sequence[Interval])
     return total
 
 
-def _by_halves(forms: Forms, graph: Graph, form: Form, found: Sequence[Interval]) -> Interval:
+def _by_halves(forms: Forms, graph: Graph, form: ExactForm, found: Sequence[Interval]) -> Interval:
     """With relu(a) = (a + |a|) / 2: relu(x + y) + relu(x - y) - x is (|x + y| + |x - y|) / 2, and so not negative."""
     rest, parts = form, []
     for atom, weight in form.terms.items():
@@ -243,7 +243,7 @@ def _by_halves(forms: Forms, graph: Graph, form: Form, found: Sequence[Interval]
             argument = found[node.argument][atom[1]]
             magnitude = Interval(np.maximum(np.maximum(argument.low, -argument.high), 0.0), argument.magnitude)
             parts.append(multiple(weight / 2, magnitude))
-            rest = rest.plus(-weight, Form({atom: Fraction(1)}, Fraction(0)))
+            rest = rest.plus(-weight, ExactForm({atom: Fraction(1)}, Fraction(0)))
             rest = rest.plus(weight / 2, forms.of(node.argument, atom[1]))
     total = form_range(rest, found)
     for part in parts:
@@ -251,14 +251,14 @@ def _by_halves(forms: Forms, graph: Graph, form: Form, found: Sequence[Interval]
     return total
 
 
-def _gate(weight: Fraction, own: Form, argument: Form) -> _Gate:
+def _gate(weight: Fraction, own: ExactForm, argument: ExactForm) -> _Gate:
     """weight * relu(own), own a multiple of `argument` plus a constant."""
     pivot = next(iter(argument.terms))
     slope = own.terms[pivot] / argument.terms[pivot]
     return _Gate(weight, slope, own.constant - slope * argument.constant)
 
 
-def share_of(rest: Form, argument: Form) -> Fraction:
+def share_of(rest: ExactForm, argument: ExactForm) -> Fraction:
     """How much of `argument` to take out of the rest: what leaves the fewest terms, or nothing."""
     pivot = max(argument.terms, default=None)
     if pivot is None or pivot not in rest.terms:

@@ -42,6 +42,7 @@ from headsmith.language.graph import (
     Affine,
     Approximated,
     Attend,
+    Average,
     Expression,
     Function,
     Graph,
@@ -57,6 +58,7 @@ from headsmith.language.graph import (
     Quotient,
     Relu,
     Sampled,
+    average_shape,
 )
 from headsmith.plan.analysis.flow import NOTHING, exchanges, kernel_graph, known_of_target
 from headsmith.plan.analysis.order import order_range
@@ -229,6 +231,8 @@ class _Propagation:
                 return moved
             case Attend():
                 return _anywhere(found[node.values])
+            case Average():
+                return _averaged(node, found[node.scores].low.shape[0], found[node.values])
             case Sampled():
                 raise TargetError("a sampled function is compiled by hs.universal alone")
             case _:
@@ -299,6 +303,15 @@ def _anywhere(range_: Interval) -> Interval:
     """Another token may be in another cell: the range over the whole box, in every column."""
     columns = range_.low.shape[1]
     return Interval(*(np.repeat(end[:, :1], columns, axis=1) for end in (range_.low, range_.high)))
+
+
+def _averaged(node: Average, scores: int, values: Interval) -> Interval:
+    """Every mean lies between the values of its owner."""
+    groups, width = average_shape(node, scores)
+    low, high = (end.reshape(-1, node.keys, width, end.shape[-1]) for end in (values.low, values.high))
+    owned = groups // len(low)
+    ends = (np.repeat(end, owned, axis=0).reshape(node.size, -1) for end in (low.min(axis=1), high.max(axis=1)))
+    return Interval(*ends)
 
 
 def _hypotenuse(left: Interval, right: Interval) -> Interval:

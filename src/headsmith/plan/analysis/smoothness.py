@@ -169,7 +169,7 @@ def fewest_steps(box: Box, smoothness: Smoothness, target: float, most: int) -> 
     UnreachableError if that is more than `most` nodes, with the bound that can be met.
     """
     widths = np.where(box.high > box.low, np.nextafter(box.high - box.low, np.inf) * (1.0 + 1e-12), 0.0)
-    search = _Search(smoothness, widths, smoothness.proportions)
+    search = _SmoothnessSearch(smoothness, widths, smoothness.proportions)
     scale = search.coarsest
     while not search.bound(search.counts(scale)) <= target and search.nodes(search.counts(scale)) < 1e300:
         scale /= 2.0
@@ -194,7 +194,7 @@ def fewest_steps(box: Box, smoothness: Smoothness, target: float, most: int) -> 
 
 
 @dataclass(frozen=True, eq=False)
-class _Search:
+class _SmoothnessSearch:
     """Counts of steps whose lengths are about `scale * ratios`."""
 
     smoothness: Smoothness

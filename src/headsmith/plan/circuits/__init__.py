@@ -2,6 +2,5 @@
 
 from headsmith.plan.circuits.fragment import Fragment
 from headsmith.plan.circuits.options import options
-from headsmith.plan.circuits.registry import build
 
-__all__ = ["Fragment", "build", "options"]
+__all__ = ["Fragment", "options"]

@@ -16,15 +16,13 @@
 
 Any of the four before these may instead be left to a table head (the choice `TABLE`): it stays one node, an Expression.
 
-The result is a function of the target graph and the choices alone: the proof kernel rebuilds it and never reads a
-circuit from a file.
+The proof of a model stores the circuit (prove/proof_circuit.py); the kernel believes none of it.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, assert_never
 
@@ -32,12 +30,14 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, TargetError
-from headsmith.core.program import gate_program
+from headsmith.core.program import gate_program, straightened
 from headsmith.language.builder import Builder, program_of
 from headsmith.language.graph import (
+    GIVEN,
     Affine,
     Approximated,
     Attend,
+    Average,
     Expression,
     Function,
     Graph,
@@ -56,30 +56,46 @@ from headsmith.language.graph import (
     arguments,
 )
 from headsmith.plan.circuits.fragment import Fragment
-
-MOST_GATES = 1 << 16
+from headsmith.plan.circuits.square import square
 
 GATE = "gate"
 """The family of products that a gate head computes."""
 
+HALVES = ("plus", "minus")
+"""The two squares that a product or a quotient is made of."""
+
 TABLE = "table"
 """The family of nodes that a table head computes: its keys and values are the model's own weights."""
 
-DAMAGE = (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError, IndexError, AttributeError, AssertionError)
-"""What building from parameters that nobody wrote may raise."""
-
 
 @dataclass(frozen=True)
+class Square:
+    """The square on [low, high], folded so: a circuit that is built once it is chosen."""
+
+    low: float
+    high: float
+    radices: tuple[int, ...]
+
+
+@lru_cache(maxsize=4096)
+def _built(planned: Square) -> Fragment:
+    """The same object for the same square, so that what is proven of it is proven once."""
+    return square(planned.low, planned.high, planned.radices)
+
+
+@dataclass(frozen=True, eq=False)
 class Choice:
-    """How one non-linear node is approximated: a family's name and the parameters that rebuild its circuit, or TABLE.
+    """How one non-linear node is approximated: by the circuits of a family, or by a head (TABLE or GATE). A product or
+    a quotient has two circuits, and the numbers of its identity.
 
     With a `margin`, the circuit is good for arguments that are off by that much, and errors of the arguments pass with
     the function's own slopes; without, they pass through the circuit's gates.
     """
 
     family: str
-    parameters: Mapping[str, Any]
     margin: float | None = None
+    fragments: tuple[Fragment | Square, ...] = ()
+    numbers: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,32 +162,8 @@ def with_own_output(circuit: Graph) -> Graph:
     return Graph((*circuit.nodes, copied), len(circuit.nodes))
 
 
-def fragment_of(family: str, parameters: Mapping[str, Any]) -> Fragment:
-    """The fragment of a choice; the same object for the same choice, so that what is proven of it is proven once."""
-    return _fragment_of(family, json.dumps(parameters, sort_keys=True))
-
-
-@lru_cache(maxsize=4096)
-def _fragment_of(family: str, parameters: str) -> Fragment:
-    from headsmith.plan.circuits.registry import build
-
-    stored = json.loads(parameters)
-    try:
-        _refuse_enormous(stored)
-        fragment = build(family, stored)
-        if any(node.size < 1 for node in fragment.graph.nodes):
-            raise ValueError("a level has no gates")
-        return fragment
-    except DAMAGE as problem:
-        raise CertificateError(f"the circuit {family!r} cannot be rebuilt from its parameters ({problem})") from None
-
-
-def _refuse_enormous(stored: Any) -> None:
-    """No fragment that could be proven has so many gates."""
-    for item in stored.values() if isinstance(stored, dict) else stored if isinstance(stored, list) else ():
-        if isinstance(item, int) and not isinstance(item, bool) and abs(item) > MOST_GATES:
-            raise ValueError(f"the number {item} is too large")
-        _refuse_enormous(item)
+def _made(planned: Fragment | Square) -> Fragment:
+    return _built(planned) if isinstance(planned, Square) else planned
 
 
 def assemble(target: Graph, choices: Mapping[int, Choice]) -> Assembly:
@@ -196,10 +188,7 @@ class _Assembler:
         regions = {}
         for number in self.target.used:
             first = self.builder.count
-            try:
-                self.places[number] = self._place(number)
-            except DAMAGE as problem:
-                raise CertificateError(f"target node {number} cannot be rebuilt from its choice ({problem})") from None
+            self.places[number] = self._place(number)
             if isinstance(self.target.nodes[number], Approximated):
                 regions[number] = range(first, self.builder.count)
         circuit = self.builder.graph(self.places[self.target.output])
@@ -208,8 +197,7 @@ class _Assembler:
     def _place(self, number: int) -> int:
         node, builder, places = self.target.nodes[number], self.builder, self.places
         if isinstance(node, Approximated) and self._choice(number).family == TABLE:
-            program, variables = program_of(node)
-            return builder.expression(program, [places[variable] for variable in variables])
+            return self._table(number, node)
         if isinstance(node, Product) and self._choice(number).family == GATE:
             return self._gate_product(number, node)
         match node:
@@ -238,6 +226,8 @@ class _Assembler:
             case Attend():
                 queries, keys, values = (places[argument] for argument in arguments(node))
                 return builder.attend(queries, keys, values, node.causal)
+            case Average():
+                raise TargetError(GIVEN)
             case Sampled():
                 return builder.add(replace(node, arguments=tuple(places[argument] for argument in node.arguments)))
             case Expression():
@@ -260,7 +250,9 @@ class _Assembler:
 
     def _fragment(self, number: int) -> Fragment:
         choice = self._choice(number)
-        return fragment_of(choice.family, choice.parameters)
+        if len(choice.fragments) != 1:
+            raise TargetError(f"the choice {choice.family!r} has no circuit for node {number}")
+        return _made(choice.fragments[0])
 
     def _tree(self, nodes: list[int], largest: bool) -> int:
         while len(nodes) > 1:
@@ -280,16 +272,34 @@ class _Assembler:
         return node
 
     def _product(self, number: int, node: Product) -> int:
-        parameters = self._choice(number).parameters
-        balance = _power_of_two(parameters["balance"], "balance")
+        choice = self._choice(number)
+        balance = _power_of_two(choice.numbers["balance"], "balance")
         left, right = self.places[node.left], self.places[node.right]
         halves = []
-        for part, sign in (("plus", 1.0), ("minus", -1.0)):
+        for part, sign, fragment in zip(HALVES, (1.0, -1.0), choice.fragments, strict=True):
             size = np.ones(node.size)
             total = self.builder.affine([(left, balance * size), (right, sign * size)], np.zeros(node.size))
-            halves.append(self._splice(number, part, fragment_of("square", parameters[part]), total))
+            halves.append(self._splice(number, part, _made(fragment), total))
         quarter = np.full(node.size, 0.25 / balance)
         return self.builder.affine([(halves[0], quarter), (halves[1], -quarter)], np.zeros(node.size))
+
+    def _table(self, number: int, node: Approximated) -> int:
+        """The expression itself; or with an incline, f = unit e + incline . x + intercept, of which a head computes e.
+
+        What is affine is in the stream already, and the unit, a power of two, makes the values of the table smaller.
+        """
+        program, variables = program_of(node)
+        places, numbers = [self.places[variable] for variable in variables], self._choice(number).numbers
+        if not numbers:
+            return self.builder.expression(program, places)
+        incline = [float(numbers[f"incline {place}"]) for place in range(len(places))]
+        intercept, unit = float(numbers["intercept"]), _power_of_two(numbers["unit"], "unit")
+        if not all(abs(each) < 1e100 for each in (*incline, intercept)):
+            raise CertificateError("a table with an incline has a finite one for each argument")
+        rest = self.builder.expression(straightened(program, incline, intercept, unit), places)
+        one = np.ones(node.size)
+        lines = [(place, one * each) for place, each in zip(places, incline, strict=True) if each]
+        return self.builder.affine([(rest, one * unit), *lines], one * intercept)
 
     def _gate_product(self, number: int, node: Product) -> int:
         """x y = (y (a + b x) - a y) / b; with b a power of two both divisions are exact.
@@ -297,25 +307,25 @@ class _Assembler:
         Mirrored, x y = (y (a + b x) - y (a - b x)) / (2 b): twice the heads, but all of it is new. Where y is itself
         made of products, a y / b would hold all of these, some hundred times as large at each level.
         """
-        parameters = self._choice(number).parameters
-        incline, intercept = _power_of_two(parameters["incline"], "incline"), float(parameters["intercept"])
+        numbers = self._choice(number).numbers
+        incline, intercept = _power_of_two(numbers["incline"], "incline"), float(numbers["intercept"])
         if node.left == node.right or not abs(intercept) < 1e100:
             raise CertificateError("a gate head multiplies two different values, by a finite intercept")
-        follows = int(parameters["follows"])
+        follows = int(numbers["follows"])
         left, right = (
             self.places[each] for each in ((node.left, node.right) if follows == 0 else (node.right, node.left))
         )
         gated = self.builder.expression(gate_program(intercept, incline), [left, right])
         one = np.ones(node.size)
-        if parameters.get("mirrored") is True:
+        if numbers.get("mirrored"):
             other = self.builder.expression(gate_program(intercept, -incline), [left, right])
             half = one / (2.0 * incline)
             return self.builder.affine([(gated, half), (other, -half)], 0.0 * one)
         return self.builder.affine([(gated, one / incline), (right, -one * (intercept / incline))], 0.0 * one)
 
     def _quotient(self, number: int, node: Quotient) -> int:
-        parameters = self._choice(number).parameters
-        shift, sign = _power_of_two(parameters["shift"], "shift"), float(parameters["sign"])
+        choice = self._choice(number)
+        shift, sign = _power_of_two(choice.numbers["shift"], "shift"), float(choice.numbers["sign"])
         if sign not in (1.0, -1.0):
             raise CertificateError(f"the sign of a quotient is {sign!r}; it must be 1 or -1")
         one = np.ones(node.size)
@@ -323,9 +333,9 @@ class _Assembler:
         if sign < 0.0:
             denominator = self.builder.affine([(denominator, -one)], 0.0 * one)
         halves = []
-        for part, direction in (("plus", shift), ("minus", -shift)):
+        for part, direction, fragment in zip(HALVES, (shift, -shift), choice.fragments, strict=True):
             shifted = self.builder.affine([(numerator, sign * one)], direction * one)
-            halves.append(self._splice(number, part, fragment_of("square", parameters[part]), shifted, denominator))
+            halves.append(self._splice(number, part, _made(fragment), shifted, denominator))
         quarter = one * (0.25 / shift)
         return self.builder.affine([(halves[0], quarter), (halves[1], -quarter)], 0.0 * one)
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.language.builder import Builder
-from headsmith.plan.circuits.fragment import Fragment, Parameters, gates, integers, scalar
+from headsmith.plan.circuits.fragment import Fragment, gates, scalar
 from headsmith.plan.circuits.halving import SLACK, bubble, halve, interpolated_bubble, joined
 from headsmith.plan.circuits.proposal import Proposal, smallest
 from headsmith.plan.circuits.radix import cells_of, fold_signs, radices
@@ -75,16 +75,7 @@ def circular(
     scale, error = _deviation(cell, cells_of(split))
     read = scale * outer @ frame
     output = scalar(builder, [(first, read[0]), (second, read[1])])
-    parameters = {
-        "name": name,
-        "low": float(low),
-        "high": float(high),
-        "centre": None if centre is None else float(centre),
-        "periods": periods,
-        "levels": levels,
-        "radices": split,
-    }
-    return Fragment(name, parameters, builder.graph(output), low, high, error)
+    return Fragment(name, builder.graph(output), low, high, error)
 
 
 def _reflected(builder: Builder, low: float, high: float, centre: float, periods: tuple[int, ...]) -> tuple[int, float]:
@@ -121,13 +112,6 @@ def _deviation(cell: float, cells: int) -> tuple[float, float]:
     inwards = -float(error.real.min())
     scale = 1.0 / (1.0 - 0.5 * inwards)
     return scale, float(np.abs(scale * (1.0 + error) - 1.0).max())
-
-
-def rebuild(parameters: Parameters) -> Fragment:
-    """From stored parameters."""
-    low, high, centre = parameters["low"], parameters["high"], parameters["centre"]
-    periods, split = integers(parameters["periods"]), integers(parameters["radices"])
-    return circular(parameters["name"], low, high, centre, periods, int(parameters["levels"]), split)
 
 
 def circular_proposals(name: str, low: float, high: float, error: float) -> list[Proposal]:

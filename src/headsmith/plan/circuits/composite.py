@@ -25,7 +25,7 @@ from headsmith.language.builder import Builder
 from headsmith.language.evaluation import evaluate
 from headsmith.language.graph import Graph
 from headsmith.plan.circuits.exponential import deviation, exponential
-from headsmith.plan.circuits.fragment import Fragment, Parameters, embed, integers, scalar
+from headsmith.plan.circuits.fragment import Fragment, embed, scalar
 from headsmith.plan.circuits.logarithm import logarithm
 from headsmith.plan.circuits.mirror import signed
 from headsmith.plan.circuits.radix import cells_of
@@ -107,7 +107,7 @@ def logistic(name: str, low: float, high: float, decay: Decay, split: Split) -> 
     else:
         output = scalar(builder, [(value, 1.0 if high > 0.0 else -1.0)], offset)
     error = gain * (0.5 * (below + above) + inverse.error)
-    return _fragment(name, low, high, decay, {"radices": split}, builder, output, error)
+    return _fragment(name, low, high, decay, builder, output, error)
 
 
 def softplus(low: float, high: float, decay: Decay, levels: int, split: Split) -> Fragment:
@@ -131,8 +131,7 @@ def softplus(low: float, high: float, decay: Decay, levels: int, split: Split) -
     moved = scalar(builder, terms, 0.5 * (below - above))
     output = scalar(builder, [(value, 1.0), (moved, 1.0)])
     error = 0.5 * (above + below) + log.error
-    own = {"log_levels": levels, "radices": split}
-    return _fragment("softplus", low, high, decay, own, builder, output, error)
+    return _fragment("softplus", low, high, decay, builder, output, error)
 
 
 def gaussian(low: float, high: float, decay: Decay, clip: float, split: Split) -> Fragment:
@@ -153,8 +152,7 @@ def gaussian(low: float, high: float, decay: Decay, clip: float, split: Split) -
     top = math.exp(-decay.start)
     above, below = max(top * most, tail), top * (excess - least)
     output = scalar(builder, [(falling, 1.0)], 0.5 * (below - above))
-    own = {"clip": float(clip), "radices": split}
-    return _fragment("gaussian", low, high, decay, own, builder, output, 0.5 * (above + below))
+    return _fragment("gaussian", low, high, decay, builder, output, 0.5 * (above + below))
 
 
 def _cut(builder: Builder, low: float, high: float, clip: float) -> int:
@@ -178,19 +176,13 @@ def _minus_size(builder: Builder, low: float, high: float, speed: float) -> tupl
 
 
 def _fragment(
-    name: str, low: float, high: float, decay: Decay, own: Parameters, builder: Builder, output: int, error: float
+    name: str, low: float, high: float, decay: Decay, builder: Builder, output: int, error: float
 ) -> Fragment:
-    parameters = {
-        "low": float(low),
-        "high": float(high),
-        "decay": (decay.start, decay.stop, decay.levels, decay.reach, decay.split),
-        **own,
-    }
     graph = builder.graph(output)
     # Where cells are coarse the estimate, which is of first order, may fall short.
     if decay.cell > COARSE:
         error = max(error, 1.03 * _measured(name, graph, low, high, decay))
-    return Fragment(name, parameters, graph, low, high, error)
+    return Fragment(name, graph, low, high, error)
 
 
 def _measured(name: str, graph: Graph, low: float, high: float, decay: Decay) -> float:
@@ -200,15 +192,3 @@ def _measured(name: str, graph: Graph, low: float, high: float, decay: Decay) ->
     x = np.concatenate([size, -size, [low, high]])
     x = x[(x >= low) & (x <= high)]
     return float(np.abs(evaluate(graph, x[:, None])[:, 0] - FUNCTIONS[name].value(x)).max())
-
-
-def rebuild(name: str, parameters: Parameters) -> Fragment:
-    """From stored parameters."""
-    start, stop, levels, reach, inner = parameters["decay"]
-    decay = Decay(float(start), float(stop), int(levels), float(reach), integers(inner))
-    low, high, split = parameters["low"], parameters["high"], integers(parameters["radices"])
-    if name == "softplus":
-        return softplus(low, high, decay, int(parameters["log_levels"]), split)
-    if name == "gaussian":
-        return gaussian(low, high, decay, parameters["clip"], split)
-    return logistic(name, low, high, decay, split)

@@ -19,7 +19,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from headsmith.language.builder import Builder
-from headsmith.plan.circuits.fragment import Fragment, Parameters, integers, scalar
+from headsmith.plan.circuits.fragment import Fragment, scalar
 from headsmith.plan.circuits.halving import SLACK, bubble, halve, interpolated_bubble, joined
 from headsmith.plan.circuits.proposal import Proposal, smallest
 from headsmith.plan.circuits.radix import cells_of, radices
@@ -60,15 +60,7 @@ def exponential(
     most = max(most, math.exp(-reach)) if clipped else most
     middle, top = 0.5 * (least + most) if centred else 0.0, math.exp(high)
     output = scalar(builder, [(falling, top)], -top * middle)
-    parameters = {
-        "low": float(low),
-        "high": float(high),
-        "levels": levels,
-        "reach": float(reach),
-        "radices": split,
-        "centred": centred,
-    }
-    return Fragment("exp", parameters, builder.graph(output), low, high, top * max(most - middle, middle - least))
+    return Fragment("exp", builder.graph(output), low, high, top * max(most - middle, middle - least))
 
 
 def _cell(cell: float) -> tuple[float, float]:
@@ -86,13 +78,6 @@ def deviation(cell: float, cells: int) -> tuple[float, float]:
     z, bump = interpolated_bubble(cell, cells)
     gap = slope * z - np.expm1(-z) - curve * bump
     return min(float(gap.min()), 0.0), max(float(gap.max()), 0.0)
-
-
-def rebuild(parameters: Parameters) -> Fragment:
-    """From stored parameters."""
-    low, high, reach = parameters["low"], parameters["high"], parameters["reach"]
-    split, centred = integers(parameters["radices"]), bool(parameters.get("centred", True))
-    return exponential(low, high, int(parameters["levels"]), reach, split, centred)
 
 
 def exponential_proposals(low: float, high: float, error: float) -> list[Proposal]:

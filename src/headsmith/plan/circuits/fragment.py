@@ -8,7 +8,7 @@ How fragments are written, so that lowering keeps them small:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,20 +19,13 @@ from headsmith.language.builder import Builder
 from headsmith.language.evaluation import evaluate
 from headsmith.language.graph import Affine, Graph, Relu, arguments
 
-Parameters = Mapping[str, Any]
-"""Numbers, strings and (nested) tuples of numbers: what JSON holds, up to lists for tuples."""
-
 
 @dataclass(frozen=True, eq=False)
 class Fragment:
-    """A circuit, what it is built from, and how well it is expected to do.
-
-    `build(family, parameters)` rebuilds it bit for bit. `error` estimates sup |circuit - f| on [low, high]; it is
-    no bound.
-    """
+    """A circuit of a family, and how well it is expected to do: `error` estimates sup |circuit - f| on [low, high]; it
+    is no bound."""
 
     family: str
-    parameters: Parameters
     graph: Graph
     low: float
     high: float
@@ -92,13 +85,3 @@ def embed(builder: Builder, graph: Graph, argument: int) -> int:
             assert isinstance(node, Relu)
             number[index] = builder.relu(number[node.argument])
     return number[graph.output]
-
-
-def numbers(values: Any) -> tuple[float, ...]:
-    """A sequence of numbers as a tuple of Python floats, as parameters hold them."""
-    return tuple(float(value) for value in values)
-
-
-def integers(values: Any) -> tuple[int, ...]:
-    """A sequence of whole numbers as a tuple of Python ints."""
-    return tuple(int(value) for value in values)

@@ -28,20 +28,20 @@ LARGEST_SAMPLED = 1024
 
 
 @dataclass(frozen=True)
-class Level:
+class HalvingLevel:
     """One reflection at `place`: the node `moved` holds t = max(z - place, 0)."""
 
     moved: int
     place: float
 
 
-def halve(builder: Builder, start: int, width: float, levels: int) -> tuple[int, list[Level]]:
+def halve(builder: Builder, start: int, width: float, levels: int) -> tuple[int, list[HalvingLevel]]:
     """Fold the node `start` in [0, width] into [0, width / 2^levels]; its new node, and what was done."""
     running, done = start, []
     for level in range(1, levels + 1):
         place = width / 2.0**level
         gate = builder.relu(scalar(builder, [(running, 1.0)], -place))
-        done.append(Level(scalar(builder, [(gate, 1.0)]), place))
+        done.append(HalvingLevel(scalar(builder, [(gate, 1.0)]), place))
         running = scalar(builder, [(running, 1.0), (gate, -2.0)])
     return running, done
 

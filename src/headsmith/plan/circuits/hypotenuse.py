@@ -16,7 +16,7 @@ import math
 from functools import partial
 
 from headsmith.language.builder import Builder
-from headsmith.plan.circuits.fragment import Fragment, Parameters, gates, scalar
+from headsmith.plan.circuits.fragment import Fragment, gates, scalar
 from headsmith.plan.circuits.proposal import Proposal
 
 
@@ -37,12 +37,7 @@ def hypotenuse(folds: int) -> Fragment:
     centre = 2.0 / (1.0 + math.cos(0.5 * angle))
     output = scalar(builder, [(long, centre * math.cos(0.5 * angle)), (short, centre * math.sin(0.5 * angle))])
     error = math.sqrt(2.0) * math.tan(0.25 * angle) ** 2
-    return Fragment("hypotenuse", {"folds": folds}, builder.graph(output), 0.0, 1.0, error)
-
-
-def rebuild(parameters: Parameters) -> Fragment:
-    """From stored parameters."""
-    return hypotenuse(int(parameters["folds"]))
+    return Fragment("hypotenuse", builder.graph(output), 0.0, 1.0, error)
 
 
 def hypotenuse_proposals(error: float) -> list[Proposal]:

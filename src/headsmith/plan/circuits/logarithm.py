@@ -22,7 +22,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from headsmith.language.builder import Builder
-from headsmith.plan.circuits.fragment import Fragment, Parameters, integers, scalar
+from headsmith.plan.circuits.fragment import Fragment, scalar
 from headsmith.plan.circuits.halving import SLACK
 from headsmith.plan.circuits.proposal import Proposal, smallest
 from headsmith.plan.circuits.radix import cells_of, radices
@@ -58,8 +58,7 @@ def logarithm(low: float, high: float, levels: int, split: tuple[int, ...]) -> F
         centre = 2.0 * half
     least, most = _deviation(log_g, cells_of(split))
     output = scalar(builder, [(q, 1.0)], math.log(low) + centre - 0.5 * (least + most))
-    parameters = {"low": float(low), "high": float(high), "levels": levels, "radices": split}
-    return Fragment("log", parameters, builder.graph(output), low, high, 0.5 * (most - least))
+    return Fragment("log", builder.graph(output), low, high, 0.5 * (most - least))
 
 
 def _cell(log_g: float) -> tuple[float, float, float, float]:
@@ -79,12 +78,6 @@ def _deviation(log_g: float, cells: int) -> tuple[float, float]:
     mirrored = log_rho - (p_slope * u + p_curve * bump) / (1.0 + u)
     both = np.concatenate([direct, mirrored, [0.0]])
     return float(both.min()), float(both.max())
-
-
-def rebuild(parameters: Parameters) -> Fragment:
-    """From stored parameters."""
-    split = integers(parameters["radices"])
-    return logarithm(parameters["low"], parameters["high"], int(parameters["levels"]), split)
 
 
 def logarithm_proposals(low: float, high: float, error: float) -> list[Proposal]:

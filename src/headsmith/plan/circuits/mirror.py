@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 
 from headsmith.language.builder import Builder
-from headsmith.plan.circuits.fragment import Fragment, Parameters, embed, scalar
+from headsmith.plan.circuits.fragment import Fragment, embed, scalar
 from headsmith.plan.circuits.proposal import Proposal
 from headsmith.plan.circuits.target import Target
 
@@ -30,7 +30,6 @@ ODD = {
 }
 POSITIVE_UP_TO = {"sin": 3.0, "j1": 3.8}
 """Odd functions that are positive on a part of the positive line only."""
-Rebuild = Callable[[str, Parameters], Fragment]
 
 
 def even(inner: Fragment, slope: float, low: float, high: float) -> Fragment:
@@ -42,14 +41,7 @@ def even(inner: Fragment, slope: float, low: float, high: float) -> Fragment:
     if slope:
         line = scalar(builder, [(builder.input, slope)])
         value = scalar(builder, [(value, 1.0), (line, 1.0)])
-    parameters = {
-        "slope": float(slope),
-        "low": float(low),
-        "high": float(high),
-        "family": inner.family,
-        "inner": dict(inner.parameters),
-    }
-    return Fragment("even", parameters, builder.graph(value), low, high, inner.error)
+    return Fragment("even", builder.graph(value), low, high, inner.error)
 
 
 def odd(inner: Fragment, offset: float, steep: float, low: float, high: float) -> Fragment:
@@ -59,15 +51,7 @@ def odd(inner: Fragment, offset: float, steep: float, low: float, high: float) -
     size = scalar(builder, [(builder.input, -1.0), (right, 2.0)])
     value = embed(builder, inner.graph, size)
     output = signed(builder, value, right, steep, offset)
-    parameters = {
-        "offset": float(offset),
-        "steep": float(steep),
-        "low": float(low),
-        "high": float(high),
-        "family": inner.family,
-        "inner": dict(inner.parameters),
-    }
-    return Fragment("odd", parameters, builder.graph(output), low, high, inner.error)
+    return Fragment("odd", builder.graph(output), low, high, inner.error)
 
 
 def flipped(inner: Fragment, sign: float) -> Fragment:
@@ -75,8 +59,7 @@ def flipped(inner: Fragment, sign: float) -> Fragment:
     builder = Builder(["x"])
     value = embed(builder, inner.graph, scalar(builder, [(builder.input, -1.0)]))
     output = value if sign > 0.0 else scalar(builder, [(value, -1.0)])
-    parameters = {"sign": float(sign), "family": inner.family, "inner": dict(inner.parameters)}
-    return Fragment("flipped", parameters, builder.graph(output), -inner.high, -inner.low, inner.error)
+    return Fragment("flipped", builder.graph(output), -inner.high, -inner.low, inner.error)
 
 
 def signed(builder: Builder, value: int, right: int, steep: float, offset: float) -> int:
@@ -85,23 +68,6 @@ def signed(builder: Builder, value: int, right: int, steep: float, offset: float
     gate = builder.relu(scalar(builder, [(left, 1.0), (value, -1.0)]))
     turned = scalar(builder, [(builder.input, 2.0 * steep), (right, -2.0 * steep), (gate, 2.0)], offset)
     return scalar(builder, [(value, 1.0), (turned, 1.0)])
-
-
-def rebuild_even(build: Rebuild, parameters: Parameters) -> Fragment:
-    """From stored parameters; `build` rebuilds the inner fragment."""
-    inner = build(parameters["family"], parameters["inner"])
-    return even(inner, parameters["slope"], parameters["low"], parameters["high"])
-
-
-def rebuild_odd(build: Rebuild, parameters: Parameters) -> Fragment:
-    """From stored parameters; `build` rebuilds the inner fragment."""
-    inner = build(parameters["family"], parameters["inner"])
-    return odd(inner, parameters["offset"], parameters["steep"], parameters["low"], parameters["high"])
-
-
-def rebuild_flipped(build: Rebuild, parameters: Parameters) -> Fragment:
-    """From stored parameters; `build` rebuilds the inner fragment."""
-    return flipped(build(parameters["family"], parameters["inner"]), parameters["sign"])
 
 
 Inner = Callable[[Target, float, float], list[Proposal]]

@@ -22,7 +22,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from headsmith.language.builder import Builder
-from headsmith.plan.circuits.fragment import Fragment, Parameters, integers, scalar
+from headsmith.plan.circuits.fragment import Fragment, scalar
 from headsmith.plan.circuits.halving import SLACK
 from headsmith.plan.circuits.proposal import Proposal, smallest
 from headsmith.plan.circuits.radix import cells_of, radices
@@ -65,15 +65,7 @@ def power(exponent: float, low: float, high: float, near: float, levels: int, sp
         # No gate is active below near: U = low / near, V = 1 in the formula of the last cell.
         start = 1.0 - (slope + curve * (1.0 - 1.0 / cells_of(split)) * (len(split) > 0)) * (1.0 - low / near)
         error = max(error, abs(scale * start - low**exponent))
-    parameters = {
-        "exponent": float(exponent),
-        "low": float(low),
-        "high": float(high),
-        "near": float(near),
-        "levels": levels,
-        "radices": split,
-    }
-    return Fragment("power", parameters, builder.graph(output), low, high, error)
+    return Fragment("power", builder.graph(output), low, high, error)
 
 
 def _cell(exponent: float, log_g: float) -> tuple[float, float]:
@@ -102,13 +94,6 @@ def _deviation(exponent: float, log_g: float, cells: int) -> tuple[float, float]
         found.append((slope * u + curve * bump - np.expm1(a * log_rho)) * np.exp(-a * log_rho))
     both = np.concatenate(found)
     return float(both.min()), float(both.max())
-
-
-def rebuild(parameters: Parameters) -> Fragment:
-    """From stored parameters."""
-    low, high, near = parameters["low"], parameters["high"], parameters["near"]
-    split = integers(parameters["radices"])
-    return power(parameters["exponent"], low, high, near, int(parameters["levels"]), split)
 
 
 def power_proposals(exponent: float, low: float, high: float, error: float) -> list[Proposal]:

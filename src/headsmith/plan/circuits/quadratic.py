@@ -23,7 +23,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.language.builder import Builder
-from headsmith.plan.circuits.fragment import Fragment, Parameters, integers, numbers, scalar
+from headsmith.plan.circuits.fragment import Fragment, scalar
 from headsmith.plan.circuits.polygon import place_knots, polygon
 from headsmith.plan.circuits.proposal import Proposal
 from headsmith.plan.circuits.radix import cells_of, radices
@@ -75,14 +75,7 @@ def quadratic(fit: Parabolas, split: tuple[int, ...]) -> Fragment:
         error += rho**2 / (2.0 * cells**2)
     terms, bias = polygon(builder, knots, rest)
     output = scalar(builder, [*terms, *folds], bias)
-    parameters = {
-        "knots": numbers(fit.knots),
-        "values": numbers(fit.values),
-        "middles": numbers(fit.middles),
-        "error": float(fit.error),
-        "radices": split,
-    }
-    return Fragment("quadratic", parameters, builder.graph(output), float(fit.knots[0]), float(fit.knots[-1]), error)
+    return Fragment("quadratic", builder.graph(output), float(fit.knots[0]), float(fit.knots[-1]), error)
 
 
 def _band(steps: Array) -> tuple[Array, float]:
@@ -92,12 +85,6 @@ def _band(steps: Array) -> tuple[Array, float]:
         places.append(places[-1] - step if places[-1] > 0.0 else places[-1] + step)
     walk = np.array(places)
     return walk - walk.min(), 0.5 * float(walk.max() - walk.min())
-
-
-def rebuild(parameters: Parameters) -> Fragment:
-    """From stored parameters."""
-    knots, values, middles = (np.array(parameters[name]) for name in ("knots", "values", "middles"))
-    return quadratic(Parabolas(knots, values, middles, float(parameters["error"])), integers(parameters["radices"]))
 
 
 def parabolas(target: Target, knots: Array, places: Array = PLACES) -> tuple[Parabolas, Array]:

@@ -13,7 +13,7 @@ import math
 from functools import partial
 
 from headsmith.language.builder import Builder
-from headsmith.plan.circuits.fragment import Fragment, Parameters, integers, scalar
+from headsmith.plan.circuits.fragment import Fragment, scalar
 from headsmith.plan.circuits.proposal import Proposal
 from headsmith.plan.circuits.radix import cells_of, radices
 from headsmith.plan.circuits.square import fold
@@ -41,13 +41,7 @@ def reciprocal(low: float, high: float, split: tuple[int, ...]) -> Fragment:
     scaled = [(node, gain * weights) for node, weights in terms]
     output = scalar(builder, [(builder.input, slope), *scaled], bias)
     error = (stretch / cells) ** 2 * far / 8.0
-    parameters = {"low": float(low), "high": float(high), "radices": split}
-    return Fragment("reciprocal", parameters, builder.graph(output), low, high, error)
-
-
-def rebuild(parameters: Parameters) -> Fragment:
-    """From stored parameters."""
-    return reciprocal(parameters["low"], parameters["high"], integers(parameters["radices"]))
+    return Fragment("reciprocal", builder.graph(output), low, high, error)
 
 
 def reciprocal_proposals(low: float, high: float, error: float) -> list[Proposal]:

@@ -16,7 +16,7 @@ import math
 from functools import partial
 
 from headsmith.language.builder import Builder
-from headsmith.plan.circuits.fragment import Fragment, Parameters, integers, scalar
+from headsmith.plan.circuits.fragment import Fragment, scalar
 from headsmith.plan.circuits.proposal import Proposal
 from headsmith.plan.circuits.radix import cells_of, radices
 from headsmith.plan.circuits.ratio import split_ratio
@@ -43,13 +43,7 @@ def root(low: float, high: float, near: float, split: tuple[int, ...]) -> Fragme
         shift, scale = 0.0, math.sqrt(near) / (1.0 - 0.5 * delta)
         error = math.sqrt(high) * delta / (2.0 - delta)
     output = scalar(builder, [(upper, scale / (1.0 + g)), (lower, scale * g / (1.0 + g))], -shift)
-    parameters = {"low": float(low), "high": float(high), "near": float(near), "radices": split}
-    return Fragment("sqrt", parameters, builder.graph(output), low, high, error)
-
-
-def rebuild(parameters: Parameters) -> Fragment:
-    """From stored parameters."""
-    return root(parameters["low"], parameters["high"], parameters["near"], integers(parameters["radices"]))
+    return Fragment("sqrt", builder.graph(output), low, high, error)
 
 
 def root_proposals(low: float, high: float, error: float) -> list[Proposal]:

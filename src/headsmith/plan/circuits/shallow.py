@@ -15,7 +15,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.language.builder import Builder
-from headsmith.plan.circuits.fragment import Fragment, Parameters, numbers, scalar
+from headsmith.plan.circuits.fragment import Fragment, scalar
 from headsmith.plan.circuits.polygon import place_knots, polygon
 from headsmith.plan.circuits.proposal import Proposal
 from headsmith.plan.circuits.target import Density, Target, density
@@ -36,13 +36,7 @@ def shallow(knots: Any, values: Any, error: float) -> Fragment:
         output = scalar(builder, [], y[0])
     else:
         output = scalar(builder, *polygon(builder, place_knots(builder, t, y), y))
-    parameters = {"knots": numbers(t), "values": numbers(y), "error": float(error)}
-    return Fragment("shallow", parameters, builder.graph(output), float(t[0]), float(t[-1]), float(error))
-
-
-def rebuild(parameters: Parameters) -> Fragment:
-    """From stored parameters."""
-    return shallow(parameters["knots"], parameters["values"], parameters["error"])
+    return Fragment("shallow", builder.graph(output), float(t[0]), float(t[-1]), float(error))
 
 
 def expected_pieces(bend: Density, error: float) -> int:

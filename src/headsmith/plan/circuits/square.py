@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from headsmith.language.builder import Builder
-from headsmith.plan.circuits.fragment import Fragment, Parameters, gates, integers, scalar
+from headsmith.plan.circuits.fragment import Fragment, gates, scalar
 from headsmith.plan.circuits.proposal import Proposal
 from headsmith.plan.circuits.radix import cells_of, fold_signs, radices
 
@@ -67,14 +67,7 @@ def square(low: float, high: float, split: tuple[int, ...], centred: bool = True
     scaled = [(node, width * weights) for node, weights in terms]
     bias = -low * (low + width / cells)
     output = scalar(builder, [(builder.input, slope), *scaled], bias - error if centred else bias)
-    parameters = {"low": float(low), "high": float(high), "radices": split, "centred": centred}
-    return Fragment("square", parameters, builder.graph(output), low, high, error if centred else 2.0 * error)
-
-
-def rebuild(parameters: Parameters) -> Fragment:
-    """From stored parameters."""
-    centred = bool(parameters.get("centred", True))
-    return square(parameters["low"], parameters["high"], integers(parameters["radices"]), centred)
+    return Fragment("square", builder.graph(output), low, high, error if centred else 2.0 * error)
 
 
 def square_proposals(low: float, high: float, error: float) -> list[Proposal]:

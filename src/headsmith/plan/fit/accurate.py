@@ -21,7 +21,7 @@ from headsmith.plan.fit.exact import exact_table
 from headsmith.plan.fit.grid import NODES, tensor
 from headsmith.plan.fit.points import with_ones
 from headsmith.plan.fit.search import grids
-from headsmith.plan.fit.solve import Head, Meter, Problem, descend, problem_of, project
+from headsmith.plan.fit.solve import Meter, Problem, TableHead, descend, problem_of, project
 from headsmith.plan.fit.surface import Patch
 
 TOKENS = (1, 2, 3, 4, 5, 6, 8, 11, 16, 22, 32, 45, 64, 90)
@@ -95,7 +95,7 @@ def _of_one(programs: tuple[Program, ...], interval: tuple[float, float], precis
         yield curves.measured(*exact)
     stretch = np.array([1.0 + 2.0 * abs(curves.middle) / curves.half, 1.0])
     counts = (*TOKENS, *OSCILLATING_TOKENS) if len(curves.edges) > 32 else TOKENS
-    heads: list[Head] = []
+    heads: list[TableHead] = []
     places: list[int] | None = None
     for tokens in counts:
         head, ranked = _best(curves.problem, tokens, stretch, precision, places)
@@ -115,7 +115,7 @@ def _best(
     stretch: Array,
     precision: Precision,
     places: Sequence[int] | None = None,
-) -> tuple[Head, list[int]]:
+) -> tuple[TableHead, list[int]]:
     """The best head on all grids, or on those in these places, and the places of the best few."""
     unit = precision.inside * (ROUNDINGS + USUAL_SCORE)
     tasks = [(problem, keys) for problem in (problems(tokens, r * unit) for r in RIDGES) for keys in grids(tokens)]
@@ -125,7 +125,7 @@ def _best(
     return heads[ranked[0]], ranked[:FEW]
 
 
-def _total(head: Head, stretch: Array, precision: Precision) -> float:
+def _total(head: TableHead, stretch: Array, precision: Precision) -> float:
     """Misfit and rounding, in units of the errors."""
     score = float(np.max(np.abs(head.keys), axis=0) @ stretch)
     total = head.worst + precision.inside * (ROUNDINGS + score) * float(np.max(np.abs(head.values)))

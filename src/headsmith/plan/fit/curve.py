@@ -19,9 +19,9 @@ from headsmith.plan.fit.points import cell_edges, points_of, with_ones
 from headsmith.plan.fit.search import Accept, Search, grids, search
 from headsmith.plan.fit.solve import (
     UNLIMITED,
-    Head,
     Meter,
     Problem,
+    TableHead,
     descend,
     level,
     problem_of,
@@ -187,7 +187,7 @@ def acceptable(goal: float, stretch: Array, value_limits: Array, precision: Prec
     `stretch`: how large a score can be, for each unit of each key.
     """
 
-    def accept(head: Head) -> bool:
+    def accept(head: TableHead) -> bool:
         if head.worst > goal:
             return False
         sizes = np.max(np.abs(head.values), axis=0)
@@ -198,11 +198,11 @@ def acceptable(goal: float, stretch: Array, value_limits: Array, precision: Prec
     return accept
 
 
-def _as_it_is(curves: Curves, head: Head, accept: Accept) -> Head:
+def _as_it_is(curves: Curves, head: TableHead, accept: Accept) -> TableHead:
     return head
 
 
-def _denser(curves: Curves, head: Head, accept: Accept) -> Head:
+def _denser(curves: Curves, head: TableHead, accept: Accept) -> TableHead:
     """The head, polished again on more points: for a misfit that has its peaks between the points of the search."""
     problem = curves.problem(head.tokens, head.problem.ridge, density=6)
     places = problem.inputs[:, 0]
@@ -211,7 +211,7 @@ def _denser(curves: Curves, head: Head, accept: Accept) -> Head:
     return level(descend(project(problem, head.keys), 40, accept), accept)
 
 
-def finished(curves: Curves, head: Head, precision: Precision) -> Fit:
+def finished(curves: Curves, head: TableHead, precision: Precision) -> Fit:
     """The head with keys of s instead of t, in the model's precision.
 
     alpha t = (alpha / half) (s - middle). Softmax ignores what all scores share: slopes are centred, then scores.

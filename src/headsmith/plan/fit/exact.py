@@ -26,7 +26,7 @@ ONE: Terms = {Fraction(0): 1.0}
 
 
 @dataclass(frozen=True)
-class Affine:
+class Rate:
     """rate s + constant."""
 
     rate: Fraction
@@ -41,14 +41,12 @@ class Ratio:
     denominator: Terms
 
 
-Known = Affine | Ratio | None
+Known = Rate | Ratio | None
 
 
 def exact_table(programs: Sequence[Program]) -> tuple[Array, Array, Array] | None:
     """alpha, offset, values of a head that is all the programs (of one variable), up to rounding; or None."""
-    ratios = [
-        _normal(_ratio(run_program(program, [Affine(Fraction(1), Fraction(0))], NUMBERS))) for program in programs
-    ]
+    ratios = [_normal(_ratio(run_program(program, [Rate(Fraction(1), Fraction(0))], NUMBERS))) for program in programs]
     found = [ratio for ratio in ratios if ratio is not None]
     if len(found) < len(ratios):
         return None
@@ -82,7 +80,7 @@ def _product(*factors: Terms) -> Terms:
 
 
 def _normal(ratio: Ratio | None) -> Ratio | None:
-    """The same quotient with the rate 0 first in the denominator, and 1 times it."""
+    """A quotient divided through, so that its denominator begins with 1 (rate 0, factor 1)."""
     if ratio is None or not ratio.denominator:
         return None
     first = min(ratio.denominator)
@@ -94,28 +92,28 @@ def _normal(ratio: Ratio | None) -> Ratio | None:
 
 
 def _ratio(value: Known) -> Ratio | None:
-    if isinstance(value, Affine):
+    if isinstance(value, Rate):
         return Ratio({Fraction(0): float(value.constant)} if value.constant else {}, ONE) if value.rate == 0 else None
     return value
 
 
 def _exponential(value: Known, factor: int = 1) -> Terms | None:
-    if not isinstance(value, Affine) or abs(factor * value.constant) > LARGEST_CONSTANT:
+    if not isinstance(value, Rate) or abs(factor * value.constant) > LARGEST_CONSTANT:
         return None
     return {factor * value.rate: math.exp(factor * value.constant)}
 
 
 def _scaled(coefficient: Fraction, value: Known) -> Known:
-    if isinstance(value, Affine):
-        return Affine(coefficient * value.rate, coefficient * value.constant)
+    if isinstance(value, Rate):
+        return Rate(coefficient * value.rate, coefficient * value.constant)
     if value is None:
         return None
     return Ratio(_product({Fraction(0): float(coefficient)}, value.numerator), value.denominator)
 
 
 def _added(left: Known, right: Known) -> Known:
-    if isinstance(left, Affine) and isinstance(right, Affine):
-        return Affine(left.rate + right.rate, left.constant + right.constant)
+    if isinstance(left, Rate) and isinstance(right, Rate):
+        return Rate(left.rate + right.rate, left.constant + right.constant)
     one, other = _normal(_ratio(left)), _normal(_ratio(right))
     if one is None or other is None:
         return None
@@ -132,7 +130,7 @@ def _sum(left: Terms, right: Terms) -> Terms:
 
 def _multiplied(left: Known, right: Known) -> Known:
     for one, other in ((left, right), (right, left)):
-        if isinstance(one, Affine) and one.rate == 0:
+        if isinstance(one, Rate) and one.rate == 0:
             return _scaled(one.constant, other)
     one_ratio, other_ratio = _ratio(left), _ratio(right)
     if one_ratio is None or other_ratio is None:
@@ -162,14 +160,14 @@ def _called(name: str, parameter: float | None, value: Known) -> Known:
             terms = _exponential(value, 2)
             return None if terms is None else Ratio(_sum(terms, {Fraction(0): -1.0}), _sum(terms, ONE))
         case "reciprocal":
-            return _divided(Affine(Fraction(0), Fraction(1)), value)
+            return _divided(Rate(Fraction(0), Fraction(1)), value)
         case "square":
             return _multiplied(value, value)
     return None
 
 
 NUMBERS = Arithmetic(
-    constant=lambda value: Affine(Fraction(0), value),
+    constant=lambda value: Rate(Fraction(0), value),
     scaled=_scaled,
     added=_added,
     multiplied=_multiplied,

@@ -21,7 +21,7 @@ from headsmith.core.rounding import Precision
 from headsmith.plan.fit.curve import Curves, Fit, acceptable, finished, ridge_ladders, rounded
 from headsmith.plan.fit.points import with_ones
 from headsmith.plan.fit.search import grids
-from headsmith.plan.fit.solve import Head, problem_of, project
+from headsmith.plan.fit.solve import TableHead, problem_of, project
 from headsmith.plan.fit.surface import DENSE, Patch
 
 FEWEST, MOST = 16, 512
@@ -52,13 +52,13 @@ def fit_grid(curves: Curves, max_tokens: int, value_limits: Array, precision: Pr
     return None
 
 
-def _even(curves: Curves, tokens: int, value_limits: Array, precision: Precision) -> Head | None:
+def _even(curves: Curves, tokens: int, value_limits: Array, precision: Precision) -> TableHead | None:
     stretch = np.array([1.0 + 2.0 * abs(curves.middle) / curves.half, 1.0])
     accept = acceptable(GOAL, stretch, value_limits / curves.errors, precision)
     return next(filter(accept, _heads(curves, tokens, value_limits, precision)), None)
 
 
-def _heads(curves: Curves, tokens: int, value_limits: Array, precision: Precision) -> Iterator[Head]:
+def _heads(curves: Curves, tokens: int, value_limits: Array, precision: Precision) -> Iterator[TableHead]:
     # Even points see every oscillation, and Chebyshev's the ends.
     places = np.concatenate([np.linspace(-1.0, 1.0, 3 * tokens), np.cos(np.linspace(0.0, np.pi, tokens))])
     main = int(np.argmax(curves.sizes))
@@ -94,7 +94,7 @@ def fit_tensor(patch: Patch, max_tokens: int) -> Fit | None:
     return None
 
 
-def _along(targets: Array, ridge: float, goal: float, max_tokens: int) -> Head | None:
+def _along(targets: Array, ridge: float, goal: float, max_tokens: int) -> TableHead | None:
     """The grid with the fewest tokens on which all columns of the targets, at Chebyshev points, are met to `goal`."""
     problem = problem_of(with_ones(np.cos(np.linspace(0.0, np.pi, NODES))), targets, ridge)
     for tokens in (count for count in ALONG if count <= max_tokens):
@@ -104,7 +104,7 @@ def _along(targets: Array, ridge: float, goal: float, max_tokens: int) -> Head |
     return None
 
 
-def tensor(patch: Patch, on_x: Head, on_y: Head) -> Fit:
+def tensor(patch: Patch, on_x: TableHead, on_y: TableHead) -> Fit:
     """Keys of the scaled variables as keys of x and y, and the best values on y for the best values on x."""
     count = len(patch.surfaces)
     wanted = on_x.values.reshape(on_x.tokens, NODES, count).transpose(1, 0, 2).reshape(NODES, -1)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headsmith.core.arrays import Array
-from headsmith.plan.fit.solve import Head, Problem, descend, level, project
+from headsmith.plan.fit.solve import Problem, TableHead, descend, level, project
 
 REACHES = (1.2, 1.6, 2.5, 5.0, 15.0, 50.0)
 SHARPNESSES = (0.02, 0.07, 0.2, 0.6, 2.0)
@@ -32,7 +32,7 @@ MOST_MOVES = 64
 # With so many tokens, growth stops if even so many times the digits that each of the last tokens brought would not do.
 HOPE_TOKENS, HOPE = 24, 3.0
 
-Accept = Callable[[Head], bool]
+Accept = Callable[[TableHead], bool]
 Moves = Callable[[Array], Iterator[Array]]
 
 
@@ -49,7 +49,7 @@ class Search:
     fewest: int = 1  # fewer have been looked for already, in vain
 
 
-def search(task: Search, head: Head | None = None) -> Head | None:
+def search(task: Search, head: TableHead | None = None) -> TableHead | None:
     """The acceptable head with the fewest tokens that is found, or None. `head` is an acceptable one, if known."""
     head = head or grown(task)
     strides = _strides(task, head)
@@ -60,7 +60,7 @@ def search(task: Search, head: Head | None = None) -> Head | None:
     return head
 
 
-def _strides(task: Search, head: Head | None) -> list[int]:
+def _strides(task: Search, head: TableHead | None) -> list[int]:
     """How many tokens to try to remove at once: many at first, then one; or two, where an even denominator helps."""
     if head is None:
         return []
@@ -68,9 +68,9 @@ def _strides(task: Search, head: Head | None) -> list[int]:
     return [stride for stride in dict.fromkeys(strides) if 1 <= stride <= head.tokens - task.fewest]
 
 
-def grown(task: Search) -> Head | None:
+def grown(task: Search) -> TableHead | None:
     """The first acceptable head, with more and more tokens."""
-    pool: list[Head] = []
+    pool: list[TableHead] = []
     tokens = max(1, min(max(task.least_tokens, task.fewest), task.max_tokens))
     while True:
         problem = task.problems(tokens, task.ridges[0])
@@ -88,12 +88,12 @@ def grown(task: Search) -> Head | None:
         tokens = min(tokens + max(1, tokens // 3), task.max_tokens)
 
 
-def _hopeless(smaller: Head, larger: Head, max_tokens: int) -> bool:
+def _hopeless(smaller: TableHead, larger: TableHead, max_tokens: int) -> bool:
     gained = 0.5 * math.log(max(smaller.cost / larger.cost, 1.0)) / (larger.tokens - smaller.tokens)
     return math.log(max(larger.worst, 2.0)) > HOPE * gained * (max_tokens - larger.tokens)
 
 
-def shrunk(task: Search, head: Head, tokens: int) -> Head:
+def shrunk(task: Search, head: TableHead, tokens: int) -> TableHead:
     """The best head with so many tokens, fewer than `head` has: from it and from grids; then shaken."""
     problem = task.problems(tokens, task.ridges[0])
     fuller = descend(project(problem, head.keys), 100)
@@ -104,7 +104,7 @@ def shrunk(task: Search, head: Head, tokens: int) -> Head:
     return heads[0]
 
 
-def attempt(task: Search, heads: list[Head]) -> list[Head]:
+def attempt(task: Search, heads: list[TableHead]) -> list[TableHead]:
     """Polish heads of one size, under weaker and weaker ridges for as long as the ridge is a good part of the cost."""
     heads = near = tournament(heads, task.accept)
     for ridge in task.ridges[1:]:
@@ -115,7 +115,7 @@ def attempt(task: Search, heads: list[Head]) -> list[Head]:
     return near if task.accept(near[0]) else heads
 
 
-def tournament(heads: list[Head], accept: Accept) -> list[Head]:
+def tournament(heads: list[TableHead], accept: Accept) -> list[TableHead]:
     """Polish all a little, the better ones more, the best one most; best first. Ends with the first acceptable head."""
     share = _effort(heads[0].tokens)
     for survivors, evaluations, hopeless in STAGES:
@@ -139,18 +139,18 @@ def _effort(tokens: int) -> float:
     return min(1.0, FULL_EFFORT_TOKENS / tokens)
 
 
-def best_of(problem: Problem, candidates: Iterable[Array], count: int) -> list[Head]:
+def best_of(problem: Problem, candidates: Iterable[Array], count: int) -> list[TableHead]:
     """The heads of least cost, before any polish."""
     return sorted((project(problem, keys) for keys in candidates), key=_cost)[:count]
 
 
-def _cost(head: Head) -> float:
+def _cost(head: TableHead) -> float:
     return head.cost
 
 
-def stepwise(problem: Problem, keys: Array, tokens: int, moves: Moves, count: int) -> list[Head]:
+def stepwise(problem: Problem, keys: Array, tokens: int, moves: Moves, count: int) -> list[TableHead]:
     """Heads with so many tokens from keys with more or fewer: always the best move, then the next."""
-    heads: list[Head] = []
+    heads: list[TableHead] = []
     while len(keys) != tokens:
         distance = abs(len(keys) - tokens)
         nearer = [other for other in moves(keys) if abs(len(other) - tokens) < distance]

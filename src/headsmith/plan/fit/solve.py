@@ -69,7 +69,7 @@ class Problem:
 
 
 @dataclass(frozen=True, eq=False)
-class Head:
+class TableHead:
     """Keys (tokens, variables + 1) with the best values for a problem, and what these leave of the targets.
 
     Points are the last axis of all arrays, so that sums over tokens run along memory. What is not asked for is not
@@ -131,7 +131,7 @@ class Head:
         return float(np.max(np.abs(self.misfit)))
 
 
-Stop = Callable[[Head], bool]
+Stop = Callable[[TableHead], bool]
 
 
 @lru_cache(maxsize=256)
@@ -154,7 +154,7 @@ def softmax_weights(inputs: Array, keys: Array) -> Array:
     return weights
 
 
-def project(problem: Problem, keys: Array) -> Head:
+def project(problem: Problem, keys: Array) -> TableHead:
     """The head with these keys and the values of least cost.
 
     QR is backward stable: what it does to the misfit is u |values|, and execution in float64 does that too. So the
@@ -171,10 +171,10 @@ def project(problem: Problem, keys: Array) -> Head:
     np.fill_diagonal(system[:tokens, points:], problem.ridge)
     system[tokens:, :points] = problem.emphasised
     factor, _ = np.linalg.qr(system.T, mode="raw")
-    return Head(problem, keys, system[:tokens], factor)
+    return TableHead(problem, keys, system[:tokens], factor)
 
 
-def slopes(head: Head) -> Array:
+def slopes(head: TableHead) -> Array:
     """-d rest / d keys: (tokens * (variables + 1), functions * (points + tokens)).
 
     d output / d score_k = w_k (v_k - output), and the score is linear in the key. As the values follow the keys, to
@@ -191,7 +191,7 @@ def slopes(head: Head) -> Array:
     return np.asarray(slope.reshape(head.keys.size, -1))
 
 
-def descend(head: Head, evaluations: int, stop: Stop = lambda head: False) -> Head:
+def descend(head: TableHead, evaluations: int, stop: Stop = lambda head: False) -> TableHead:
     """Levenberg-Marquardt with geodesic acceleration (Transtrum and Sethna 2012), for about so many projections."""
     damping, used, history = FIRST_DAMPING, 0, [head.cost]
     while used < evaluations and not stop(head) and not head.problem.meter.empty:
@@ -220,14 +220,14 @@ class _Tangent:
     Steps are in the axes of the model, in which the slopes times themselves are the spectrum.
     """
 
-    head: Head
+    head: TableHead
     slope: Array
     spectrum: Array
     axes: Array  # (keys, axes): what a step along an axis adds to the keys
     pull: Array  # what the rest says of each axis
 
     @staticmethod
-    def of(head: Head) -> _Tangent:
+    def of(head: TableHead) -> _Tangent:
         slope = slopes(head)
         head.problem.meter.spend(1e-4 + 0.4e-9 * slope.shape[1] * len(slope) ** 2)
         square = slope @ slope.T
@@ -239,7 +239,7 @@ class _Tangent:
         axes /= scale[:, None]
         return _Tangent(head, slope, np.maximum(spectrum, 0.0), axes, axes.T @ (slope @ head.rest.ravel()))
 
-    def step(self, damping: float) -> Head | None:
+    def step(self, damping: float) -> TableHead | None:
         """The head after one step, or None if the step is too long for its own curvature.
 
         With d the damped Gauss-Newton step, rest(keys + h d) = rest - h S d + h^2/2 rest''. A small h gives rest'', and
@@ -261,7 +261,7 @@ class _Tangent:
         return np.asarray(keys)
 
 
-def level(head: Head, stop: Stop, evaluations: int = 16) -> Head:
+def level(head: TableHead, stop: Stop, evaluations: int = 16) -> TableHead:
     """Lawson's iteration: emphasise where the misfit is large and descend again, towards the least worst misfit.
 
     With keys held, emphasis^2 <- emphasis^2 |misfit| converges to the minimax values (Lawson 1961); here keys follow.

@@ -39,7 +39,7 @@ from headsmith.plan.fit.curve import (
 )
 from headsmith.plan.fit.points import points_of, with_ones
 from headsmith.plan.fit.search import Search, scattered, search
-from headsmith.plan.fit.solve import UNLIMITED, Head, Meter, Problem, problem_of, project
+from headsmith.plan.fit.solve import UNLIMITED, Meter, Problem, TableHead, problem_of, project
 
 NODES = 48  # of the grid that finds the products
 MOST_PRODUCTS = 12
@@ -121,7 +121,7 @@ class Patch:
         return with_ones(places[0].ravel(), places[1].ravel()), flat
 
     def measured(self, found: Fit, axes: tuple[Any, Any]) -> Fit:
-        """The same weights with the errors on a dense grid, in the floating point of `axes`, and the largest score."""
+        """The errors of these weights on a dense grid, in the floating point of `axes`, and the largest score."""
         assert found.beta is not None
         keys = np.stack([found.alpha, found.beta, found.offset], axis=1)
         # Scores are sums over the axes: exponentials along each are enough, within the range of extended precision.
@@ -278,7 +278,7 @@ def fit_scattered(patch: Patch, pairs: Fit | None, max_tokens: int) -> Fit | Non
     return pairs if pairs is not None and pairs.tokens <= max_tokens else None
 
 
-def _head_of(patch: Patch, found: Fit, problem: Problem) -> Head:
+def _head_of(patch: Patch, found: Fit, problem: Problem) -> TableHead:
     """Keys of x and y as keys of the scaled variables."""
     assert found.beta is not None
     slopes = np.stack([found.alpha, found.beta], axis=1)
@@ -286,7 +286,7 @@ def _head_of(patch: Patch, found: Fit, problem: Problem) -> Head:
     return project(problem, keys - np.mean(keys, axis=0))
 
 
-def _fit_of(patch: Patch, head: Head) -> Fit:
+def _fit_of(patch: Patch, head: TableHead) -> Fit:
     """Keys of the scaled variables as keys of x and y, in the model's precision, with the error not yet known."""
     slopes = rounded(head.keys[:, :2] / patch.halves, patch.precision)
     offset = rounded(head.keys[:, 2] - slopes @ patch.middles, patch.precision)

@@ -22,8 +22,10 @@ from headsmith.core.functions import FUNCTIONS
 from headsmith.core.program import Call, Linear, Over, Program, Step, Times
 from headsmith.language.builder import Builder, pruned, taken_apart
 from headsmith.language.graph import (
+    GIVEN,
     Affine,
     Attend,
+    Average,
     Expression,
     Function,
     Graph,
@@ -42,7 +44,7 @@ from headsmith.language.graph import (
     once_for_graph,
 )
 from headsmith.plan.analysis.flow import exchanges
-from headsmith.plan.analysis.piecewise import Atom, Form, Forms
+from headsmith.plan.analysis.piecewise import Atom, ExactForm, Forms
 
 
 @dataclass(frozen=True)
@@ -61,13 +63,13 @@ class Fusion:
 class Space:
     """The span of a few linearly independent forms over atoms, without constants."""
 
-    rows: tuple[Form, ...]
+    rows: tuple[ExactForm, ...]
 
     @property
     def dimension(self) -> int:
         return len(self.rows)
 
-    def coordinates(self, form: Form) -> list[Fraction] | None:
+    def coordinates(self, form: ExactForm) -> list[Fraction] | None:
         """The coefficients c with form = sum c_i row_i (constants aside), or None."""
         atoms = sorted({atom for row in (*self.rows, form) for atom in row.terms})
         matrix = [
@@ -90,14 +92,14 @@ class Space:
             return None
         return [pivot[-1] for pivot in pivots]
 
-    def joined(self, forms: Iterable[Form], limit: int) -> Space | None:
+    def joined(self, forms: Iterable[ExactForm], limit: int) -> Space | None:
         """The span of this and of `forms`, if its dimension is within the limit."""
         space = self
         for form in forms:
             if form.terms and space.coordinates(form) is None:
                 if space.dimension == limit:
                     return None
-                space = Space((*space.rows, Form(dict(form.terms), Fraction(0))))
+                space = Space((*space.rows, ExactForm(dict(form.terms), Fraction(0))))
         return space
 
 
@@ -108,17 +110,26 @@ NOTHING = Space(())
 class _Inner:
     """A non-linear node that may be taken in by its readers: its arguments as forms, and the space it depends on."""
 
-    forms: tuple[Form, ...]
+    forms: tuple[ExactForm, ...]
     space: Space
 
 
 @once_for_graph
+def named(target: Graph, fusion: Fusion) -> tuple[Graph, list[int]]:
+    """The fused graph, and for each of its nodes the node of the target that it is (with `apart`, of the target with
+    its quotients taken apart); -1 stands for none, which expressions have that are sums."""
+    fuser = _Fuser(target, fusion)
+    graph = fuser.result()[0]
+    names = {place: number for number, place in fuser.places.items()} or {number: number for number in fuser.kept}
+    return graph, [names.get(number, -1) for number in fuser.kept]
+
+
 def fuse(target: Graph, fusion: Fusion) -> Graph:
-    """The same function as a graph with fewer nodes that need a head.
+    """A graph of the same function with fewer nodes that need a head.
 
     Guarantee: the output of the result equals the target's in exact arithmetic.
     """
-    return _Fuser(target, fusion).result()[0]
+    return named(target, fusion)[0]
 
 
 def fused_nodes(target: Graph, fusion: Fusion) -> dict[int, frozenset[int]]:
@@ -140,6 +151,7 @@ class _Fuser:
         self.spaces: dict[tuple[tuple[tuple[Atom, Fraction], ...], ...], Space] = {}
         self.expressions: dict[tuple[Program, tuple[int, ...]], int] = {}
         self.members: dict[int, frozenset[int]] = {}
+        self.kept: list[int] = []
 
     def result(self) -> tuple[Graph, dict[int, frozenset[int]]]:
         if self.fusion.variables not in (1, 2):
@@ -148,14 +160,15 @@ class _Fuser:
         for number in order:
             self._consider(number)
         if self._nothing_to_fuse(order):
+            self.kept = sorted({0, *order})
             return (self.target if len(order) == len(self.target.nodes) else pruned(self.target)), {}
         for number in order:
             # In this order nothing that is placed is far below: no deep recursion.
             if number not in self.inner:
                 self._place(number)
         graph = self.builder.graph(self._place(self.target.output))
-        kept = sorted({0, *graph.used})
-        members = {place: self.members[number] for place, number in enumerate(kept) if number in self.members}
+        self.kept = sorted({0, *graph.used})
+        members = {place: self.members[number] for place, number in enumerate(self.kept) if number in self.members}
         return pruned(graph), members
 
     # ---- what may be taken in ----------------------------------------------------------------------------------------
@@ -201,21 +214,21 @@ class _Fuser:
                 return False
         return True
 
-    def _form(self, number: int) -> Form:
+    def _form(self, number: int) -> ExactForm:
         return self.forms.of(number, 0)
 
-    def _alone(self, number: int) -> Form:
+    def _alone(self, number: int) -> ExactForm:
         """The argument as a value that is there: itself if it is a linear form of such values, else one atom."""
         form = self._form(number)
         free = all(not self._taken(atom) for atom in form.terms)
-        return form if free else Form({(number, 0): Fraction(1)}, Fraction(0))
+        return form if free else ExactForm({(number, 0): Fraction(1)}, Fraction(0))
 
     def _taken(self, atom: Atom) -> bool:
         return atom[0] in self.inner and atom[0] not in self.fusion.exits and atom[0] not in self.whole
 
-    def _space_of(self, form: Form) -> Space | None:
+    def _space_of(self, form: ExactForm) -> Space | None:
         """What a form depends on; None where that is too much."""
-        free = Form({atom: c for atom, c in form.terms.items() if not self._taken(atom)}, Fraction(0))
+        free = ExactForm({atom: c for atom, c in form.terms.items() if not self._taken(atom)}, Fraction(0))
         space = NOTHING.joined([free], self.fusion.variables)
         for atom in form.terms:
             if space is not None and self._taken(atom):
@@ -263,6 +276,8 @@ class _Fuser:
             case Attend():
                 queries, keys, values = (self._place(argument) for argument in arguments(node))
                 return builder.attend(queries, keys, values, node.causal)
+            case Average():
+                raise TargetError(GIVEN)
             case Sampled():
                 return builder.add(replace(node, arguments=tuple(self._place(each) for each in node.arguments)))
 
@@ -280,7 +295,7 @@ class _Fuser:
                         return self.builder.product(*places)
                     case Quotient() if len(set(places)) == 2:
                         return self.builder.quotient(*places)
-        form = Form({(number, 0): Fraction(1)}, Fraction(0))
+        form = ExactForm({(number, 0): Fraction(1)}, Fraction(0))
         return self._expression(form, inner.space, {number})
 
     def _affine(self, number: int, node: Affine) -> int:
@@ -308,7 +323,7 @@ class _Fuser:
             matrix[row, component] = float(value)
         return self.builder.affine(list(weights.items()), [float(value) for value in constants])
 
-    def _parts(self, row: Form) -> list[tuple[int, int, Fraction]]:
+    def _parts(self, row: ExactForm) -> list[tuple[int, int, Fraction]]:
         """(node, component, weight): values that are there, and sums of what can be fused as expressions."""
         parts = []
         groups: list[tuple[Space, dict[Atom, Fraction]]] = []
@@ -329,10 +344,10 @@ class _Fuser:
                 ((atom, coefficient),) = members.items()
                 parts.append((self._place(atom[0]), 0, coefficient))
             else:
-                parts.append((self._expression(Form(members, Fraction(0)), space, set()), 0, Fraction(1)))
+                parts.append((self._expression(ExactForm(members, Fraction(0)), space, set()), 0, Fraction(1)))
         return parts
 
-    def _expression(self, form: Form, space: Space, opened: set[int]) -> int:
+    def _expression(self, form: ExactForm, space: Space, opened: set[int]) -> int:
         """A node that computes the form; atoms in `opened` are taken in although they are exits."""
         space, places = self._basis(space)
         steps: list[Step] = []
@@ -346,7 +361,7 @@ class _Fuser:
         return place
 
     def _basis(self, space: Space) -> tuple[Space, tuple[int, ...]]:
-        """The same space for all that depend on it, with the nodes that are its forms."""
+        """One space for all nodes that depend on it, with the nodes that are its forms."""
         key = _reduced(space)
         space = self.spaces.setdefault(key, space)
         places = [self._line(row) for row in space.rows]
@@ -354,7 +369,7 @@ class _Fuser:
             raise TargetError("a linear form has coefficients that are not doubles")
         return space, tuple(place for place in places if place is not None)
 
-    def _line(self, form: Form) -> int | None:
+    def _line(self, form: ExactForm) -> int | None:
         """The affine node that is this linear form; None if its coefficients are not doubles."""
         key = (*sorted(form.terms.items()), ((-1, -1), form.constant))
         if key in self.lines:
@@ -385,7 +400,7 @@ class _Writer:
         self.steps.append(step)
         return self.space.dimension + len(self.steps) - 1
 
-    def form(self, form: Form) -> int:
+    def form(self, form: ExactForm) -> int:
         """The operand that is the form's value."""
         terms: list[tuple[Fraction, int]] = []
         free = {}
@@ -395,7 +410,7 @@ class _Writer:
             else:
                 free[atom] = coefficient
         if free:
-            coordinates = self.space.coordinates(Form(free, Fraction(0)))
+            coordinates = self.space.coordinates(ExactForm(free, Fraction(0)))
             assert coordinates is not None, "a space holds all forms of its nodes"
             terms = [(c, index) for index, c in enumerate(coordinates) if c] + terms
         if form.constant == 0 and len(terms) == 1 and terms[0][0] == 1 and terms[0][1] >= 0:

@@ -39,8 +39,8 @@ from headsmith.plan.analysis.flow import known_steps
 
 
 def without_fixed(graph: Graph, found: Sequence[Interval]) -> Graph:
-    """The same function on the domain, with non-linear nodes of fixed values as constants, and products with them as
-    affine maps. `found` has the ranges of all nodes.
+    """A graph of the same function on the domain, with non-linear nodes of fixed values as constants, and products with
+    them as affine maps. `found` has the ranges of all nodes.
 
     Guarantee: exact. A range that is one double is the exact value, and weights are such doubles.
     """
@@ -78,7 +78,7 @@ so many turns takes longer to fit than the head takes to save."""
 
 
 @dataclass(frozen=True)
-class Place:
+class NewPlace:
     """Where a node of the old graph is in the new one: a node, or one component of it."""
 
     node: int
@@ -86,7 +86,7 @@ class Place:
 
 
 def in_layers(graph: Graph) -> Graph:
-    """The same function, with layers as vector nodes.
+    """A graph of the same function, with layers as vector nodes.
 
     Guarantee: every weight of the result is a weight of the graph, and the output is the same in exact arithmetic.
     """
@@ -146,7 +146,7 @@ class _Rewriting:
     def __init__(self, graph: Graph, layers: list[tuple[int, ...]]) -> None:
         self.graph, self.builder = graph, Builder(graph.input.names)
         self.layer_of = {number: layer for layer in layers for number in layer}
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, NewPlace] = {}
 
     def result(self) -> Graph:
         order = list(self.graph.used)
@@ -161,7 +161,7 @@ class _Rewriting:
     def _place(self, number: int) -> None:
         layer = self.layer_of.get(number)
         if layer is None:
-            self.places[number] = Place(self._copied(self.graph.nodes[number]))
+            self.places[number] = NewPlace(self._copied(self.graph.nodes[number]))
             return
         weights: dict[int, Array] = {}
         bias = np.zeros(len(layer))
@@ -175,7 +175,7 @@ class _Rewriting:
         first = self.graph.nodes[layer[0]]
         assert isinstance(first, Function)
         place = self.builder.function(first.name, argument, first.parameter)
-        self.places |= {unit: Place(place, row) for row, unit in enumerate(layer)}
+        self.places |= {unit: NewPlace(place, row) for row, unit in enumerate(layer)}
 
     def _read(self, weights: dict[int, Array], source: int, matrix: Array, row: int, size: int) -> None:
         """Add `matrix`, which reads the old node `source`, from this row on. No two weights meet in one entry."""

@@ -29,24 +29,18 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError
 from headsmith.core.figures import count
 from headsmith.transformer.heads.bank import (
     KEY,
-    Columns,
     HeadBank,
-    Matrices,
     Words,
     check_vector,
     keep,
-    keep_folded,
-    keep_name,
-    keep_nonzeros,
 )
 from headsmith.transformer.heads.running import Attention, shares
 from headsmith.transformer.heads.scaling import Scaling
-from headsmith.transformer.heads.stream import DATA, GRID, REFERENCE
+from headsmith.transformer.heads.stream import DATA, GRID, REFERENCE, Feature, On, Read, Terms
 from headsmith.transformer.heads.surroundings import Surroundings
 
 
@@ -107,32 +101,23 @@ class AttendBank(HeadBank):
             outputs[:, queries] = weights[..., 0] @ value / total[..., 0]
         return outputs
 
-    def features(self, model: Surroundings) -> tuple[str, ...]:
-        silent = ("silent",) if model.reference_tokens else ()
-        return (*(f"feature {each}" for each in range(self.width)), *silent, *keep_name(model))
-
-    def dense(self, model: Surroundings, columns: Columns, read: Array, write: Array) -> Matrices:
-        W_Q, W_K = self.no_features(model, read)
-        query, key, value = self.parts
-        W_Q[0, :, : self.width] = read[query].T
-        W_K[0, :, : self.width] = read[key].T
+    def features(self, model: Surroundings) -> tuple[Feature, ...]:
+        query, key = (range(part.start, part.stop) for part in self.parts[:2])
+        own = [
+            Feature(f"feature {each}", (Read(slice(asks, asks + 1)),), (Read(slice(holds, holds + 1)),), "w")
+            for each, (asks, holds) in enumerate(zip(query, key, strict=True))
+        ]
         if model.reference_tokens:
-            W_Q[:, columns[DATA], self.width] = KEY
-            for name in (REFERENCE, GRID) if model.grid_tokens else (REFERENCE,):
-                W_K[:, columns[name], self.width] = -self.gain / KEY
-        keep(model, columns, self.keep_gain, W_Q, W_K)
-        return Matrices(W_Q, W_K, read[value].T[None], write[None])
+            grid = (On(GRID, -self.gain / KEY),) if model.grid_tokens else ()
+            own.append(Feature("silent", (On(DATA, KEY),), (On(REFERENCE, -self.gain / KEY), *grid)))
+        return (*own, *keep(model, self.keep_gain))
 
-    def law(self, model: Surroundings) -> tuple[str, str]:
-        silent = " + 1" if model.reference_tokens else ""
-        return f"w{silent}{' + 1' * model.sink_tokens}", f"attention of width w = {self.width}"
+    def value(self, model: Surroundings) -> Terms:
+        return (Read(self.parts[2]),)
 
-    def nonzeros(self, model: Surroundings, read: int) -> int:
-        return read + (1 + model.reference_tokens if model.reference_tokens else 0) + keep_nonzeros(model)
-
-    def folded(self, model: Surroundings) -> list[float]:
-        silent = [KEY, abs(self.gain) / KEY] if model.reference_tokens else []
-        return [*silent, *keep_folded(model, self.keep_gain)]
+    @property
+    def stands_for(self) -> str:
+        return f"attention of width w = {self.width}"
 
     def scaled(self, scaling: Scaling) -> Self:
         # Some data token scores at least minus the largest score.

@@ -109,7 +109,7 @@ def weights_of(kind: str, queries: Any, keys: Any, visible: Any) -> Any:
 
 
 def shares_of(kind: str, scores: Any, visible: Any) -> Any:
-    """The same from scores (..., query, key), of any kind but elu+1."""
+    """Weights from scores (..., query, key), of any kind but elu+1."""
     if kind in WITHOUT_SINK:
         return np.where(visible, _alone(kind, scores), scores.dtype.type(0.0))
     scores = np.where(visible, scores, scores.dtype.type(-np.inf))

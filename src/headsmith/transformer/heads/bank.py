@@ -4,8 +4,8 @@ A bank is all heads of one kind in one layer. Its file has the lemma and says ho
 
     checked     needs_sink, shapes, check           what must hold before anybody runs it
     run         evaluated, closed, constants        as attention, through the closed form, and for other runtimes
-    written     features, dense                     W_Q, W_K, W_V and W_O, and what their columns are for
-    counted     law, nonzeros, folded               d_head in symbols, and the bill
+    declared    features, value                     what each column of W_Q, W_K and W_V holds (stream.py); from that
+                                                    follow dense, law, nonzeros and folded: matrices and the bill
     chosen      scaled, softmax_constant            the scales and gains, once the whole model is known
     told        called, told, held_texts            in words
     stored      arrays, numbers, counts, registers  the fields as a file has them
@@ -18,33 +18,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
 from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
 from headsmith.core.errors import CertificateError
-from headsmith.kernel.core.sparse import entries_of
 from headsmith.transformer.heads.running import Attention
 from headsmith.transformer.heads.scaling import Scaling
-from headsmith.transformer.heads.stream import GRID, REFERENCE, Link
+from headsmith.transformer.heads.stream import (
+    GRID,
+    POSITION,
+    REFERENCE,
+    Columns,
+    Feature,
+    Link,
+    Matrices,
+    On,
+    Read,
+    Terms,
+    largest_entry,
+    law,
+    nonzeros,
+    position_bits,
+    unit,
+    written,
+)
 from headsmith.transformer.heads.surroundings import Surroundings
 
 KEY = 8.0
 """Keys of constants: it only shares gains between query and key, so that neither has large weights. A power of two, it
 rounds nothing."""
-
-Columns = Mapping[str, slice]
-"""Which columns of the stream each register has."""
-
-
-class Matrices(NamedTuple):
-    """W_Q and W_K are (heads, d_model, d_head), W_V is (heads, d_model, d_value), W_O (heads, d_value, d_model)."""
-
-    W_Q: Array
-    W_K: Array
-    W_V: Array
-    W_O: Array
 
 
 class Words(Protocol):
@@ -151,7 +155,7 @@ class HeadBank:
         raise NotImplementedError(f"{self.kind} banks have no runner")
 
     def closed(self, attention: Attention) -> Any:
-        """The same through the closed form, without the tokens that hold nothing."""
+        """What the heads return by their closed form, without the tokens that hold nothing."""
         return self.evaluated(attention)
 
     def constants(self, model: Surroundings) -> dict[str, Any]:
@@ -160,37 +164,40 @@ class HeadBank:
 
     # Written out ----------------------------------------------------------------------------------------------------
 
-    def features(self, model: Surroundings) -> tuple[str, ...]:
+    def features(self, model: Surroundings) -> tuple[Feature, ...]:
         """What the columns of queries and keys are for, in order."""
         return ()
 
+    def value(self, model: Surroundings) -> Terms:
+        """What a head's value is: the linear forms, unless a kind says otherwise."""
+        return (Read(),)
+
     def dense(self, model: Surroundings, columns: Columns, read: Array, write: Array) -> Matrices:
         """All matrices of the heads; `read` and `write` have a row of d_model numbers for each form and output."""
-        raise NotImplementedError(f"{self.kind} banks have no queries and keys")
-
-    def no_features(self, model: Surroundings, read: Array) -> tuple[Array, Array]:
-        """W_Q and W_K, still zero."""
-        shape = (self.heads, read.shape[1], len(self.features(model)))
-        return np.zeros(shape), np.zeros(shape)
+        return written(self.features(model), self.value(model), self.heads, columns, read, write)
 
     # Counted --------------------------------------------------------------------------------------------------------
 
-    def law(self, model: Surroundings) -> tuple[str, str]:
-        """d_head in symbols, and what one head stands for. Where other heads need a sink or a grid, it takes a
-        column."""
-        return "0", self.called
+    @property
+    def stands_for(self) -> str:
+        """What one head stands for, in a table of shapes."""
+        return self.called
+
+    def law(self, model: Surroundings) -> str:
+        """d_head in symbols."""
+        return law(self.features(model))
 
     def nonzeros(self, model: Surroundings, read: int) -> int:
         """Non-zero entries of W_Q, W_K and W_V; the linear forms that are read have so many."""
-        return read
+        return nonzeros(self.features(model), self.value(model), self.heads, model.sizes, self.readers, read)
 
     def write_nonzeros(self, write: int) -> int:
         """Non-zero entries of W_O, or of W_down; what is written has so many."""
         return write
 
-    def folded(self, model: Surroundings) -> list[float]:
-        """The largest of the weights that are sums and products of stored numbers."""
-        return []
+    def folded(self, model: Surroundings) -> float:
+        """The largest weight that is a sum or a product of stored numbers."""
+        return largest_entry(self.features(model), self.value(model), self.read)
 
     # Chosen ---------------------------------------------------------------------------------------------------------
 
@@ -250,47 +257,23 @@ def check_vector(bank: HeadBank, where: str) -> None:
         raise CertificateError(f"{where}: outputs of shape {bank.node.shape} for {bank.heads} heads")
 
 
-def split_rows(bank: HeadBank, rows: Array) -> Array:
-    """A row for each output, as the heads have them: (heads, outputs of each, d_model)."""
-    return rows.reshape(bank.heads, -1, rows.shape[1])
+def keep(model: Surroundings, gain: float, also: Terms = (), name: str = "keep") -> tuple[Feature, ...]:
+    """The last feature: reference tokens keep to the sink, where there is one. Others may score there too."""
+    if not model.sink_tokens:
+        return ()
+    grid = (On(GRID, gain / KEY),) if model.grid_tokens else ()
+    return (Feature(name, (On(REFERENCE, gain / KEY), *grid, *also), (On(REFERENCE, KEY),)),)
 
 
-def keep(model: Surroundings, columns: Columns, gain: float, W_Q: Array, W_K: Array) -> None:
-    """The last feature: reference tokens keep to the sink, where there is one."""
-    if model.sink_tokens:
-        W_Q[:, columns[REFERENCE], -1] = gain / KEY
-        W_K[:, columns[REFERENCE], -1] = KEY
-        if model.grid_tokens:
-            W_Q[:, columns[GRID], -1] = gain / KEY
-
-
-def keep_name(model: Surroundings) -> tuple[str, ...]:
-    """The name of that feature."""
-    return ("keep",) if model.sink_tokens else ()
-
-
-def keep_nonzeros(model: Surroundings) -> int:
-    """Its weights: the queries of the sink and of the grid, the key of the sink."""
-    return 2 + model.grid_tokens if model.sink_tokens else 0
-
-
-def keep_folded(model: Surroundings, gain: float) -> list[float]:
-    """The largest of these weights."""
-    return [KEY, abs(gain / KEY)] * model.sink_tokens
-
-
-def largest(values: Any) -> float:
-    """The largest absolute value; zero, if there is none."""
-    return float(np.max(np.abs(values), initial=0.0))
-
-
-def largest_scaled(links: Sequence[Link], scales: Array) -> float:
-    """The largest entry of a read times the heads' scales."""
-    found = 0.0
-    for link in links:
-        scale = scales[link.reads]
-        with np.errstate(over="ignore"):
-            found = max(
-                found, largest(entries_of(link.weights * (scale if link.weights.ndim == 1 else scale[:, None])))
-            )
-    return found
+def position_features(model: Surroundings, gain: float, register: str = POSITION) -> tuple[Feature, ...]:
+    """A feature for each bit of the position: a query of `gain` times what `register` holds, and the key's own bit."""
+    bits, size = position_bits(model.tokens), model.sizes.get(register, 0)
+    return tuple(
+        Feature(
+            f"bit {bit}",
+            (On(register, unit(size, bit, gain / KEY)),),
+            (On(POSITION, unit(bits, bit, KEY)),),
+            "ceil(log2 n)",
+        )
+        for bit in range(bits)
+    )

@@ -36,27 +36,19 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from headsmith.core.arrays import Array
 from headsmith.core.balls import boltzmann_constant
 from headsmith.core.errors import CertificateError
 from headsmith.core.figures import number, shortened
-from headsmith.core.rounding import upper
 from headsmith.transformer.heads.attentions import EXACT, MAXIMA
 from headsmith.transformer.heads.bank import (
     KEY,
-    Columns,
-    Matrices,
     ScaledBank,
     Words,
     keep,
-    keep_folded,
-    keep_name,
-    keep_nonzeros,
-    largest_scaled,
 )
 from headsmith.transformer.heads.running import Attention, shares
 from headsmith.transformer.heads.scaling import Scaling, heaviest_read, split_scale
-from headsmith.transformer.heads.stream import DATA
+from headsmith.transformer.heads.stream import DATA, Feature, On, Read
 from headsmith.transformer.heads.surroundings import Surroundings
 
 
@@ -113,27 +105,14 @@ class BoltzmannBank(ScaledBank):
             outputs[:, queries] = weights.sum(axis=2) / total[:, :, 0]
         return outputs
 
-    def features(self, model: Surroundings) -> tuple[str, ...]:
-        return ("slope", "gain", *keep_name(model))
+    def features(self, model: Surroundings) -> tuple[Feature, ...]:
+        slope = Feature("slope", (On(DATA, self.query_scale[:, None]),), (Read(scale=self.key_scale),))
+        gain = Feature("gain", (On(DATA, self.gain / KEY),), (On(DATA, KEY),))
+        return (slope, gain, *keep(model, self.keep_gain))
 
-    def dense(self, model: Surroundings, columns: Columns, read: Array, write: Array) -> Matrices:
-        (W_Q, W_K), data = self.no_features(model, read), columns[DATA]
-        W_Q[:, data, 0] = self.query_scale[:, None]
-        W_K[:, :, 0] = read * self.key_scale[:, None]
-        W_Q[:, data, 1] = self.gain / KEY
-        W_K[:, data, 1] = KEY
-        keep(model, columns, self.keep_gain, W_Q, W_K)
-        return Matrices(W_Q, W_K, read[:, :, None], write[:, None, :])
-
-    def law(self, model: Surroundings) -> tuple[str, str]:
-        return f"2{' + 1' * model.sink_tokens}", "maximum over tokens"
-
-    def nonzeros(self, model: Surroundings, read: int) -> int:
-        return 2 * read + self.heads * (1 + (self.gain != 0.0) + 1 + keep_nonzeros(model))
-
-    def folded(self, model: Surroundings) -> list[float]:
-        steep = largest_scaled(self.read, self.key_scale)
-        return [KEY, abs(self.gain) / KEY, steep, *keep_folded(model, self.keep_gain)]
+    @property
+    def stands_for(self) -> str:
+        return "maximum over tokens"
 
     def scaled(self, scaling: Scaling) -> Self:
         # Under hardmax no scale is too small; scores should be no smaller than what is rounded.
@@ -156,17 +135,3 @@ class BoltzmannBank(ScaledBank):
             told = (f"t{token} holds {shortened(text, 40)}" for token, text in enumerate(pieces))
             lines.append(f"pieces: {', '.join(told)}")
         return lines
-
-
-def boltzmann_error(scale: Any, tokens: int, disturbance: Any = 0.0) -> Array:
-    """Bound of max z - out >= 0 (of out - min z for negative scales): |b| >= |scale|, at most `tokens` data tokens in
-    sight, scores off by at most `disturbance`.
-
-    Guarantee: W((tokens - 1) e^{2 disturbance - 1}) / |scale|, rounded up; without disturbance this is attained.
-    """
-    constant, twice = boltzmann_constant(tokens), 2.0 * np.asarray(disturbance)
-    if constant == 0.0:
-        return np.zeros(np.broadcast_shapes(np.shape(scale), np.shape(twice)))
-    # As a function of log x, W has the slope W / (1 + W) < 1, which grows: its value at the end bounds the whole step.
-    slope = np.minimum(1.0 - 1.0 / (1.0 + upper(constant + twice, 2)) + 1e-15, 1.0)
-    return np.asarray(upper((constant + twice * slope) / np.abs(scale), 6))

@@ -83,18 +83,14 @@ from headsmith.core.errors import CertificateError, DomainError
 from headsmith.core.rounding import Precision
 from headsmith.transformer.heads.bank import (
     KEY,
-    Columns,
     HeadBank,
-    Matrices,
     Words,
     keep,
-    keep_folded,
-    keep_nonzeros,
-    largest,
+    position_features,
 )
 from headsmith.transformer.heads.running import Attention, blocks
 from headsmith.transformer.heads.scaling import Scaling
-from headsmith.transformer.heads.stream import DATA, GRID, POSITION, position_bits
+from headsmith.transformer.heads.stream import DATA, GRID, Feature, On, Read, Terms, position_bits
 from headsmith.transformer.heads.surroundings import Surroundings
 
 
@@ -175,34 +171,15 @@ class GateBank(HeadBank):
         zero = np.zeros((self.heads, 1))
         return {"slope": np.hstack([zero, self.slope]), "offset": np.hstack([zero, self.offset])}
 
-    def features(self, model: Surroundings) -> tuple[str, ...]:
-        return ("slope", "offset", *(f"bit {bit}" for bit in range(position_bits(model.tokens))), "sink")
+    def features(self, model: Surroundings) -> tuple[Feature, ...]:
+        apart = -self.position_gain * position_bits(model.tokens) / 2.0 / KEY
+        slope = Feature("slope", (Read(slice(0, None, 2)),), (On(GRID, self.slope),))
+        offset = Feature("offset", (On(DATA, KEY),), (On(GRID, self.offset / KEY), On(DATA, apart)))
+        sink = keep(model, self.keep_gain, also=(On(DATA, -self.keep_gain / KEY),), name="sink")
+        return (slope, offset, *position_features(model, self.position_gain / 2.0), *sink)
 
-    def dense(self, model: Surroundings, columns: Columns, read: Array, write: Array) -> Matrices:
-        (W_Q, W_K), bits = self.no_features(model, read), position_bits(model.tokens)
-        data, grid = columns[DATA], columns[GRID]
-        W_Q[:, :, 0] = read[0::2]
-        W_K[:, grid, 0] = self.slope
-        W_Q[:, data, 1] = KEY
-        W_K[:, grid, 1] = self.offset / KEY
-        W_K[:, data, 1] = -self.position_gain * bits / 2.0 / KEY
-        for bit in range(bits):
-            W_Q[:, columns[POSITION].start + bit, 2 + bit] = self.position_gain / 2.0 / KEY
-            W_K[:, columns[POSITION].start + bit, 2 + bit] = KEY
-        W_Q[:, data, -1] = -self.keep_gain / KEY
-        keep(model, columns, self.keep_gain, W_Q, W_K)
-        return Matrices(W_Q, W_K, read[1::2, :, None], write[:, None, :])
-
-    def law(self, model: Surroundings) -> tuple[str, str]:
-        return "3 + ceil(log2 n)" if model.tokens > 1 else "3", "product"
-
-    def nonzeros(self, model: Surroundings, read: int) -> int:
-        bits, keys = position_bits(model.tokens), np.count_nonzero(self.slope) + np.count_nonzero(self.offset)
-        return read + int(keys) + self.heads * (1 + (bits > 0) + 2 * bits + keep_nonzeros(model) + 1)
-
-    def folded(self, model: Surroundings) -> list[float]:
-        code = abs(self.position_gain) * position_bits(model.tokens) / 2.0 / KEY
-        return [KEY, largest(self.offset) / KEY, code, *keep_folded(model, self.keep_gain)]
+    def value(self, model: Surroundings) -> Terms:
+        return (Read(slice(1, None, 2)),)
 
     def scaled(self, scaling: Scaling) -> Self:
         return replace(self, position_gain=scaling.position, keep_gain=scaling.reference)

@@ -26,23 +26,16 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from headsmith.core.arrays import Array
 from headsmith.transformer.heads.bank import (
     KEY,
-    Columns,
     HeadBank,
-    Matrices,
     Words,
     check_vector,
     keep,
-    keep_folded,
-    keep_name,
-    keep_nonzeros,
-    split_rows,
 )
 from headsmith.transformer.heads.running import Attention
 from headsmith.transformer.heads.scaling import Scaling
-from headsmith.transformer.heads.stream import DATA
+from headsmith.transformer.heads.stream import DATA, Feature, On
 from headsmith.transformer.heads.surroundings import Surroundings
 
 
@@ -91,24 +84,13 @@ class MeanBank(HeadBank):
     def constants(self, model: Surroundings) -> dict[str, Any]:
         return {"share": 1.0 / np.arange(1.0, model.tokens + 1.0)[:, None]}
 
-    def features(self, model: Surroundings) -> tuple[str, ...]:
-        return ("gain", *keep_name(model))
+    def features(self, model: Surroundings) -> tuple[Feature, ...]:
+        gain = Feature("gain", (On(DATA, self.gain / KEY),), (On(DATA, KEY),))
+        return (gain, *keep(model, self.keep_gain))
 
-    def dense(self, model: Surroundings, columns: Columns, read: Array, write: Array) -> Matrices:
-        (W_Q, W_K), data = self.no_features(model, read), columns[DATA]
-        W_Q[:, data, 0] = self.gain / KEY
-        W_K[:, data, 0] = KEY
-        keep(model, columns, self.keep_gain, W_Q, W_K)
-        return Matrices(W_Q, W_K, split_rows(self, read).transpose(0, 2, 1), split_rows(self, write))
-
-    def law(self, model: Surroundings) -> tuple[str, str]:
-        return f"1{' + 1' * model.sink_tokens}", "mean over tokens"
-
-    def nonzeros(self, model: Surroundings, read: int) -> int:
-        return read + self.heads * ((self.gain != 0.0) + 1 + keep_nonzeros(model))
-
-    def folded(self, model: Surroundings) -> list[float]:
-        return [KEY, abs(self.gain) / KEY, *keep_folded(model, self.keep_gain)]
+    @property
+    def stands_for(self) -> str:
+        return "mean over tokens"
 
     def scaled(self, scaling: Scaling) -> Self:
         return replace(self, gain=scaling.lifted(scaling.alone(int(self.node[0]))), keep_gain=scaling.reference)

@@ -49,20 +49,16 @@ from headsmith.core.figures import shortened
 from headsmith.transformer.heads.attentions import EXACT, WITHOUT_SINK
 from headsmith.transformer.heads.bank import (
     KEY,
-    Columns,
     HeadBank,
-    Matrices,
     Words,
     check_vector,
     keep,
-    keep_folded,
-    keep_nonzeros,
-    split_rows,
+    position_features,
 )
 from headsmith.transformer.heads.other_gates import other_moves
 from headsmith.transformer.heads.running import Attention
 from headsmith.transformer.heads.scaling import Scaling
-from headsmith.transformer.heads.stream import DATA, POSITION, position_bits, position_code
+from headsmith.transformer.heads.stream import DATA, POSITION, Feature, On, Terms, position_bits, position_code, unit
 from headsmith.transformer.heads.surroundings import Surroundings
 
 NOTHING = -1
@@ -165,42 +161,22 @@ class MoveBank(HeadBank):
         wanted = targets(address_rows(self, model.positional, model.tokens), model.tokens)
         return {TARGETS: np.maximum(wanted, 0), "there": (wanted != NOTHING).astype(np.float64)[:, None]}
 
-    def features(self, model: Surroundings) -> tuple[str, ...]:
-        bits = tuple(f"bit {bit}" for bit in range(position_bits(model.tokens)))
-        last = ("offset",) if model.attention in WITHOUT_SINK else ("sink",) * model.sink_tokens
-        return (*(("all bits",) if isinstance(self.address, int) else bits), *last)
-
-    def dense(self, model: Surroundings, columns: Columns, read: Array, write: Array) -> Matrices:
-        (W_Q, W_K), bits = self.no_features(model, read), position_bits(model.tokens)
-        if model.attention in WITHOUT_SINK:
-            W_Q[:, columns[DATA], -1] = KEY
-            W_K[:, columns[DATA], -1] = -self.gain * (bits - 0.5) / KEY
+    def features(self, model: Surroundings) -> tuple[Feature, ...]:
+        bits = position_bits(model.tokens)
+        nothing: Terms = ()
         if isinstance(self.address, int):
-            W_Q[:, columns[DATA], 0] = self.gain / KEY
-            W_K[:, columns[POSITION], 0] = KEY * position_code(model.tokens)[self.address]
+            key = On(POSITION, KEY * position_code(model.tokens)[self.address])
+            address: tuple[Feature, ...] = (Feature("all bits", (On(DATA, self.gain / KEY),), (key,)),)
         else:
-            address, position = columns[self.address].start, columns[POSITION].start
-            for bit in range(bits):
-                W_Q[:, address + bit, bit] = self.gain / KEY
-                W_K[:, position + bit, bit] = KEY
-            if model.sink_tokens:
-                W_Q[:, address + bits, -1] = self.gain * bits / KEY
-        keep(model, columns, self.keep_gain, W_Q, W_K)
-        return Matrices(W_Q, W_K, split_rows(self, read).transpose(0, 2, 1), split_rows(self, write))
+            address = position_features(model, self.gain, self.address)
+            nothing = (On(self.address, unit(bits + 1, bits, self.gain * bits / KEY)),)
+        if model.attention in WITHOUT_SINK:
+            return (*address, Feature("offset", (On(DATA, KEY),), (On(DATA, -self.gain * (bits - 0.5) / KEY),)))
+        return (*address, *keep(model, self.keep_gain, also=nothing, name="sink"))
 
-    def law(self, model: Surroundings) -> tuple[str, str]:
-        bits = "1" if isinstance(self.address, int) else "ceil(log2 n)"
-        return bits + " + 1" * (model.sink_tokens or model.attention in WITHOUT_SINK), "move between tokens"
-
-    def nonzeros(self, model: Surroundings, read: int) -> int:
-        bits = position_bits(model.tokens)
-        pairs = 1 + bits if isinstance(self.address, int) else 2 * bits + model.sink_tokens
-        return read + self.heads * (pairs + keep_nonzeros(model) + 2 * (model.attention in WITHOUT_SINK))
-
-    def folded(self, model: Surroundings) -> list[float]:
-        bits = position_bits(model.tokens)
-        steps = max(1.0, bits - 0.5 if model.attention in WITHOUT_SINK else bits * model.sink_tokens)
-        return [KEY, abs(self.gain) * steps / KEY, *keep_folded(model, self.keep_gain)]
+    @property
+    def stands_for(self) -> str:
+        return "move between tokens"
 
     def scaled(self, scaling: Scaling) -> Self:
         bits, far = position_bits(scaling.model.tokens), scaling.alone(int(self.node[0]))

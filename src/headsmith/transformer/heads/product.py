@@ -11,10 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from headsmith.core.arrays import Array
-from headsmith.transformer.heads.bank import Columns, HeadBank, Matrices, Words
+from headsmith.transformer.heads.bank import HeadBank, Words
 from headsmith.transformer.heads.running import Attention
-from headsmith.transformer.heads.stream import DATA
+from headsmith.transformer.heads.stream import DATA, Feature, On, Read, Terms
 from headsmith.transformer.heads.surroundings import Surroundings
 
 
@@ -39,19 +38,11 @@ class ProductBank(HeadBank):
         reads = attention.reads(self)
         return reads[..., 0::2] * reads[..., 1::2]
 
-    def features(self, model: Surroundings) -> tuple[str, ...]:
-        return ("slope",)
+    def features(self, model: Surroundings) -> tuple[Feature, ...]:
+        return (Feature("slope", (Read(slice(0, None, 2)),), (On(DATA, 1.0),)),)
 
-    def dense(self, model: Surroundings, columns: Columns, read: Array, write: Array) -> Matrices:
-        W_Q, W_K = self.no_features(model, read)
-        W_Q[:, :, 0], W_K[:, columns[DATA], 0] = read[0::2], 1.0
-        return Matrices(W_Q, W_K, read[1::2, :, None], write[:, None, :])
-
-    def law(self, model: Surroundings) -> tuple[str, str]:
-        return "1", "product"
-
-    def nonzeros(self, model: Surroundings, read: int) -> int:
-        return read + self.heads
+    def value(self, model: Surroundings) -> Terms:
+        return (Read(slice(1, None, 2)),)
 
     def told(self, head: int, model: Surroundings, words: Words) -> list[str]:
         pair = f"reads s = {words.read(2 * head)} and v = {words.read(2 * head + 1)}"

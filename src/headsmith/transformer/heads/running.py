@@ -73,7 +73,7 @@ class Attention:
         return np.equal(scores, 0.0, out=scores, casting="unsafe") if self.hard else np.exp(scores, out=scores)
 
     def power(self, score: float, top: Any) -> Any:
-        """The same of one score that many tokens have: an array like `top`."""
+        """The power of e of one score that many tokens have: an array like `top`."""
         return self.powers(self.dtype.type(score) - top)
 
     def seen(self, queries: slice = slice(None)) -> Any:

@@ -44,11 +44,11 @@ from headsmith.core.arrays import Array
 from headsmith.core.balls import gate_constant
 from headsmith.core.figures import number
 from headsmith.transformer.heads.attentions import EXACT, GATES, WITHOUT_SINK
-from headsmith.transformer.heads.bank import KEY, Columns, Matrices, ScaledBank, Words, largest_scaled
+from headsmith.transformer.heads.bank import KEY, ScaledBank, Words, keep, position_features
 from headsmith.transformer.heads.other_gates import other_gates
 from headsmith.transformer.heads.running import Attention
 from headsmith.transformer.heads.scaling import Scaling, even, heaviest_read, in_parts, rounded_up, split_scale
-from headsmith.transformer.heads.stream import DATA, GRID, POSITION, REFERENCE, position_bits
+from headsmith.transformer.heads.stream import DATA, GRID, REFERENCE, Feature, On, Read, Terms, position_bits
 from headsmith.transformer.heads.surroundings import Surroundings
 
 
@@ -101,64 +101,23 @@ class SinkBank(ScaledBank):
         powers += 1.0
         return np.divide(values, powers, out=powers)
 
-    def features(self, model: Surroundings) -> tuple[str, ...]:
-        return feature_names(model.tokens, model.grid_tokens, model.attention)
-
-    def dense(self, model: Surroundings, columns: Columns, read: Array, write: Array) -> Matrices:
-        W_Q, W_K = self.no_features(model, read)
-        self._write_features(model, columns, read, W_Q, W_K)
-        value = np.zeros_like(read) if model.attention == "relu" else read
-        if model.attention == "relu":
-            value[:, columns[DATA]] = 1.0
-        return Matrices(W_Q, W_K, value[:, :, None], write[:, None, :])
-
-    def _write_features(self, model: Surroundings, columns: Columns, read: Array, W_Q: Array, W_K: Array) -> None:
-        bits, data, reference = position_bits(model.tokens), columns[DATA], columns[REFERENCE]
-        W_Q[:, :, 0] = read * self.query_scale[:, None]
+    def features(self, model: Surroundings) -> tuple[Feature, ...]:
         if model.attention == "elu+1":
-            W_Q[:, :, 1] = -W_Q[:, :, 0]
-            W_K[:, reference, 0] = W_K[:, data, 1] = -self.reference_gain
-            return
-        W_K[:, data, 0] = self.key_scale[:, None]
-        after = 1
-        if model.attention not in WITHOUT_SINK:
-            W_Q[:, reference, 1] = self.reference_gain / KEY
-            W_K[:, reference, 1] = KEY
-            after = 2
-        if model.tokens > 1:
-            first = columns[POSITION].start
-            for bit in range(bits):
-                W_Q[:, first + bit, after + bit] = self.position_gain / 2.0 / KEY
-                W_K[:, first + bit, after + bit] = KEY
-            W_Q[:, data, after + bits] = KEY
-            W_K[:, data, after + bits] = -self.position_gain * bits / 2.0 / KEY
-        if model.grid_tokens:
-            W_Q[:, columns[GRID], 1] = self.reference_gain / KEY
-            W_Q[:, data, -1] = KEY
-            W_K[:, columns[GRID], -1] = -self.reference_gain / KEY
+            far = -self.reference_gain
+            slope = Feature("slope", (Read(scale=self.query_scale),), (On(REFERENCE, far),))
+            return (slope, Feature("slope of the sink", (Read(scale=-self.query_scale),), (On(DATA, far),)))
+        slope = Feature("slope", (Read(scale=self.query_scale),), (On(DATA, self.key_scale[:, None]),))
+        # A gate without a sink has no reference (heads/attentions.py).
+        sink = () if model.attention in WITHOUT_SINK else keep(model, self.reference_gain, name="reference")
+        apart = -self.position_gain * position_bits(model.tokens) / 2.0 / KEY
+        offset = (Feature("offset", (On(DATA, KEY),), (On(DATA, apart),)),) if model.tokens > 1 else ()
+        silent = Feature("grid", (On(DATA, KEY),), (On(GRID, -self.reference_gain / KEY),))
+        grid = (silent,) if model.grid_tokens else ()
+        return (slope, *sink, *position_features(model, self.position_gain / 2.0), *offset, *grid)
 
-    def law(self, model: Surroundings) -> tuple[str, str]:
-        few = 1 if model.attention in WITHOUT_SINK else 2
-        return (f"{few + 1} + ceil(log2 n)" if model.tokens > 1 else f"{few}") + " + 1" * (
-            model.grid_tokens > 0
-        ), "gate"
-
-    def nonzeros(self, model: Surroundings, read: int) -> int:
-        # Besides the read (in W_Q and in W_V): the key's slope, the pairs of reference, position, offset, grid.
-        bits, grid = position_bits(model.tokens), model.grid_tokens
-        if model.attention == "elu+1":
-            return 3 * read + 2 * self.heads
-        pairs = 1 + 2 * (model.attention not in WITHOUT_SINK) + (2 * grid + 1 if grid else 0)
-        pairs += 2 * bits + 2 if model.tokens > 1 else 0
+    def value(self, model: Surroundings) -> Terms:
         # The value of a gate of relu attention is one.
-        return read + (self.heads if model.attention == "relu" else read) + self.heads * pairs
-
-    def folded(self, model: Surroundings) -> list[float]:
-        steep = largest_scaled(self.read, self.query_scale)
-        if model.attention == "elu+1":
-            return [self.reference_gain, steep]
-        code = [KEY, self.position_gain * position_bits(model.tokens) / 2.0 / KEY] if model.tokens > 1 else []
-        return [*code, *([KEY, self.reference_gain / KEY] * model.sink_tokens), steep]
+        return (On(DATA, np.ones((self.heads, 1, 1))),) if model.attention == "relu" else (Read(),)
 
     def scaled(self, scaling: Scaling) -> Self:
         precision, ones = scaling.model.precision, np.ones(self.heads)
@@ -192,15 +151,6 @@ class SinkBank(ScaledBank):
     def told(self, head: int, model: Surroundings, words: Words) -> list[str]:
         read = f"reads z = {words.read(head)}; {_looks(model.attention, float(self.scale[head]))}"
         return [read] if head else [read, "so it returns z where z > 0 and zero where z < 0"]
-
-
-def feature_names(tokens: int, grid: int = 0, attention: str = "softmax") -> tuple[str, ...]:
-    """What the columns of queries and keys are for: slope, reference; for several tokens position bits and offset; for
-    a grid one. A gate without a sink has no reference (heads/attentions.py)."""
-    bits = tuple(f"bit {bit}" for bit in range(position_bits(tokens)))
-    code = (*bits, "offset") if bits else ()
-    sink = () if attention in WITHOUT_SINK else ("slope of the sink" if attention == "elu+1" else "reference",)
-    return ("slope", *sink, *code, *(("grid",) if grid else ()))
 
 
 def leak_weight(position_gain: float, tokens: int, disturbance: Array) -> Array:

@@ -19,9 +19,10 @@ from headsmith.core.arrays import Array
 from headsmith.core.balls import gate_constant
 from headsmith.core.figures import number
 from headsmith.transformer.heads.attentions import GATES
-from headsmith.transformer.heads.bank import HeadBank, Words, largest_scaled
+from headsmith.transformer.heads.bank import HeadBank, Words
 from headsmith.transformer.heads.running import Attention
 from headsmith.transformer.heads.scaling import Scaling, heaviest_read
+from headsmith.transformer.heads.stream import largest_scaled
 from headsmith.transformer.heads.surroundings import Surroundings
 
 
@@ -111,8 +112,8 @@ class SiluBank(NeuronBank):
     def nonzeros(self, model: Surroundings, read: int) -> int:
         return read + self.neurons
 
-    def folded(self, model: Surroundings) -> list[float]:
-        return [largest_scaled(self.read, self.scale)]
+    def folded(self, model: Surroundings) -> float:
+        return largest_scaled(self.read, self.scale)
 
     def scaled(self, scaling: Scaling) -> Self:
         steep = np.exp2(np.ceil(np.log2(np.maximum(scaling.of_gates / heaviest_read(self), 1.0))))

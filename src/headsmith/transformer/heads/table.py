@@ -45,19 +45,13 @@ from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, DomainError
 from headsmith.core.figures import shortened
 from headsmith.transformer.heads.bank import (
-    Columns,
     HeadBank,
-    Matrices,
     Words,
     keep,
-    keep_folded,
-    keep_name,
-    keep_nonzeros,
-    largest,
 )
 from headsmith.transformer.heads.running import Attention, blocks
 from headsmith.transformer.heads.scaling import Scaling
-from headsmith.transformer.heads.stream import DATA, GRID, REFERENCE
+from headsmith.transformer.heads.stream import DATA, GRID, REFERENCE, Feature, On, Read, Terms, unit
 from headsmith.transformer.heads.surroundings import Surroundings
 
 
@@ -97,6 +91,11 @@ class TableBank(HeadBank):
     @property
     def columns(self) -> int:
         return int(self.values.shape[2])
+
+    @property
+    def row(self) -> int:
+        """How many numbers a token of the table has: slopes, offset, values."""
+        return self.arguments + 1 + self.columns
 
     @property
     def readers(self) -> int:
@@ -173,56 +172,44 @@ class TableBank(HeadBank):
             slope, offset, values = place @ slope, offset @ place.T, place @ values
         return {"slope": slope.transpose(2, 0, 1), "offset": offset, "values": values}
 
-    def features(self, model: Surroundings) -> tuple[str, ...]:
-        return (*(f"slope {each}" for each in range(self.arguments)), "offset", *keep_name(model))
+    def features(self, model: Surroundings) -> tuple[Feature, ...]:
+        rows, arguments = model.grid_form == "rows", range(self.arguments)
+        slopes = [
+            Feature(
+                f"slope {each}",
+                (Read(slice(each, None, self.arguments)),),
+                (On(self.grid, unit(self.row, each, 1.0) if rows else self.slope[:, :, each]),),
+                "k",
+            )
+            for each in arguments
+        ]
+        held = On(self.grid, unit(self.row, self.arguments, 1.0) if rows else self.offset)
+        silent = [On(name, -self.gain) for name in silent_registers(self, model.grid_tokens)]
+        return (*slopes, Feature("offset", (On(DATA, 1.0),), (held, *silent)), *keep(model, self.keep_gain))
 
-    def dense(self, model: Surroundings, columns: Columns, read: Array, write: Array) -> Matrices:
-        W_Q, W_K = self.no_features(model, read)
-        W_V = np.zeros((self.heads, read.shape[1], self.columns))
-        if model.grid_form == "rows":
-            W_V[0, columns[GRID].stop - self.columns : columns[GRID].stop] = np.eye(self.columns)
-        else:
-            W_V[:, columns[self.grid], :] = self.values
-        for argument in range(self.arguments):
-            W_Q[:, :, argument] = read[argument :: self.arguments]
-            if model.grid_form != "rows":
-                W_K[:, columns[self.grid], argument] = self.slope[:, :, argument]
-        W_Q[:, columns[DATA], self.arguments] = 1.0
-        for name in silent_registers(self, model.grid_tokens):
-            W_K[:, columns[name], self.arguments] = -self.gain
-        if model.grid_form == "rows":
-            start = columns[GRID].start
-            W_K[0, start : start + self.arguments + 1, : self.arguments + 1] = np.eye(self.arguments + 1)
-        else:
-            W_K[:, columns[self.grid], self.arguments] = self.offset
-        keep(model, columns, self.keep_gain, W_Q, W_K)
-        return Matrices(W_Q, W_K, W_V, write.reshape(self.heads, self.columns, write.shape[1]))
+    def value(self, model: Surroundings) -> Terms:
+        if model.grid_form != "rows":
+            return (On(self.grid, self.values),)
+        # Values are the last columns of the grid's register.
+        return (On(GRID, np.eye(self.row)[None, :, -self.columns :]),)
 
-    def law(self, model: Surroundings) -> tuple[str, str]:
-        several = "s"[: self.arguments - 1]
-        return f"k + 1{' + 1' * model.sink_tokens}", f"function of k = {self.arguments} linear form{several}"
+    @property
+    def stands_for(self) -> str:
+        return f"function of k = {self.arguments} linear form{'s'[: self.arguments - 1]}"
 
     def nonzeros(self, model: Surroundings, read: int) -> int:
-        if model.grid_form == "softmax":
-            # W is the read times the slopes; then b and V.
-            rows = np.count_nonzero(self.slope[0], axis=0)
-            links = [(link, np.count_nonzero(np.atleast_2d(link.weights.T).T, axis=1)) for link in self.read]
-            products = sum(int(rows[link.reads] @ each) for link, each in links)
-            return products + int(np.count_nonzero(self.offset)) + int(np.count_nonzero(self.values))
-        if model.grid_form == "rows":
-            # Keys and values are columns of the grid's register.
-            return read + self.arguments + 1 + self.columns + 1 + (self.gain != 0.0)
-        sizes = [model.sizes[name] for name in silent_registers(self, model.grid_tokens)]
-        silent = 1 + keep_nonzeros(model) + (self.gain != 0.0) * sum(sizes)
-        return read + self.stored_nonzeros + self.heads * silent
+        if model.grid_form != "softmax":
+            return super().nonzeros(model, read)
+        # W is the read times the slopes; then b and V.
+        rows = np.count_nonzero(self.slope[0], axis=0)
+        links = [(link, np.count_nonzero(np.atleast_2d(link.weights.T).T, axis=1)) for link in self.read]
+        products = sum(int(rows[link.reads] @ each) for link, each in links)
+        return products + int(np.count_nonzero(self.offset)) + int(np.count_nonzero(self.values))
 
     @property
     def stored_nonzeros(self) -> int:
         """Non-zero numbers of the table itself."""
         return sum(int(np.count_nonzero(array)) for array in (self.slope, self.offset, self.values))
-
-    def folded(self, model: Surroundings) -> list[float]:
-        return [largest(self.offset), abs(self.gain), *keep_folded(model, self.keep_gain)]
 
     def scaled(self, scaling: Scaling) -> Self:
         # Offsets that centre the scores leave the largest of them near zero, or above.
