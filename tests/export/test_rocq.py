@@ -138,16 +138,22 @@ def test_what_is_of_another_kind_is_refused(name: str) -> None:
     assert "theorem" in str(problem.value)
 
 
+def printed(capsys: Any, *arguments: str) -> str:
+    with pytest.raises(SystemExit) as stop:
+        main(list(arguments))
+    assert stop.value.code == 0
+    return str(capsys.readouterr().out)
+
+
 def test_the_command_writes_a_file_or_a_folder(tmp_path: Path, made: dict[str, hs.Compiled], capsys: Any) -> None:
     saved, file, folder = (str(tmp_path / name) for name in ("relu.safetensors", "relu.v", "relu"))
     made["relu"].save(saved)
-    assert main(["export", saved, "--to", "rocq", "-o", file]) == 0
-    told = capsys.readouterr().out
+    told = printed(capsys, "export", saved, "--to", "rocq", "-o", file)
     assert f"coqc {file} proves the theorem" in told
     assert "nothing has proved it here" in told
     assert Path(file).read_text() == rocq_text(made["relu"])
-    assert main(["export", saved, "--to", "rocq", "-o", folder, "--json"]) == 0
-    assert "model.v" in json.loads(capsys.readouterr().out)["files"]
+    told = printed(capsys, "export", saved, "--to", "rocq", "-o", folder, "--json")
+    assert "model.v" in json.loads(told)["files"]
     assert hs.verify(folder).error == made["relu"].certificate.error
     theorem = Path(folder) / "model.v"
     theorem.write_text(theorem.read_text().replace("Qed.", "Admitted."))
