@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from headsmith import __version__
+from headsmith.cli.enough import best_command
 from headsmith.cli.export import export_command, gallery_command
 from headsmith.cli.models import (
     bill_command,
@@ -261,6 +262,7 @@ for _command in (
     page_command,
     studio_command,
     train_command,
+    best_command,
 ):
     commands.add_command(_command)
 
