@@ -25,7 +25,7 @@ import numpy as np
 
 import headsmith as hs
 from headsmith.export.file import header_of
-from headsmith.kernel.core import arithmetic, flow, heads, softmax, walk
+from headsmith.kernel.core import arithmetic, flow, softmax, walk
 from headsmith.kernel.core.arithmetic import Interval
 from headsmith.kernel.core.check import proved
 from headsmith.kernel.core.errors import Refused
@@ -160,7 +160,10 @@ def table(models: list[Contents]) -> list[Row]:
         after = [tightening.bound(each) for each in models]
         ratios = [b / a if a else 1.0 for a, b in zip(before, after, strict=True)]
         finite = [ratio for ratio in ratios if math.isfinite(ratio)]
-        moved, mean = sum(ratio >= MOVED for ratio in finite), math.exp(sum(map(math.log, finite)) / max(len(finite), 1))
+        moved, mean = (
+            sum(ratio >= MOVED for ratio in finite),
+            math.exp(sum(map(math.log, finite)) / max(len(finite), 1)),
+        )
         rows.append(Row(tightening.name, moved, max(finite, default=1.0), mean, len(ratios) - len(finite)))
     return rows
 
