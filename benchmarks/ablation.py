@@ -25,11 +25,9 @@ import numpy as np
 
 import headsmith as hs
 from headsmith.export.file import header_of
-from headsmith.kernel.core import arithmetic, flow, softmax, walk
-from headsmith.kernel.core.arithmetic import Interval
+from headsmith.kernel.core import arithmetic, flow, ranges, walk
 from headsmith.kernel.core.check import proved
 from headsmith.kernel.core.errors import Refused
-from headsmith.kernel.core.functions import enclose
 
 MOVED = 1.005
 
@@ -48,7 +46,7 @@ class Tightening:
     def bound(self, contents: Contents) -> float:
         """The bound without it; infinity where nothing is certified any more."""
         header, tensors = json.loads(json.dumps(contents[0])), contents[1]
-        header["proof"] |= dict.fromkeys(self.lists, [])
+        header["proof"] |= {name: [] for name in self.lists}
         with ExitStack() as stack:
             for module, name, other in self.patches:
                 stack.enter_context(patch.object(module, name, other))
@@ -56,11 +54,6 @@ class Tightening:
                 return proved(header, tensors).error
             except Refused:
                 return math.inf
-
-
-def plain_enclosure(program: Any, values: Interval, *more: Any) -> Any:
-    """Functions enclosed on the whole range at once."""
-    return enclose(program, values, *more)
 
 
 def one_step(result: Any, _: Any, direction: float) -> Any:
@@ -78,7 +71,8 @@ TIGHTENINGS = [
     Tightening("folds", patches=((flow, "collect", lambda c, readers, number, *_: (None, readers[number])),)),
     Tightening("a closer look by gains", patches=((walk, "CLOSE", math.inf),)),
     Tightening("ends of sums and products that are exact", patches=((arithmetic, "stepped", one_step),)),
-    Tightening("few sums", patches=((softmax, "FEW", -1.0),)),
+    Tightening("piecewise linear functions of one node", ("bends",)),
+    Tightening("gaps of means and extremes", patches=((ranges, "_is_gap", lambda *_: False),)),
 ]
 
 
@@ -89,9 +83,22 @@ def network(widths: tuple[int, ...], seed: int) -> hs.Network:
 
 
 FORMULAS = (
-    "x*y", "x*y*y", "sin(x)", "exp(x*y)", "x/(2+y)", "max(x, y, x*y)", "norm(x, y)", "tanh(2*x) - y", "abs(x - y) + x*y",
-    "sigmoid(x)*y", "sqrt(2 + x) + y**3", "log(2 + x*y)", "relu(x) - relu(y - x)", "gelu(x + y)", "cos(x*y) + sin(y)",
-)  # fmt: skip
+    "x*y",
+    "x*y*y",
+    "sin(x)",
+    "exp(x*y)",
+    "x/(2+y)",
+    "max(x, y, x*y)",
+    "norm(x, y)",
+    "tanh(2*x) - y",
+    "abs(x - y) + x*y",
+    "sigmoid(x)*y",
+    "sqrt(2 + x) + y**3",
+    "log(2 + x*y)",
+    "relu(x) - relu(y - x)",
+    "gelu(x + y)",
+    "cos(x*y) + sin(y)",
+)
 SHAPES = ((2, 8, 1), (3, 8, 8, 2), (4, 12, 12, 12, 2), (2, 6, 6, 6, 6, 1), (8, 16, 16, 4))
 T = hs.tokens
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
@@ -160,10 +167,7 @@ def table(models: list[Contents]) -> list[Row]:
         after = [tightening.bound(each) for each in models]
         ratios = [b / a if a else 1.0 for a, b in zip(before, after, strict=True)]
         finite = [ratio for ratio in ratios if math.isfinite(ratio)]
-        moved, mean = (
-            sum(ratio >= MOVED for ratio in finite),
-            math.exp(sum(map(math.log, finite)) / max(len(finite), 1)),
-        )
+        moved, mean = sum(ratio >= MOVED for ratio in finite), float(np.exp(np.mean(np.log(finite or [1.0]))))
         rows.append(Row(tightening.name, moved, max(finite, default=1.0), mean, len(ratios) - len(finite)))
     return rows
 
