@@ -27,15 +27,13 @@ from headsmith.export.onnx_model import fused_onnx, textbook_onnx
 from headsmith.export.plain import Plain, Takes, called, plain
 from headsmith.export.stock import StockModel, as_stock
 from headsmith.inside import notebook
-from headsmith.inside.ablation import Machine
 from headsmith.inside.anatomy import Anatomy, Directions, LayerView
-from headsmith.inside.causal import Causal
+from headsmith.inside.causal import Causal, causal_of
 from headsmith.inside.circuit import circuit
 from headsmith.inside.disguise import Disguised, disguise
 from headsmith.inside.edits import Edited, Patched, Runner, ablated, patched
 from headsmith.inside.explain import HEADS, explain
 from headsmith.inside.intermediates import head_names, run_with_cache
-from headsmith.inside.labels import Labels
 from headsmith.inside.meanings import Meanings
 from headsmith.inside.shares import Share, head_shares
 from headsmith.kernel.core.check import checked
@@ -335,8 +333,7 @@ class Compiled:
 
     def causal(self) -> Causal:
         """What the model computes as a causal model, in exact steps: its variables can be set (inside/causal.py)."""
-        plain = self.plain()
-        return Causal(Labels(self, Machine(plain.config, plain.tensors)))
+        return causal_of(self)
 
     def disguise(
         self, level: int | None = None, *, seed: int = 0, amplitude: float | None = None, **wanted: Any

@@ -13,7 +13,7 @@ the head that writes it last returns so much more (labels.py tells what the stre
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -23,17 +23,11 @@ from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
 from headsmith.inside.ablation import Machine
 from headsmith.inside.labels import Labels, Variable
+from headsmith.language.builder import moved
 from headsmith.language.evaluation import node_values
-from headsmith.language.graph import (
-    Expression,
-    Function,
-    Graph,
-    Hypotenuse,
-    Node,
-    Product,
-    Quotient,
-)
-from headsmith.plan.circuits.pieces import Pieces, in_blocks
+from headsmith.language.graph import Graph, arguments
+from headsmith.language.stored import read_node
+from headsmith.plan.circuits.pieces import in_blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,15 +57,17 @@ class Causal:
     @cached_property
     def graph(self) -> Graph:
         """The circuit, in which what approximates a function is that function."""
-        circuit, assembly = self.labels.circuit, self.labels.meanings.assembly
-        if assembly is None:
-            return circuit
-        nodes = list(circuit.nodes)
-        for number in assembly.regions:
-            exact = _renamed(self.labels.meanings.fused.nodes[number], assembly.places)
-            if exact is not None:
-                nodes[assembly.places[number]] = exact
-        return Graph(tuple(nodes), circuit.output)
+        model: Any = self.labels.model
+        circuit, proof = model.computed, model.proof
+        nodes, places = list(circuit.graph.nodes), circuit.places
+        for region in () if proof is None else proof.stored.get("regions", ()):
+            output = places.get(region["output"], -1)
+            if output in circuit.regions:
+                reference = proof.stored["circuit"]["nodes"][region["stands_for"]]
+                exact = read_node(reference, proof.tensors.__getitem__, model.graph)
+                if all(each in places for each in arguments(exact)):
+                    nodes[output] = moved(exact, places)
+        return Graph(tuple(nodes), circuit.graph.output)
 
     def run(self, array: Any, set: Mapping[str, Any] | None = None) -> Array:
         """The target at inputs as the model takes them, with some variables set: to a number, or to one for each input
@@ -83,8 +79,9 @@ class Causal:
         return self._values(array, set or {})[0]
 
     def _values(self, array: Any, given: Mapping[str, Any]) -> tuple[dict[str, Array], Array]:
-        model, inputs = self.labels.model, np.asarray(array, dtype=np.float64)
-        blocks, instead = isinstance(model.fusion, Pieces), dict[int, Any]()
+        model: Any = self.labels.model
+        inputs = np.asarray(array, dtype=np.float64)
+        blocks, instead = model.blocks, dict[int, Any]()
         seen = in_blocks(inputs.reshape(-1, inputs.shape[-1]), model.transformer.tokens) if blocks else inputs
         for name, value in given.items():
             variable = self.variable(name)
@@ -117,10 +114,16 @@ class Causal:
         return machine.resumed([*trace.streams[: layer + 1], stream], trace).outputs
 
 
+def causal_of(model: Any) -> Causal:
+    """The causal model of a compiled one."""
+    plain = model.plain()
+    return Causal(Labels(model, Machine(plain.config, plain.tensors)))
+
+
 def tokens_of(model: Any, array: Any) -> Array:
     """Inputs as tokens of sequences: (batch, tokens, inputs)."""
     inputs = np.asarray(array, dtype=np.float64)
-    if isinstance(model.fusion, Pieces):
+    if model.blocks:
         return np.asarray(in_blocks(inputs.reshape(-1, inputs.shape[-1]), model.transformer.tokens))
     return inputs.reshape(-1, model.transformer.tokens, model.transformer.inputs)
 
@@ -132,17 +135,3 @@ def _setting(component: int, value: Any, earlier: Any) -> Any:
         return changed
 
     return change
-
-
-def _renamed(node: Node, places: Mapping[int, int]) -> Node | None:
-    """A node of the target, which reads what the circuit has for its arguments."""
-    match node:
-        case Product() | Hypotenuse():
-            return replace(node, left=places[node.left], right=places[node.right])
-        case Quotient():
-            return replace(node, numerator=places[node.numerator], denominator=places[node.denominator])
-        case Function():
-            return replace(node, argument=places[node.argument])
-        case Expression():
-            return replace(node, arguments=tuple(places[each] for each in node.arguments))
-    return None

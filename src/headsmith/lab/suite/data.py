@@ -19,7 +19,6 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import HeadsmithError
 from headsmith.inside.causal import Causal
-from headsmith.plan.circuits.pieces import Pieces
 
 SPLITS = {"train": 1024, "validation": 256, "test": 256}
 PAIRS = 128
@@ -46,7 +45,7 @@ class Data:
 def points(model: Any, rng: np.random.Generator, count: int, words: bool = False) -> Array:
     """Inputs of the domain, as the model takes them."""
     box, transformer = model.box, model.transformer
-    sequences = transformer.tokens > 1 and not isinstance(model.fusion, Pieces)
+    sequences = transformer.tokens > 1 and not model.blocks
     shape = (count, transformer.tokens, box.size) if sequences else (count, box.size)
     found = rng.uniform(box.low, box.high, shape)
     if words:

@@ -24,11 +24,13 @@ Generator = np.random.Generator
 
 @dataclass(frozen=True)
 class Family:
-    """How models of a family are drawn and compiled: `make(generator, error)` returns a model and what it computes."""
+    """How models of a family are drawn and compiled: `make(generator, error)` returns a model and what it computes.
+    Those of level 3 are compiled for the error `sharp`."""
 
     name: str
     about: str
     make: Callable[[Generator, float], tuple[Any, str]]
+    sharp: float = 2e-5
 
 
 def _number(rng: Generator, low: float = 0.5, high: float = 1.5) -> float:
@@ -201,7 +203,7 @@ FAMILIES = {
         Family("averages", "moving averages and running maxima under a causal mask", _averages),
         Family("induction", "copies of earlier tokens, and comparisons with them", _induction),
         Family("lookup", "smooth functions by tables, and products with them", _lookup),
-        Family("in-context", "a step of gradient descent on examples in the context", _context),
+        Family("in-context", "a step of gradient descent on examples in the context", _context, 2e-4),
         Family("networks", "trained ReLU networks, gate by gate", _trained),
         Family("words", "programs over words, each with a number", _words),
     )
