@@ -35,6 +35,7 @@ from headsmith.inside.edits import Edited, Patched, Runner, ablated, patched
 from headsmith.inside.explain import HEADS, explain
 from headsmith.inside.intermediates import head_names, run_with_cache
 from headsmith.inside.meanings import Meanings
+from headsmith.inside.places import places
 from headsmith.inside.shares import Share, head_shares
 from headsmith.kernel.core.check import checked
 from headsmith.language.builder import masks
@@ -302,6 +303,12 @@ class Compiled:
     def through(self, runner: Runner, array: Any, outside: str = "refuse", causal: bool = False) -> Array:
         """What another runner, run(transformer, sequences, causal=...), makes of an array of inputs."""
         return self._call(runner, (array,), {}, outside, causal)
+
+    @property
+    def places(self) -> list[str]:
+        """All places that `ablate`, `patch` and `run(cache=True)` know, by name: "layer 1 / sink head 0", which is also
+        "layer 1 / head 0" and "a0.h0", and "layer 1 / register z2" (inside/places.py)."""
+        return places(self.transformer)
 
     @property
     def directions(self) -> Directions:
