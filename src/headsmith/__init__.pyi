@@ -13,6 +13,9 @@ from headsmith.core.errors import UnreachableError as UnreachableError
 from headsmith.files import load as load
 from headsmith.lab import heads as heads
 from headsmith.lab import signal as signal
+from headsmith.lab import suite as suite
+from headsmith.lab.enough.best import Best as Best
+from headsmith.lab.enough.best import best as best
 from headsmith.lab.iprm.model import Reasoner as Reasoner
 from headsmith.lab.iprm.model import iprm as iprm
 from headsmith.lab.regions.enumeration import regions as regions

@@ -43,7 +43,7 @@ from headsmith.lower.scales import (
     Relief,
     demand_of,
     enlarged,
-    in_larger_units,
+    in_other_units,
     relief_of,
     sizes_read,
     with_softmax_budget,
@@ -423,7 +423,7 @@ def lightest(laid: Laid, attempt: Attempt) -> Met:
     """The model that was certified, with smaller weights where these are proven as well."""
     assert attempt.met is not None
     assert attempt.draft is not None
-    lighter = in_larger_units(attempt.met.transformer)
+    lighter = in_other_units(attempt.met.transformer)
     if lighter is not None:
         with suppress(CertificateError):
             certificate = certified(attempt.draft, lighter)

@@ -28,6 +28,7 @@ from headsmith.export.plain import Plain, Takes, called, plain
 from headsmith.export.stock import StockModel, as_stock
 from headsmith.inside import notebook
 from headsmith.inside.anatomy import Anatomy, Directions, LayerView
+from headsmith.inside.causal import Causal, causal_of
 from headsmith.inside.circuit import circuit
 from headsmith.inside.disguise import Disguised, disguise
 from headsmith.inside.edits import Edited, Patched, Runner, ablated, patched
@@ -329,6 +330,10 @@ class Compiled:
         Edges are proven true or false, with witnesses unless `damages` are not wanted; with `unique`, it is also proven
         how many edges may be cut at once (inside/necessity.py)."""
         return circuit(self, damages=damages, unique=unique, seed=seed)
+
+    def causal(self) -> Causal:
+        """What the model computes as a causal model, in exact steps: its variables can be set (inside/causal.py)."""
+        return causal_of(self)
 
     def disguise(
         self, level: int | None = None, *, seed: int = 0, amplitude: float | None = None, **wanted: Any

@@ -9,7 +9,7 @@ import pytest
 from helpers.models.networks import random_network
 
 import headsmith as hs
-from headsmith.lower.scales import in_larger_units, with_units
+from headsmith.lower.scales import in_other_units, with_units
 from headsmith.model import Compiled
 from headsmith.prove.prove import proved_again
 from headsmith.transformer.bill import bill
@@ -45,7 +45,7 @@ def test_units_change_neither_outputs_nor_what_is_proven(product: Compiled) -> N
         assert proven(product, other).error == pytest.approx(product.certificate.error, rel=1e-12)
     plain = with_units(product.transformer, {"z1.2": np.array([2.0**-4])})
     assert largest(plain) == 512.0
-    again = in_larger_units(plain)
+    again = in_other_units(plain)
     assert again is not None
     assert largest(again) == 32.0
 
@@ -58,9 +58,9 @@ def test_units_that_are_no_powers_of_two_round(product: Compiled) -> None:
 
 
 def test_what_reads_no_heavy_weight_stays_as_it_is(product: Compiled) -> None:
-    assert in_larger_units(product.transformer) is None
+    assert in_other_units(product.transformer) is None
     for target in ("abs(x)", random_network([3, 8, 8, 2])):
-        assert in_larger_units(hs.compile(target, (-1, 1), 1e-4).transformer) is None
+        assert in_other_units(hs.compile(target, (-1, 1), 1e-4).transformer) is None
 
 
 def test_a_product_of_products() -> None:

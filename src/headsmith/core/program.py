@@ -117,6 +117,15 @@ def fault_of(program: Program) -> str | None:
     return None
 
 
+def straightened(program: Program, incline: Sequence[float], intercept: float, unit: float) -> Program:
+    """(f - incline . x - intercept) / unit, exactly."""
+    value = program.variables + len(program.steps) - 1
+    share = 1 / Fraction(unit)
+    lines = tuple((-Fraction(each) * share, place) for place, each in enumerate(incline) if each)
+    last = Linear(((share, value), *lines), -Fraction(intercept) * share)
+    return Program(program.variables, (*program.steps, last))
+
+
 def gate_program(intercept: float, incline: float) -> Program:
     """(x, y) -> y (intercept + incline x): what a gate head stands for."""
     return Program(2, (Linear(((Fraction(incline), 0),), Fraction(intercept)), Times(1, 2)))

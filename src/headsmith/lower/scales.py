@@ -249,23 +249,47 @@ LARGEST = 2.0**20
 """The largest unit: numbers in the stream are to stay far from overflow."""
 
 
-def in_larger_units(transformer: Transformer) -> Transformer | None:
+def in_other_units(transformer: Transformer) -> Transformer | None:
     """The same model in units that make its largest weight smaller; None where that is not a weight by which something
-    reads a register, and where tokens read each other: layers that do the same, step by step, are to stay the same.
+    reads or writes a register, and where tokens read each other: layers that do the same, step by step, are to stay the
+    same.
 
     Guarantee: registers hold powers of two times what they held, and outputs are the same, unless a number is beyond
     the format.
     """
     if any(bank.mixes for layer in transformer.layers for bank in layer.banks):
         return None
-    units = {name: found for name, found in _units(transformer).items() if np.any(found > 1.0)}
-    found = with_units(transformer, units) if units else None
-    return found if found is not None and max_weight(found) < max_weight(transformer) else None
+    found = transformer
+    for wanted in (_units, _smaller_units):
+        units = {name: unit for name, unit in wanted(found).items() if np.any(unit != 1.0)}
+        other = with_units(found, units) if units else found
+        found = other if max_weight(other) < max_weight(found) else found
+    return found if found is not transformer else None
 
 
 def _units(transformer: Transformer) -> dict[str, Array]:
     """By register, how many times what they stand for its columns are to hold: as few as will do. What tells tokens
     apart is left alone, and so is what heads clear."""
+    read, written, fixed = _sizes(transformer)
+    rest = max([fixed, *map(largest, written.values())])
+    return {
+        name: np.array([_unit(*pair, rest) for pair in zip(read[name], written[name], strict=True)]) for name in read
+    }
+
+
+def _smaller_units(transformer: Transformer) -> dict[str, Array]:
+    """The same the other way: columns that hold less are written by smaller weights, and read by larger ones."""
+    read, written, fixed = _sizes(transformer)
+    rest = max([fixed, *map(largest, read.values())])
+    return {
+        name: np.array([1.0 / _unit(*pair, rest) for pair in zip(written[name], read[name], strict=True)])
+        for name in read
+    }
+
+
+def _sizes(transformer: Transformer) -> tuple[dict[str, Array], dict[str, Array], float]:
+    """How large the weights are by which each column may be read, and written, where its units may change; and the
+    largest of all weights that stay as they are."""
     banks = [bank for layer in transformer.layers for bank in layer.banks]
     kept = {*RESERVED, *transformer.positional}.union(*(bank.cleared for bank in banks))
     read, written = ({name: np.zeros(size) for name, size in transformer.sizes.items()} for _ in range(2))
@@ -275,12 +299,10 @@ def _units(transformer: Transformer) -> dict[str, Array]:
         _enter(written[link.register], link, 0)
     for name, value in transformer.initial.items():
         written[name] = np.maximum(written[name], np.abs(value))
-    rest = max([1.0, largest(transformer.readout_bias), *map(largest, written.values()), *map(_own, banks)])
-    return {
-        name: np.array([_unit(*pair, rest) for pair in zip(read[name], written[name], strict=True)])
-        for name in transformer.sizes
-        if name not in kept
-    }
+    stay = [largest(sizes[name]) for sizes in (read, written) for name in kept & sizes.keys()]
+    fixed = max([1.0, largest(transformer.readout_bias), *stay, *map(_own, banks)])
+    moving = [{name: size for name, size in sizes.items() if name not in kept} for sizes in (read, written)]
+    return moving[0], moving[1], fixed
 
 
 def _enter(sizes: Array, link: Link, axis: int) -> None:

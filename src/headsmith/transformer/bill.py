@@ -12,7 +12,10 @@ from headsmith.core.errors import TargetError
 from headsmith.core.figures import bound, number, per_layer
 from headsmith.core.markup import PREAMBLE, csv_text, latex_table, markdown_table, table
 from headsmith.kernel.core.sparse import Sparse, added, sparse_of
+from headsmith.transformer.heads.bank import ScaledBank
+from headsmith.transformer.heads.gate import GateBank
 from headsmith.transformer.heads.stream import POSITION, Link, largest, position_bits
+from headsmith.transformer.heads.table import TableBank
 from headsmith.transformer.ir import Bank, Transformer, arrays, layout, width
 
 
@@ -21,6 +24,8 @@ class Bill:
     """Sizes of the model. `parameters` counts dense matrices, `nonzeros` their non-zero entries.
 
     `neurons` are those of SwiGLU blocks, which are layers of their own; most models have none.
+    A weight is an entry of a matrix, and a size can be shared out among several: `max_value` and `max_slope` are
+    products that no units change.
     `data_tokens` is how many tokens of a sequence hold inputs: one, those of a sequence model, or one for each affine
     piece with the recipe "maxout". `d_head` is the width of queries and keys, the largest of all heads, and `max_score`
     a bound.
@@ -38,6 +43,8 @@ class Bill:
     max_weight: float
     max_score: float
     neurons: int = 0
+    max_value: float = 0.0
+    max_slope: float = 0.0
 
     def __repr__(self) -> str:
         neurons = f", neurons {number(self.neurons)}" if self.neurons else ""
@@ -82,6 +89,8 @@ def bill_rows(bill: Bill) -> list[tuple[str, str, str]]:
         ("nonzeros", number(bill.nonzeros), "of these, not zero"),
         ("max_weight", number(bill.max_weight), "largest absolute weight"),
         ("max_score", bound(bill.max_score), "no attention score exceeds it"),
+        ("max_value", number(bill.max_value), "of a table, as it is read"),
+        ("max_slope", number(bill.max_slope), "of a score, by what it reads"),
     ]
 
 
@@ -123,6 +132,8 @@ def bill(transformer: Transformer, max_score: float) -> Bill:
         max_weight=max_weight(transformer),
         max_score=max_score,
         neurons=neurons,
+        max_value=max_value(transformer),
+        max_slope=max_slope(transformer),
     )
 
 
@@ -202,3 +213,35 @@ def as_cost(weights: Mapping[str, float] | None) -> Cost:
         if not (math.isfinite(weight) and weight >= 0.0):
             raise TargetError(f"the weight of {name} is {weight!r}; it must be a finite number, not negative")
     return Cost(tuple((weights or {}).items()))
+
+
+def max_value(transformer: Transformer) -> float:
+    """The largest value that a reference token holds in a table, times a weight that writes it to a column of the
+    stream, times the largest weight that reads the column; 0 without tables."""
+    banks = [bank for layer in transformer.layers for bank in layer.banks]
+    tables = [bank for bank in banks if isinstance(bank, TableBank)]
+    if not tables:
+        return 0.0
+    read = {name: np.zeros(size) for name, size in transformer.sizes.items()}
+    for link in (*transformer.readout, *(link for bank in banks for link in bank.read)):
+        found = sparse_of(link.weights)
+        np.maximum.at(read[link.register], found.columns, np.abs(found.values))
+    most = 0.0
+    for bank in tables:
+        values = np.abs(bank.values).max(axis=1).reshape(-1)
+        for link in bank.write:
+            found = sparse_of(link.weights)
+            sizes = np.abs(found.values) * values[found.columns + link.first] * read[link.register][found.rows]
+            most = max(most, largest(sizes))
+    return most
+
+
+def max_slope(transformer: Transformer) -> float:
+    """The largest slope of a score by what a table, a gate or a maximum reads of a data token."""
+    most = 0.0
+    for bank in (bank for layer in transformer.layers for bank in layer.banks if bank.heads):
+        if isinstance(bank, TableBank | GateBank):
+            most = max(most, largest(bank.slope))
+        elif isinstance(bank, ScaledBank):
+            most = max(most, largest(bank.scale))
+    return most

@@ -30,7 +30,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import CertificateError, TargetError
-from headsmith.core.program import gate_program
+from headsmith.core.program import gate_program, straightened
 from headsmith.language.builder import Builder, program_of
 from headsmith.language.graph import (
     GIVEN,
@@ -197,8 +197,7 @@ class _Assembler:
     def _place(self, number: int) -> int:
         node, builder, places = self.target.nodes[number], self.builder, self.places
         if isinstance(node, Approximated) and self._choice(number).family == TABLE:
-            program, variables = program_of(node)
-            return builder.expression(program, [places[variable] for variable in variables])
+            return self._table(number, node)
         if isinstance(node, Product) and self._choice(number).family == GATE:
             return self._gate_product(number, node)
         match node:
@@ -283,6 +282,24 @@ class _Assembler:
             halves.append(self._splice(number, part, _made(fragment), total))
         quarter = np.full(node.size, 0.25 / balance)
         return self.builder.affine([(halves[0], quarter), (halves[1], -quarter)], np.zeros(node.size))
+
+    def _table(self, number: int, node: Approximated) -> int:
+        """The expression itself; or with an incline, f = unit e + incline . x + intercept, of which a head computes e.
+
+        What is affine is in the stream already, and the unit, a power of two, makes the values of the table smaller.
+        """
+        program, variables = program_of(node)
+        places, numbers = [self.places[variable] for variable in variables], self._choice(number).numbers
+        if not numbers:
+            return self.builder.expression(program, places)
+        incline = [float(numbers[f"incline {place}"]) for place in range(len(places))]
+        intercept, unit = float(numbers["intercept"]), _power_of_two(numbers["unit"], "unit")
+        if not all(abs(each) < 1e100 for each in (*incline, intercept)):
+            raise CertificateError("a table with an incline has a finite one for each argument")
+        rest = self.builder.expression(straightened(program, incline, intercept, unit), places)
+        one = np.ones(node.size)
+        lines = [(place, one * each) for place, each in zip(places, incline, strict=True) if each]
+        return self.builder.affine([(rest, one * unit), *lines], one * intercept)
 
     def _gate_product(self, number: int, node: Product) -> int:
         """x y = (y (a + b x) - a y) / b; with b a power of two both divisions are exact.
