@@ -26,8 +26,7 @@ from headsmith.language.network import Network
 from headsmith.language.trace import graph_of, names_of
 from headsmith.plan.analysis.ranges import linear_ranges, ranges
 from headsmith.plan.request import Request
-from headsmith.plan.rewrite.balance import balanced
-from headsmith.plan.rewrite.simplify import in_layers, without_fixed
+from headsmith.plan.rewrite.simplify import balanced, in_layers, without_fixed
 from headsmith.readers.imported import Imported
 from headsmith.transformer.heads.attentions import (
     ATTENTIONS,

@@ -11,7 +11,7 @@ import headsmith as hs
 from headsmith.language.evaluation import evaluate
 from headsmith.language.formula import formula_graph
 from headsmith.language.graph import Affine, Input, Maximum, arguments
-from headsmith.plan.rewrite.balance import balanced
+from headsmith.plan.rewrite.simplify import balanced
 
 NAMES = list("abcdpqrt")
 
