@@ -1,5 +1,6 @@
 """The command line: every command, its JSON, its exit codes, and what it loads."""
 
+import io
 import json
 import subprocess
 import sys
