@@ -81,6 +81,13 @@ class Compiled:
         return self.graph if self.approximates is None else self.approximates
 
     @property
+    def sympy(self) -> Any:
+        """What the certificate is about as an expression of sympy (an extra), with numbers as exact rationals; a list
+        of them, for several outputs."""
+        expressions = import_module("headsmith.readers.sympy_expressions").as_sympy(self.wanted)
+        return expressions[0] if len(expressions) == 1 else expressions
+
+    @property
     def blocks(self) -> bool:
         """Whether the inputs are laid out over tokens, one for each affine piece."""
         return self.certificate.blocks > 0

@@ -204,6 +204,7 @@ def _pairs(domain: Any, count: int) -> Array:
         raise DomainError(
             f"the domain {shortly(domain)} is neither a pair (low, high) for all inputs, nor a pair for each of the "
             f"{count} inputs, nor {{name: (low, high), ...}}"
+            + ("; of data, take hs.domain_of(data)" if read.ndim == 2 and read.shape[1] == count else "")
         )
     arrays = isinstance(domain, tuple) and all(isinstance(part, np.ndarray) for part in domain)
     if not arrays or count != 2 or not (read[0] < read[1]).all():
