@@ -40,6 +40,7 @@ from headsmith.cli.records import records_command
 from headsmith.cli.selftest import selftest_command
 from headsmith.cli.studies import claims_command, regions_command, signal_command
 from headsmith.cli.studio import page_command, studio_command
+from headsmith.cli.suite import suite_command
 from headsmith.cli.training import train_command
 from headsmith.core.errors import HeadsmithError
 
@@ -261,6 +262,7 @@ for _command in (
     selftest_command,
     page_command,
     studio_command,
+    suite_command,
     train_command,
     best_command,
 ):

@@ -4,31 +4,28 @@ Rule Stable.  A gate that has a head may have any chord slope in [0, 1]. One wit
 it is active, with the slope 1, or dead, with the slope 0; and what a dead gate reads does not matter.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from .arithmetic import Interval, Upper, largest
+from .arithmetic import Interval
 from .errors import NoHead, Refused
 from .expressions import Computed
 from .flow import Edge, Slope, Steps
 from .functions import enclose
-from .graph import HYPOTENUSE, PRODUCT, QUOTIENT, Graph, Node, dense, needed
+from .graph import HYPOTENUSE, PRODUCT, QUOTIENT, Node, needed
 from .norms import Norms, norms_of
 from .proof import Proof
 
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """For every node its edges; the slopes of gates; the moves that are joined, which have no edges; steps, norms."""
+    """For every node its edges; the slopes of gates; steps, norms."""
 
     of: dict[int, list[Edge]]
     gates: dict[int, Interval]
-    joined: set[int]
     steps: Steps
     norms: Norms
 
@@ -67,49 +64,17 @@ def edges_of(proof: Proof, found: Sequence[Interval], places: Mapping[int, Any],
             wide = [found[argument].widened(region.margin) for argument in region.arguments]
             pairs = zip(region.arguments, reference_slopes(reference, wide), strict=True)
             edges[number] += [(argument, slope, reference.kind == "exchange") for argument, slope in pairs]
-    joined = _join_blocks(proof.circuit, edges)
     norms = norms_of(proof.circuit, edges, proof.norms.keys(), lambda number, _: proof.norms[number])
     steps = Steps({}, {}, set(), {}, {})
     if proof.steps or proof.powers:
         from ..rules.steps import steps_of
 
         steps = steps_of(proof, found, edges, gates)
-    return Edges(edges, gates, joined, steps, norms)
+    return Edges(edges, gates, steps, norms)
 
 
 def _unit(size: int) -> Interval:
     return Interval(np.zeros(size), np.ones(size))
-
-
-def _join_blocks(circuit: Graph, edges: dict[int, list[Edge]]) -> set[int]:
-    """Moves that fetch from the token itself or nothing, at different tokens: at every token a sum reads one of them.
-
-    If z = sum_j W_j B_j and B_j is y at some tokens, no two of them at the same one, and 0 elsewhere, then an error of
-    y at a token arrives at z there with the weights W_j of one j: at most with the largest of their sizes.
-    """
-    nodes, kept = circuit.nodes, dict[int, Any]()
-    for number in (number for number, found in edges.items() if found and number != circuit.output):
-        targets = np.array(nodes[number].targets)
-        if len(targets) and np.all((targets == np.arange(len(targets))) | (targets == -1)):
-            kept[number] = targets >= 0
-    for number, found in edges.items():
-        for argument, slope, _ in found:
-            if nodes[number].kind != "affine" or isinstance(slope, Interval):
-                kept.pop(argument, None)
-    for found in list(edges.values()):
-        read = [(move, slope) for move, slope, _ in found if move in kept and not isinstance(slope, Interval)]
-        groups = defaultdict[int, list[tuple[int, Any]]](list)
-        for move, slope in read:
-            groups[nodes[move].arguments[0]].append((move, slope))
-        for source, group in groups.items():
-            flat = all(slope.ndim == 1 for _, slope in group)
-            once = np.sum([kept[move] for move, _ in group], axis=0).max() <= 1
-            sizes = (Upper(np.abs(slope if flat else dense(slope))) for _, slope in group)  # one at a time
-            size = (reduce(largest, sizes) if once else sum(sizes, start=Upper(0.0))).value
-            found.append((source, Interval(-size, size), False))
-    for number in kept:
-        edges[number] = []
-    return {*kept}
 
 
 def _gate_slopes(number: int, argument: Interval, components: Any) -> Interval:

@@ -17,7 +17,7 @@ from .arithmetic import FLOAT64, Interval, Upper, largest, smallest
 from .errors import Refused, ThinMargin, refuse, spend
 from .expressions import Computed, arguments_of
 from .flow import Gain, arrive, gains
-from .graph import Graph, dense
+from .graph import Graph
 from .heads import addresses, local_errors
 from .model import Bank, Model
 from .proof import Proof
@@ -63,8 +63,7 @@ class Facts:
 @dataclass(eq=False)
 class Walk:
     """What is known so far: the registers, how large the nodes are that heads have computed, what every node commits
-    itself, of means the part of that which is the same at all tokens, and of what is read by one bank alone what its
-    registers round; how far nodes are off whose errors are all
+    itself, and of means the part of that which is the same at all tokens; how far nodes are off whose errors are all
     known, what every bank has committed, and the registers before each layer."""
 
     stream: streams.Stream
@@ -72,7 +71,6 @@ class Walk:
     magnitudes: dict[int, Upper]
     own: dict[int, Upper]
     alike: dict[int, Upper]
-    held: dict[int, Upper]
     final: dict[int, Upper]
     locals_: list[tuple[Bank, Local]]
     past: list[streams.Stream]
@@ -102,11 +100,10 @@ def walk_through(facts: Facts) -> Walk:
                 continue
             outputs = np.zeros((2, bank.outputs))
             for number, mine, components in _claims(bank):
-                # What a node is off by that reads anew, or is joined with others, is not all that it may be off by.
-                anew = number in facts.slopes.joined or number in inside
+                # What a node is off by that reads anew is not all that it may be off by.
                 exact, reach = facts.ranges[number][components], local.reach[mine]
                 sides = [Upper(np.maximum(end, 0.0)) + off[number][components] for end in (-exact.low, exact.high)]
-                outputs[:, mine] = [(reach if anew else smallest(side, reach)).value for side in sides]
+                outputs[:, mine] = [(reach if number in inside else smallest(side, reach)).value for side in sides]
                 found = Upper(outputs[:, mine].max(axis=0))
                 walk.magnitudes[number] = _spread(found, components, circuit.nodes[number].size)
             held = Interval(-outputs[0], outputs[1])
@@ -132,7 +129,7 @@ def _first(facts: Facts) -> Walk:
     magnitudes |= {0: size + own[0], streams.CONSTANT: Upper(np.ones(1))}
     ends = [np.maximum(end, 0.0) + own[0] for end in (-facts.ranges[0].low, facts.ranges[0].high)]
     stream = streams.start(facts.model, circuit, Interval(-ends[0].value, ends[1].value))
-    return Walk(stream, _forms(facts), magnitudes, own, {}, {}, {}, [], [])
+    return Walk(stream, _forms(facts), magnitudes, own, {}, {}, [], [])
 
 
 def _by_node(nodes: Any, components: Any) -> list[tuple[int, Any, Any]]:
@@ -216,15 +213,6 @@ def _local(facts: Facts, walk: Walk, bank: Bank, off: Mapping[int, Upper]) -> Lo
         deviation[mine] = streams.difference(*pair, len(mine), walk.magnitudes).value
     exact, known = Interval(low, high), Interval(low, high).magnitude + arriving + deviation
     stored, *others = streams.read_bounds(walk.stream, bank.read, bank.forms, model.precision, known, bank.scale)
-    for number, mine, rows in _by_node(nodes, components) if facts.proof.powers else ():
-        if _read_alike(facts, bank, mine, rows, number):
-            # What is off in the registers is off for all that read them.
-            held = np.zeros(facts.circuit.nodes[number].size)
-            np.maximum.at(held, rows, stored.value[mine])
-            walk.held[number] = Upper(held)
-            walk.own[number] = walk.held[number] + walk.own.get(number, 0.0)
-            walk.final[number] = off[number] + held
-            arriving[mine], stored.value[mine] = walk.final[number][rows].value, 0.0
     reads = Reads(exact, Upper(deviation), Upper(arriving), stored, *others)
     for targets in {circuit.nodes[number].targets for number in claimed if bank.kind == "move"}:
         rows = model.positional[bank.address] if isinstance(bank.address, str) else np.full(len(targets), bank.address)
@@ -245,25 +233,6 @@ def _copied(model: Model, walk: Walk, bank: Bank) -> Local:
     _, rounded, sizes, drift = streams.read_bounds(walk.stream, bank.read, bank.forms, model.precision)
     zero, size = Upper(np.zeros(bank.forms)), (sizes + drift).value
     return local_errors(model, bank, Reads(Interval(size, size), zero, zero, zero, rounded, sizes, drift))
-
-
-def _read_alike(facts: Facts, bank: Bank, mine: Any, components: Any, number: int) -> bool:
-    """Whether only this bank, by the forms `mine`, reads a node that is part of a power, and each of its components
-    always by the same weights."""
-    if not any(number in power.factors for power in facts.proof.powers.values()):
-        return False
-    readers = {each for each, node in enumerate(facts.circuit.nodes) if number in node.arguments}
-    if readers - {*bank.node.tolist()} - {each.stands_for for each in facts.proof.regions.values()}:
-        return False
-    _, first, same = np.unique(components, return_index=True, return_inverse=True)
-    rows: dict[str, Any] = {}
-    for link in bank.read:
-        whole = rows.setdefault(link.register, np.zeros((bank.forms, link.weights.shape[-1])))
-        weights = dense(link.weights)
-        if np.any(whole[link.rows].any(axis=1) & weights.any(axis=1)):
-            return False
-        whole[link.rows] += weights
-    return all(np.array_equal(each[mine], each[mine[first]][same]) for each in rows.values())
 
 
 def _of_tables(facts: Facts, bank: Bank, reads: Reads) -> Local:
@@ -300,9 +269,8 @@ def carried(facts: Facts, walk: Walk) -> dict[str, Upper]:
             push("softmax", *every[number].pushes(Interval(-below.value, above.value)))
             push("leak", every[number].carried(leak))
             push("rounding", every[number].carried(rounding, walk.alike.get(number)))
-    for number, error in ((0, walk.own[0]), *walk.held.items()):
-        if number in every:
-            push("rounding", every[number].carried(error))
+    if 0 in every:
+        push("rounding", every[0].carried(walk.own[0]))
     parts = {name: largest(*both) for name, both in sides.items()}
     arriving = parts["approximation"] + parts["softmax"] + parts["leak"] + parts["rounding"]
     return parts | {"rounding": parts["rounding"] + _readout(facts, walk, arriving)}

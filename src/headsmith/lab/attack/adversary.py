@@ -47,7 +47,7 @@ def worst_share(
 def _bounds(facts: Facts, walk: Walk, outputs: Sequence[float]) -> dict[int, Any]:
     """How far nodes may be off. Of those inside of a region that compares itself anew that is about other values than
     exact ones, and of joined moves it is not all that they may be off by."""
-    apart = facts.proof.margins_of_reads.keys() | facts.slopes.joined
+    apart = facts.proof.margins_of_reads.keys()
     found = {number: off.value for number, off in walk.final.items() if number not in apart}
     return found | {facts.circuit.output: np.maximum(np.asarray(outputs), 1e-300)}
 
@@ -75,8 +75,8 @@ def _committed(facts: Facts, walk: Walk) -> tuple[dict[int, Any], dict[int, Any]
     for number in facts.approximations.keys() & low.keys():
         error = facts.approximations[number]
         low[number], high[number] = low[number] + error.low, high[number] + error.high
-    for number, held in (*walk.held.items(), (0, walk.own[0])):
-        low[number], high[number] = low.get(number, 0.0) - held.value, high.get(number, 0.0) + held.value
+    rounded = walk.own[0].value
+    low[0], high[0] = low.get(0, 0.0) - rounded, high.get(0, 0.0) + rounded
     return low, high
 
 
