@@ -100,6 +100,7 @@ def test_saved_and_read_back(hidden: Disguised, tmp_path: Path) -> None:
     hidden.save(tmp_path / "hidden")
     found = load_disguised(tmp_path / "hidden", hs.load(tmp_path / "hidden" / "proof.safetensors"))
     assert found.verify() == hidden.verify()
+    assert hs.verify(tmp_path / "hidden") == hidden.certificate
     assert all(np.array_equal(found.tensors[name], each) for name, each in hidden.tensors.items())
     with pytest.raises(hs.TargetError, match="no rewrite"):
         hidden.model.disguise(whisper=3)

@@ -8,7 +8,7 @@ exact one lies.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
@@ -49,6 +49,11 @@ class Interval:
 
     def __getitem__(self, index: Any) -> Interval:
         return Interval(self.low[index], self.high[index])
+
+
+def first_columns(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+    """Of ranges with columns, the first one."""
+    return tuple(Interval(each.low[:, 0], each.high[:, 0]) for each in intervals)
 
 
 def centre_and_radius(interval: Interval) -> tuple[Array, Array]:

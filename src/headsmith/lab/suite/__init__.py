@@ -8,3 +8,5 @@ from headsmith.lab.suite.making import load as load
 from headsmith.lab.suite.making import make as make
 from headsmith.lab.suite.making import verify as verify
 from headsmith.lab.suite.scorer import score as score
+
+__all__ = ["FAMILIES", "Folder", "load", "make", "score", "verify"]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import numpy as np
 from headsmith.core.errors import CertificateError, FileFormatError, TargetError
 from headsmith.lab.suite.families import FAMILIES
 from headsmith.lab.suite.folder import VERSION, Folder, verify_folder, write_folder
+from headsmith.transformer.heads.table import TableBank
 
 ERROR = 1e-3
 """What every model is claimed to be off by at most."""
@@ -32,8 +34,8 @@ ROOM = 1.3
 WHISPERED = 0.9
 """Which part of the error whispers use up."""
 
-MOST_UNIQUE = 10
-"""Of models with so many true edges, it is proven that no set of cuts does nothing."""
+LARGEST, MOST_DRAWN = 256.0, 16
+"""Tables hold numbers of at most this size; so many targets are drawn until they do."""
 
 INDEX = "index.json"
 
@@ -74,8 +76,8 @@ def make(
 def drawn(family: str, seed: int, number: int, level: int) -> tuple[Any, str]:
     """The model of a family, in its disguise, and what it computes."""
     place = list(FAMILIES).index(family)
-    rng = np.random.default_rng([seed, place, number])
-    plain, text = FAMILIES[family].make(rng, FAMILIES[family].sharp if level == 3 else ERROR)
+    usual, sharp, text = _plain(family, seed, number)
+    plain = sharp if level == 3 else usual
     if level == 0:
         return plain, text
     amplitude = WHISPERED * (ERROR - plain.certificate.error)
@@ -86,6 +88,27 @@ def drawn(family: str, seed: int, number: int, level: int) -> tuple[Any, str]:
         # What rounding takes, whispers must leave.
         hidden = plain.disguise(level, seed=disguise_seed, amplitude=amplitude - 1.1 * over)
     return hidden, text
+
+
+@lru_cache(maxsize=4)
+def _plain(family: str, seed: int, number: int) -> tuple[Any, Any, str]:
+    """The plain model of a family, and a sharper one of the same target, which is drawn again where tables hold numbers
+    so large that rounding in another basis would matter."""
+    place, text = list(FAMILIES).index(family), ""
+    for attempt in range(MOST_DRAWN):
+        made = []
+        for error in (ERROR, FAMILIES[family].sharp):
+            model, text = FAMILIES[family].make(np.random.default_rng([seed, place, number, attempt]), error)
+            made.append(model)
+        if all(_held(model) <= LARGEST for model in made):
+            return made[0], made[1], text
+    raise CertificateError(f"{family} {number}: {MOST_DRAWN} targets were drawn, and tables hold large numbers in all")
+
+
+def _held(model: Any) -> float:
+    """The largest number that a table holds."""
+    banks = [bank for layer in model.transformer.layers for bank in layer.banks if isinstance(bank, TableBank)]
+    return max((float(np.max(np.abs(bank.values))) for bank in banks), default=0.0)
 
 
 def _one(path: Path, family: str, seed: int, number: int, level: int) -> Folder:
