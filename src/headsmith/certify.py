@@ -33,7 +33,18 @@ from headsmith.model import Compiled, compiled_from
 from headsmith.plan.analysis.flow import kernel_graph
 from headsmith.plan.reading import paired
 from headsmith.prove.attained import least_difference
-from headsmith.prove.given import Comparison, Limits, Moment, Outcome, best_order, forecast, searched, starting
+from headsmith.prove.given import (
+    Comparison,
+    Limits,
+    Moment,
+    Outcome,
+    best_order,
+    closer_at,
+    forecast,
+    run_cells,
+    searched,
+    starting,
+)
 from headsmith.readers.given import framed, read_given
 from headsmith.readers.imported import Imported
 
@@ -174,7 +185,8 @@ def certify(
         limits = Limits(ratio, within, started + timeout)
         found, orders = starting(asked, POINTS), ORDERS if order == "auto" else (int(order),)
         outcome = best_order(asked, orders, found, limits, tell)
-        header, tensors, statement = checked(network, function, box, outcome, run)
+        runs = run, run_cells(asked, run, outcome.found)
+        header, tensors, statement = checked(network, function, box, outcome, runs)
         rounding = statement.parts["rounding"]
         if (
             outcome.closed
@@ -184,7 +196,7 @@ def certify(
             limits = replace(limits, rounding=1.02 * rounding)
             start = outcome.found, outcome.place
             outcome = searched(asked, outcome.order, start, limits, tell)
-            header, tensors, statement = checked(network, function, box, outcome, run)
+            header, tensors, statement = checked(network, function, box, outcome, runs)
     header |= {"claim": claim_of(statement)}
     verdict, attained = judged(network, function, outcome, header["claim"]["error"], ratio, within)
     worst = dict(zip(box.names, outcome.place.tolist(), strict=True))
@@ -213,10 +225,10 @@ def judged(
 
 
 def checked(
-    network: Graph, function: Graph, box: Box, outcome: Outcome, dtype: str
+    network: Graph, function: Graph, box: Box, outcome: Outcome, runs: tuple[str, str]
 ) -> tuple[dict[str, Any], dict[str, Any], Statement]:
     """The header and the tensors of a file, without its claim; and what the kernel says that they prove."""
-    header, tensors = contents(network, function, box, outcome, dtype)
+    header, tensors = contents(network, function, box, outcome, runs)
     try:
         statement: Statement = stated(header, tensors)
     except Refused as problem:
@@ -243,13 +255,14 @@ def comparison(network: Graph, function: Graph, box: Box) -> Comparison:
 
 
 def contents(
-    network: Graph, function: Graph, box: Box, outcome: Outcome, dtype: str
+    network: Graph, function: Graph, box: Box, outcome: Outcome, runs: tuple[str, str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The header and the tensors of a file, without its claim."""
+    """The header and the tensors of a file, without its claim; `runs` is the format and the cells of its rounding."""
     tensors: dict[str, Any] = {}
     graphs = {name: graph_data(graph, tensors, name) for name, graph in (("network", network), ("function", function))}
     domain = {"low": [float(end) for end in box.low], "high": [float(end) for end in box.high]}
-    given = {**graphs, "order": outcome.order, "cells": outcome.text, "dtype": dtype}
+    given = {**graphs, "order": outcome.order, "cells": outcome.text, "dtype": runs[0], "runs": runs[1]}
+    given["closer"] = closer_at(kernel_graph(network))
     return {"given": given, "domain": domain}, tensors
 
 

@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headsmith.kernel.core.arithmetic import Interval
+from headsmith.kernel.core.arithmetic import PRECISIONS, Interval
 from headsmith.kernel.core.errors import Refused
 from headsmith.kernel.core.graph import Graph
 from headsmith.kernel.core.table import DEEPEST
 from headsmith.kernel.rules.approximates import MOST_CELLS, ends_of
 from headsmith.kernel.rules.averages import weighed
-from headsmith.kernel.rules.given import batch_of, difference, forms_of, inputs_on
+from headsmith.kernel.rules.given import MOST_CLOSER, batch_of, difference, forms_of, inputs_on, rounding_on
 from headsmith.kernel.rules.taylor import Form
 
 Array = npt.NDArray[np.float64]
@@ -338,3 +338,40 @@ def _corners(low: Array, high: Array) -> Iterator[Array]:
     count = len(low)
     for number in range(1 << min(count, 10)):
         yield np.array([high[i] if i < 10 and number >> i & 1 else low[i] for i in range(count)])
+
+
+POLES = ("power", "reciprocal", "sqrt", "log")
+RUNS, SHARE = 1 << 10, 0.005
+"""Cells on which rounding is bounded, at most; and the share of a difference that it may be without more of them."""
+
+
+def closer_at(network: Graph) -> list[int]:
+    """The nodes where the rounding of a run is looked at closer: what functions with a pole read."""
+    found = set[int]()
+    for node in network.nodes:
+        if any(step[0] == "over" or (step[0] == "call" and step[1] in POLES) for step in node.program.steps):
+            found |= {*node.arguments}
+    return sorted(found)[:MOST_CLOSER]
+
+
+def run_cells(asked: Comparison, dtype: str, found: float) -> str:
+    """Equal cells on which the rounding of a run is bounded well enough: a tree in pre-order."""
+    variables = int(np.sum(asked.box.high > asked.box.low))
+    best, text = np.inf, "0"
+    for level in range(1, 9):
+        if 1 << (level * variables) > RUNS and level > 1:
+            break
+        tree = Tree.whole(variables)
+        todo = np.zeros(1, int)
+        for variable in range(level * variables):
+            todo = tree.halved(todo, np.full(len(todo), variable % variables))
+        with np.errstate(all="ignore"):
+            ends = ends_of(asked.box, tree.cells[tree.cut == 0])
+            rounding = float(
+                rounding_on(asked.network, asked.box, ends, PRECISIONS[dtype], closer_at(asked.network)).value.max()
+            )
+        if rounding < 0.9 * best:
+            best, text = rounding, tree.text()
+        if best <= SHARE * found:
+            break
+    return text

@@ -29,11 +29,11 @@ def read_given(given: Any, domain: Any, example: Any = None) -> Any:
 
 def _shape(module: Any, domain: Any) -> Array | None:
     """An example for a module: a row with as many numbers as the domain has intervals; as tokens of one number each
-    where the module begins with a linear layer that reads one."""
+    where a Sequential begins with a linear layer that reads one."""
     if not (isinstance(domain, Mapping) or np.ndim(domain) == 2):
         return None
     first = next(iter(module.children()), None)
-    tokens = len(domain) > 1 and getattr(first, "in_features", 0) == 1
+    tokens = len(domain) > 1 and type(module).__name__ == "Sequential" and getattr(first, "in_features", 0) == 1
     return np.zeros((1, len(domain), 1) if tokens else (1, len(domain)))
 
 

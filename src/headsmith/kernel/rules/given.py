@@ -13,6 +13,7 @@ The u_kp are those that make the linear part small: then a kink costs the square
 of an argument in [low, high], are p z + (between 0 and the larger of -p low and (1 - p) high), p = high / (high - low).
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from itertools import product as every
@@ -33,7 +34,7 @@ from .taylor import Form, affine, basis_of, constant, function, product, settled
 
 KINKS = ("relu", "maximum", "minimum")
 KINDS = {"input", "affine", "expression", "average", *KINKS}
-MOST_CHOICES, MOST_ORDER = 16, 10
+MOST_CHOICES, MOST_ORDER, MOST_CLOSER = 16, 10, 64
 AT_ONCE, MOST_BATCH, MOST_HELD = 1 << 21, 512, 1 << 26  # numbers that a node holds, cells, and numbers of all nodes
 
 
@@ -252,28 +253,37 @@ def check_given(header: Any, tensors: Tensors) -> Statement:
     box, order = Interval(np.array(low), np.array(high)), whole(field(stored, "order"), 2, MOST_ORDER)
     dtype = text(field(stored, "dtype"))
     refuse(dtype not in ("float64", "float32"), f"there is no rule for a given network in {dtype}")
-    ends = ends_of(box, read_cells(text(field(stored, "cells")), int(np.sum(box.high > box.low)), MOST_CELLS))
-    gap, rounding = on_cells(network, wanted, box, ends, order, PRECISIONS[dtype])
+    wide = int(np.sum(box.high > box.low))
+    cells, runs = (ends_of(box, read_cells(text(field(stored, each)), wide, MOST_CELLS)) for each in ("cells", "runs"))
+    gap = gap_on(network, wanted, box, cells, order)
+    closer = {whole(each) for each in items(field(stored, "closer"), MOST_CLOSER)}
+    rounding = rounding_on(network, box, runs, PRECISIONS[dtype], closer)
     total = gap + rounding
     refuse(not np.isfinite(total.value).all(), "no finite bound of the network against the function, on these cells")
     worst, about = int(np.argmax(total.value)), tuple(zip(inputs[0], low, high, strict=True))
     parts = {"difference": float(gap.value[worst]), "rounding": float(rounding.value[worst])}
     names = (digest(field(stored, each), tensors) for each in ("network", "function"))
-    error, outputs, count = float(total.value[worst]), tuple(total.value.tolist()), ends.low.shape[1]
+    error, outputs, count = float(total.value[worst]), tuple(total.value.tolist()), cells.low.shape[1]
     return Statement(error, parts, outputs, dtype, about, order, count, *names)
 
 
-def on_cells(
-    network: Graph, wanted: Graph, box: Interval, ends: Interval, order: int, precision: Precision
-) -> tuple[Upper, Upper]:
-    """For each output, bounds of |N - F| on cells of a box, and of how far a run of N is from N."""
-    found, batch = Upper(np.zeros((2, network.nodes[network.output].size))), batch_of(network, wanted, box, order)
+def gap_on(network: Graph, wanted: Graph, box: Interval, ends: Interval, order: int) -> Upper:
+    """For each output a bound of |N - F| on cells of a box."""
+    found, batch = np.zeros(network.nodes[network.output].size), batch_of(network, wanted, box, order)
     for at in range(0, ends.low.shape[1], batch):
         inputs = inputs_on(ends[:, at : at + batch], order)
-        ours = forms_of(network, inputs)
-        both = difference(network, wanted, inputs, ours).magnitude, rounding_of(network, ours, precision)
-        found = Upper(np.maximum(found.value, [each.value.max(axis=1) for each in both]))
-    return found[0], found[1]
+        gap = difference(network, wanted, inputs, forms_of(network, inputs)).magnitude
+        found = np.maximum(found, gap.value.max(axis=1))
+    return Upper(found)
+
+
+def rounding_on(network: Graph, box: Interval, ends: Interval, precision: Precision, closer: Collection[int]) -> Upper:
+    """For each output a bound of how far a run of N is from N, on cells of a box."""
+    found, batch = np.zeros(network.nodes[network.output].size), batch_of(network, network, box, 2)
+    for at in range(0, ends.low.shape[1], batch):
+        forms = forms_of(network, inputs_on(ends[:, at : at + batch], 2))
+        found = np.maximum(found, rounding_of(network, forms, precision, closer).value.max(axis=1))
+    return Upper(found)
 
 
 def batch_of(network: Graph, wanted: Graph, box: Interval, order: int) -> int:

@@ -13,16 +13,25 @@ For the last one: with d the largest of what logarithms of weights are off - sco
 one, powers of e - the mean moves by at most R tanh(d / 2), R the largest spread of the values; and shares and their
 sums round. What the EXTRA operations stand for: weights that are rounded to the format, scores that are scaled before
 or after, in one step or in two, or summed block by block.
+
+These bounds forget that errors cancel, as they do in a norm, which takes their mean off. So they only say how far from
+exact numbers computed ones may lie. A run is the network with r more at every node, r what rounds there alone. By the
+mean value theorem its outputs are off by at most the sum over nodes of |J| r, J the slopes of the outputs by the node:
+intervals that hold them wherever computed numbers may lie, carried backwards, node by node. A proof may name nodes
+where that is done on the way.
 """
 
-from functools import partial
+from collections.abc import Collection
+from functools import partial, reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 
-from ..core.arithmetic import Interval, Precision, Upper, largest, rational
+from ..core.arithmetic import Array, Interval, Precision, Upper, interval, joined, largest, rational, smallest
 from ..core.functions import run
 from ..core.graph import Graph, Node, dense
+from .averages import against
 from .taylor import Form, parts_of
 
 EXTRA, LIBRARY = 4.0, 8.0  # operations; and how exact named functions are, in unit roundoffs
@@ -31,20 +40,123 @@ EXTRA, LIBRARY = 4.0, 8.0  # operations; and how exact named functions are, in u
 Number = tuple[Interval, Upper]  # where the exact one lies, and how far the computed one is from it
 
 
-def rounding_of(graph: Graph, known: dict[int, Form], precision: Precision) -> Upper:
+def rounding_of(graph: Graph, known: dict[int, Form], precision: Precision, closer: Collection[int]) -> Upper:
     """Bounds of how far the outputs of a run are from exact ones, (outputs, cells); infinite where numbers may leave
     the format. The inputs are numbers of the format."""
     off: dict[int, Upper] = {}
+    alone: dict[int, Upper] = {}
+    near: dict[int, Interval] = {}
     for number, form in sorted(known.items()):
-        node, reach = graph.nodes[number], form.reach
+        node, reach, nothing = graph.nodes[number], form.reach, Upper(np.zeros(form.rest.value.shape))
         read = [(known[each].reach, off[each]) for each in node.arguments]
-        off[number] = _node(node, read, reach, precision) if node.kind != "input" else Upper(np.zeros(reach.low.shape))
+        off[number] = _node(node, read, precision) if node.kind != "input" else nothing
         sound = (reach.magnitude + off[number]).value < precision.largest
         off[number] = Upper(np.where(sound, off[number].value, np.inf))
+        exact = [(near[each], off[each] * 0.0) for each in node.arguments]
+        alone[number] = _node(node, exact, precision) if node.kind != "input" else nothing
+        near[number] = reach.widened(off[number])
+        if number in closer or number == graph.output:
+            off[number] = smallest(off[number], _carried(graph, number, near, alone))
+            near[number] = reach.widened(off[number])
     return off[graph.output]
 
 
-def _node(node: Node, read: list[Number], reach: Interval, precision: Precision) -> Upper:
+def _carried(graph: Graph, output: int, near: dict[int, Interval], alone: dict[int, Upper]) -> Upper:
+    """The sum over nodes of |J| r, with J (outputs, size, cells) the slopes of a node."""
+    size, cells = near[output].low.shape
+    slopes = {output: interval(np.repeat(np.eye(size)[:, :, None], cells, axis=2))}
+    total = Upper(np.zeros((size, cells)))
+    for number in sorted(near, reverse=True):
+        if number in slopes:
+            node, mine = graph.nodes[number], slopes.pop(number)
+            total = total + (mine.magnitude * alone[number]).sum(axis=1)
+            for read, found in zip(node.arguments, _backwards(node, mine, near, number), strict=True):
+                slopes[read] = slopes[read] + found if read in slopes else found
+    return total
+
+
+def _backwards(node: Node, mine: Interval, near: dict[int, Interval], number: int) -> list[Interval]:
+    """The slopes of the outputs by what a node reads, from those by the node."""
+    read = [near[each] for each in node.arguments]
+    match node.kind:
+        case "affine":
+            rows = mine.low.shape[0]
+            every = [(dense(weights).T, [mine[row] for row in range(rows)]) for weights in node.weights]
+            return [joined([matrix @ each for each in several], np.stack) for matrix, several in every]
+        case "expression":
+            size = len(read)
+            ones = [(each, tuple(interval(float(k == place)) for k in range(size))) for place, each in enumerate(read)]
+            _, found = run(node.program, ones, partial(_linear_slope, size), _call_slope, _times_slope)
+            return [mine * each for each in found]
+        case "average":
+            return _mean_slopes(node, mine, read[0], read[1], near[number])
+        case "relu":
+            return [mine * Interval(read[0].low > 0.0, ~(read[0].high <= 0.0))]
+        case _:
+            return [mine * Interval(0.0, 1.0)] * len(
+                read
+            )  # of a maximum or a minimum, or an input, which reads nothing
+
+
+Slope = tuple[Interval, tuple[Interval, ...]]  # a number, and its slopes by what a program reads
+
+
+def _linear_slope(size: int, terms: list[tuple[Any, Slope]], constant: Any) -> Slope:
+    found, slopes = rational(constant), [interval(0.0)] * size
+    for coefficient, (value, each) in terms:
+        factor = rational(coefficient)
+        found, slopes = found + value * factor, [a + b * factor for a, b in zip(slopes, each, strict=True)]
+    return found, tuple(slopes)
+
+
+def _call_slope(name: str, parameter: float | None, x: Slope) -> Slope:
+    if name == "square":
+        return _times_slope(x, x)
+    known = parts_of(name, parameter, 1, x[0], x[0].low)
+    return known.value, tuple(each * known.slope for each in x[1])
+
+
+def _times_slope(left: Slope, right: Slope) -> Slope:
+    (a, a_slopes), (b, b_slopes) = left, right
+    return a * b, tuple(b * x + a * y for x, y in zip(a_slopes, b_slopes, strict=True))
+
+
+def _mean_slopes(node: Node, mine: Interval, scores: Interval, values: Interval, found: Interval) -> list[Interval]:
+    """p_k by a value, p_k (v_k - mean) by a score, with bounds of p_k from those of differences of scores."""
+    keys, (outputs, _, cells) = node.keys, mine.low.shape
+    groups = len(scores.low) // keys
+    owners, width = len(values.low) * groups // (keys * node.size), node.size // groups
+    s = scores.mapped(lambda end: end.reshape(groups, keys, cells))
+    v = values.mapped(lambda end: np.repeat(end.reshape(owners, keys, width, cells), groups // owners, axis=0))
+    rows = mine.mapped(lambda end: end.reshape(outputs, groups, 1, width, cells))
+    shares = _shares(s)[:, :, None]
+    by_value = rows * shares
+    by_score = by_value * (v - found.mapped(lambda end: end.reshape(groups, 1, width, cells)))
+    first = _added(by_score.mapped(lambda end: np.moveaxis(end, 3, 0))).mapped(
+        lambda end: end.reshape(outputs, -1, cells)
+    )
+    parted = by_value.mapped(lambda end: np.moveaxis(end.reshape(outputs, owners, -1, keys, width, cells), 2, 0))
+    return [first, _added(parted).mapped(lambda end: end.reshape(outputs, -1, cells))]
+
+
+def _shares(scores: Interval) -> Interval:
+    """Bounds of softmax weights, (groups, keys, cells)."""
+    keys, most, least = scores.low.shape[1], list[Array](), list[Array]()
+    for key in range(keys):
+        others = [each for each in range(keys) if each != key]
+        above = Upper(scores.high[:, others]) - scores.low[:, [key]]
+        below = Upper(scores.high[:, [key]]) - scores.low[:, others]
+        for held, found in zip((most, least), against(above, below, 1), strict=True):
+            held.append(found)
+    return Interval(np.stack(least, axis=1), np.stack(most, axis=1))
+
+
+def _added(rows: Interval) -> Interval:
+    """The sum along the first axis."""
+    return reduce(add, [rows[place] for place in range(len(rows.low))])
+
+
+def _node(node: Node, read: list[Number], precision: Precision) -> Upper:
     match node.kind:
         case "affine":
             return _sum(node, read, precision)
