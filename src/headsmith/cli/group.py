@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from headsmith import __version__
+from headsmith.cli.certify import certify_command
 from headsmith.cli.enough import best_command
 from headsmith.cli.export import export_command, gallery_command
 from headsmith.cli.models import (
@@ -264,6 +265,7 @@ for _command in (
     studio_command,
     suite_command,
     train_command,
+    certify_command,
     best_command,
 ):
     commands.add_command(_command)

@@ -102,6 +102,8 @@ def verify_command(file: str, trusted: str | None, as_json: bool) -> None:
     if as_json:
         counted = {} if lines is None else {"trusted": {"listing": trusted, "lines": lines}}
         return print_json(file=file, verified=True, certificate=certificate, **counted)
+    if getattr(certificate, "text", None):
+        return print_all(str(certificate))
     from headsmith.report.certificate import certificate_table
 
     told = "verified: proved from the stored weights, by the kernel alone"
