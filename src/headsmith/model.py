@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +20,7 @@ from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, DomainError, TargetError
 from headsmith.core.intervals import Box
 from headsmith.core.rounding import Dtype
+from headsmith.core.second import second_opinion
 from headsmith.export.file import Contents, Form, header_of, write_file
 from headsmith.export.formats import To
 from headsmith.export.onnx_builder import refuse_large
@@ -381,7 +382,8 @@ def verify(compiled: Compiled) -> Certificate:
     tensors: dict[str, Any] = {}
     header = json.loads(json.dumps(header_of(compiled.contents(), tensors)))
     with refusals():
-        return Certificate.claimed(header["claim"], checked(header, tensors).domain)
+        certificate = Certificate.claimed(header["claim"], checked(header, tensors).domain)
+    return replace(certificate, second=second_opinion(header, tensors))
 
 
 def real_inputs(values: Any, what: str = "the input") -> Array:
