@@ -39,6 +39,7 @@ from headsmith.inside.meanings import Meanings
 from headsmith.inside.places import places
 from headsmith.inside.shares import Share, head_shares
 from headsmith.kernel.core.check import checked
+from headsmith.kernel.core.reading import VERSION
 from headsmith.language.builder import masks
 from headsmith.language.graph import Graph
 from headsmith.language.labels import Circuit, Labels, circuit_of
@@ -380,7 +381,7 @@ def verify(compiled: Compiled) -> Certificate:
     if compiled.proof is None:
         raise CertificateError("the model carries no proof: it was saved without one")
     tensors: dict[str, Any] = {}
-    header = json.loads(json.dumps(header_of(compiled.contents(), tensors)))
+    header = {"version": VERSION, **json.loads(json.dumps(header_of(compiled.contents(), tensors)))}
     with refusals():
         certificate = Certificate.claimed(header["claim"], checked(header, tensors).domain)
     return replace(certificate, second=second_opinion(header, tensors))
