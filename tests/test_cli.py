@@ -1,5 +1,6 @@
 """The command line: every command, its JSON, its exit codes, and what it loads."""
 
+import io
 import json
 import subprocess
 import sys
@@ -159,7 +160,7 @@ def test_run_on_one_input(model: Path, shell: Shell) -> None:
     assert [float(line.split("=")[1]) for line in text.splitlines()] == expected.tolist()
 
 
-def test_run_on_a_table(model: Path, shell: Shell, tmp_path: Path) -> None:
+def test_run_on_a_table(model: Path, shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.random.default_rng(0).uniform(-1.0, 1.0, (7, 2))
     np.savetxt(tmp_path / "plain.csv", rows, delimiter=",", fmt="%.17g")
     np.savetxt(tmp_path / "named.csv", rows[:, ::-1], delimiter=",", fmt="%.17g", header="x1,x0", comments="")
@@ -170,6 +171,8 @@ def test_run_on_a_table(model: Path, shell: Shell, tmp_path: Path) -> None:
         np.testing.assert_array_equal(found, expected)
     assert shell.json("run", model, "--csv", tmp_path / "plain.csv")["outputs"] == expected.tolist()
     assert shell("run", model, "--csv", tmp_path / "plain.csv").splitlines()[0] == "y0,y1"
+    monkeypatch.setattr("sys.stdin", io.StringIO((tmp_path / "plain.csv").read_text()))
+    assert shell.json("run", model, "--csv", "-")["outputs"] == expected.tolist()
 
 
 def test_a_model_of_several_tokens_takes_rows_as_sequences(weights: Path, shell: Shell, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from headsmith.core.errors import UnreachableError as UnreachableError
 from headsmith.files import load as load
 from headsmith.lab import heads as heads
 from headsmith.lab import signal as signal
+from headsmith.lab import suite as suite
 from headsmith.lab.enough.best import Best as Best
 from headsmith.lab.enough.best import best as best
 from headsmith.lab.iprm.model import Reasoner as Reasoner
@@ -70,9 +71,11 @@ from headsmith.language.network import Network as Network
 from headsmith.language.own import function as function
 from headsmith.model import Compiled as Compiled
 from headsmith.plan.rows import plan as plan
+from headsmith.readers.domains_of_data import domain_of as domain_of
 from headsmith.readers.imported import Imported as Imported
 from headsmith.readers.onnx_files import from_onnx as from_onnx
 from headsmith.readers.sklearn_models import from_sklearn as from_sklearn
+from headsmith.readers.sympy_expressions import from_sympy as from_sympy
 from headsmith.readers.torch_modules import from_torch as from_torch
 from headsmith.report.falsify import falsify as falsify
 from headsmith.report.plots import plot as plot

@@ -20,6 +20,7 @@ from headsmith.export.file import Contents, read_file
 from headsmith.export.folder import PROOF, compare, read_circuit, read_manifest
 from headsmith.export.formats import STOCK, contents, wanted_of
 from headsmith.inside.circuit_check import check_circuit
+from headsmith.inside.disguise import FOLDER, load_disguised
 from headsmith.language.graph import Sampled
 from headsmith.model import Compiled, compiled_from, parts_of
 from headsmith.sequence.approximate import Approximation
@@ -27,6 +28,9 @@ from headsmith.sequence.compiled import CompiledSequence, mixes, sequence_of
 from headsmith.sequence.in_context import learner_of
 from headsmith.sequence.universal import Universal
 from headsmith.verify import stock_certificate, verified_file
+
+DISGUISE = FOLDER[0]
+"""The file that a model in disguise has in its folder."""
 
 Model = Compiled | Universal
 """Every kind of model: sequence models and learners are compiled ones."""
@@ -87,9 +91,19 @@ def model_of(given: Any) -> Model:
     raise TargetError(f"a {type(given).__name__} is neither a model nor the path of a saved one")
 
 
+def _verify_disguise(folder: str | os.PathLike[str]) -> Certificate:
+    """Prove a model in disguise: the plain model's proof, and that the rewritten matrices do the same."""
+    verified_file(os.path.join(folder, PROOF))
+    hidden = load_disguised(folder, load(os.path.join(folder, PROOF)))
+    hidden.verify()
+    return hidden.certificate
+
+
 def verify_folder(folder: str | os.PathLike[str]) -> Certificate:
     """Prove an exported model: the proof that came with it, and that everything else in the folder, every weight
     included, is what that proven model exports. CertificateError or FileFormatError, with the place, otherwise."""
+    if os.path.exists(os.path.join(folder, DISGUISE)):
+        return _verify_disguise(folder)
     wanted = wanted_of(read_manifest(folder))
     proof = os.path.join(folder, PROOF)
     found: Certificate = verified_file(proof)

@@ -28,12 +28,14 @@ from headsmith.export.plain import Plain, Takes, called, plain
 from headsmith.export.stock import StockModel, as_stock
 from headsmith.inside import notebook
 from headsmith.inside.anatomy import Anatomy, Directions, LayerView
+from headsmith.inside.causal import Causal, causal_of
 from headsmith.inside.circuit import circuit
 from headsmith.inside.disguise import Disguised, disguise
 from headsmith.inside.edits import Edited, Patched, Runner, ablated, patched
 from headsmith.inside.explain import HEADS, explain
 from headsmith.inside.intermediates import head_names, run_with_cache
 from headsmith.inside.meanings import Meanings
+from headsmith.inside.places import places
 from headsmith.inside.shares import Share, head_shares
 from headsmith.kernel.core.check import checked
 from headsmith.language.builder import masks
@@ -77,6 +79,13 @@ class Compiled:
     def wanted(self) -> Graph:
         """What the certificate is about: the graph that the heads compute, or what that approximates."""
         return self.graph if self.approximates is None else self.approximates
+
+    @property
+    def sympy(self) -> Any:
+        """What the certificate is about as an expression of sympy (an extra), with numbers as exact rationals; a list
+        of them, for several outputs."""
+        expressions = import_module("headsmith.readers.sympy_expressions").as_sympy(self.wanted)
+        return expressions[0] if len(expressions) == 1 else expressions
 
     @property
     def blocks(self) -> bool:
@@ -303,6 +312,12 @@ class Compiled:
         return self._call(runner, (array,), {}, outside, causal)
 
     @property
+    def places(self) -> list[str]:
+        """All places that `ablate`, `patch` and `run(cache=True)` know, by name: "layer 1 / sink head 0", which is also
+        "layer 1 / head 0" and "a0.h0", and "layer 1 / register z2" (inside/places.py)."""
+        return places(self.transformer)
+
+    @property
     def directions(self) -> Directions:
         """The columns of the residual stream by name."""
         return Directions(self.transformer)
@@ -329,6 +344,10 @@ class Compiled:
         Edges are proven true or false, with witnesses unless `damages` are not wanted; with `unique`, it is also proven
         how many edges may be cut at once (inside/necessity.py)."""
         return circuit(self, damages=damages, unique=unique, seed=seed)
+
+    def causal(self) -> Causal:
+        """What the model computes as a causal model, in exact steps: its variables can be set (inside/causal.py)."""
+        return causal_of(self)
 
     def disguise(
         self, level: int | None = None, *, seed: int = 0, amplitude: float | None = None, **wanted: Any

@@ -100,6 +100,62 @@ def test_saved_and_read_back(hidden: Disguised, tmp_path: Path) -> None:
     hidden.save(tmp_path / "hidden")
     found = load_disguised(tmp_path / "hidden", hs.load(tmp_path / "hidden" / "proof.safetensors"))
     assert found.verify() == hidden.verify()
+    assert hs.verify(tmp_path / "hidden") == hidden.certificate
     assert all(np.array_equal(found.tensors[name], each) for name, each in hidden.tensors.items())
     with pytest.raises(hs.TargetError, match="no rewrite"):
         hidden.model.disguise(whisper=3)
+
+
+@pytest.fixture(scope="module")
+def idle(model: hs.Compiled) -> Disguised:
+    return model.disguise(balance=True, decoys=2, seed=0)
+
+
+def _decoy(hidden: Disguised) -> tuple[int, int]:
+    """A head that is of none: its layer and number."""
+    for layer in range(len(hidden.model.transformer.layers)):
+        numbers = np.flatnonzero(hidden.tensors[f"heads.{layer}.of"] < 0)
+        if len(numbers):
+            return layer, int(numbers[0])
+    raise AssertionError("there is no decoy")
+
+
+def test_a_head_of_none_cannot_hide_what_it_writes_behind_a_mix() -> None:
+    """Two rows of W_O that are alike, and a mix that subtracts one from the other: what the head writes is there."""
+    idle = hs.compile(["sin(2*x)", "cos(2*x)"], {"x": (-1, 1)}, 1e-3).disguise(balance=True, decoys=2, seed=0)
+    layer, head = _decoy(idle)
+    tensors = {key: each.copy() for key, each in idle.tensors.items()}
+    heads = len(tensors[f"heads.{layer}.of"])
+    write, value = tensors[f"layers.{layer}.output.weight"], tensors[f"layers.{layer}.value.weight"]
+    width = len(value) // heads
+    assert width > 1
+    rows = slice(head * width, (head + 1) * width)
+    query = tensors[f"layers.{layer}.query.weight"]
+    query[head * len(query) // heads : (head + 1) * len(query) // heads] = 0.0  # it looks at all tokens alike
+    value[rows] = 0.0
+    value[head * width] = tensors["embed.weight"].sum(axis=1)  # it reads the inputs
+    write[:, rows] = 0.0
+    write[:, head * width] = write[:, head * width + 1] = tensors["unembed.weight"][0]
+    mix = np.eye(width)
+    mix[0, 1] = -1.0
+    tensors[f"heads.{layer}.values"][head] = mix
+    tensors[f"heads.{layer}.devalues"][head] = np.linalg.inv(mix).round()
+    claimed = replace(idle.certificate, error=2 * idle.certificate.error)  # there is room for what rounds otherwise
+    forged = replace(idle, tensors=tensors, certificate=claimed)
+    points = np.array([[0.9]])
+    assert np.abs(forged(points) - idle(points)).max() > 2 * claimed.error
+    with pytest.raises(hs.CertificateError):
+        forged.verify()
+
+
+@pytest.mark.parametrize("size", [1e160, 1e200, 1e300])
+def test_weights_whose_products_overflow_are_refused(idle: Disguised, size: float) -> None:
+    layer, head = _decoy(idle)
+    for name, of in (("query", head), ("key", head), ("value", head), ("query", 0), ("key", 0), ("value", 0)):
+        tensors = {key: each.copy() for key, each in idle.tensors.items()}
+        weights = tensors[f"layers.{layer}.{name}.weight"]
+        width = len(weights) // len(tensors[f"heads.{layer}.of"])
+        weights[of * width : (of + 1) * width] *= size
+        tensors["embed.weight"] *= size
+        with pytest.raises(hs.CertificateError):
+            replace(idle, tensors=tensors).verify()

@@ -204,7 +204,7 @@ def test_files(model: CompiledSequence, points: Any, tmp_path: Path) -> None:
     assert np.array_equal(again(points), model(points))
     assert hs.verify(tmp_path / "model.safetensors").error <= model.certificate.error * (1 + 1e-9)
     assert hs.verify(again).error <= model.certificate.error * (1 + 1e-9)
-    assert not again.causal
+    assert not again.masked
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -214,7 +214,7 @@ def test_files_know_their_mask_and_their_length(causal: bool, tmp_path: Path) ->
     )
     model.save(tmp_path / "model.safetensors")
     again = load(tmp_path / "model.safetensors")
-    assert again.causal is causal
+    assert again.masked is causal
     assert again.lengths == model.lengths == ((1, 2, 3, 4) if causal else (4,))
     # The bare transformer refuses as well what would be silently wrong: another mask, or a sum over fewer tokens.
     plain = Compiled(**parts_of(again))

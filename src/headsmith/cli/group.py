@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from headsmith import __version__
+from headsmith.cli.certify import certify_command
 from headsmith.cli.enough import best_command
 from headsmith.cli.export import export_command, gallery_command
 from headsmith.cli.models import (
@@ -40,6 +41,7 @@ from headsmith.cli.records import records_command
 from headsmith.cli.selftest import selftest_command
 from headsmith.cli.studies import claims_command, regions_command, signal_command
 from headsmith.cli.studio import page_command, studio_command
+from headsmith.cli.suite import suite_command
 from headsmith.cli.training import train_command
 from headsmith.core.errors import HeadsmithError
 
@@ -261,7 +263,9 @@ for _command in (
     selftest_command,
     page_command,
     studio_command,
+    suite_command,
     train_command,
+    certify_command,
     best_command,
 ):
     commands.add_command(_command)

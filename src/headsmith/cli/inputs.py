@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import IO, Any
 
 import numpy as np
@@ -100,17 +101,22 @@ def read_point(texts: Sequence[str], names: Sequence[str]) -> Array:
     return np.array([[values[name] for name in names]])
 
 
+PIPE = "-"
+"""In place of a file's name: standard input."""
+
+
 def read_rows(path: str, names: Sequence[str]) -> tuple[Array, list[str]]:
-    """The rows of a .csv file, and where each of them stands. A header names columns, in any order; without one, they
-    are in the inputs' order."""
-    if not os.path.isfile(path):
+    """The rows of a .csv file, or with "-" of standard input, and where each of them stands. A header names columns, in
+    any order; without one, they are in the inputs' order."""
+    if path != PIPE and not os.path.exists(path):
         raise DomainError(f"{path}: no such file")
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
+        with nullcontext(sys.stdin) if path == PIPE else open(path, newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file)
             lines = [(reader.line_num, line) for line in reader if any(cell.strip() for cell in line)]
-    except (UnicodeDecodeError, csv.Error) as problem:
+    except (UnicodeDecodeError, csv.Error, OSError) as problem:
         raise DomainError(f"{path}: not a readable .csv file ({problem})") from None
+    path = "standard input" if path == PIPE else path
     if not lines:
         raise DomainError(f"{path}: no rows; give one row of inputs a line, under a header {_some(names)}")
     columns, width = list(range(len(names))), len(names)

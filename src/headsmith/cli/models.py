@@ -21,7 +21,9 @@ from headsmith.cli.options import (
 @click.command("run", short_help="Run a model on one input or on a table.")
 @file_argument
 @click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help="One input; repeat for each.")
-@click.option("--csv", "table", type=click.Path(dir_okay=False), help="A table of inputs, one row each.")
+@click.option(
+    "--csv", "table", type=click.Path(dir_okay=False), help="A table of inputs, one row each; - for standard input."
+)
 @output_option("Write the outputs to this .csv file.", ".csv")
 @click.option("--causal", is_flag=True, help="Run under a causal mask.")
 @click.option("--outside", is_flag=True, help="Run inputs outside the domain too: no certificate.")
@@ -100,6 +102,8 @@ def verify_command(file: str, trusted: str | None, as_json: bool) -> None:
     if as_json:
         counted = {} if lines is None else {"trusted": {"listing": trusted, "lines": lines}}
         return print_json(file=file, verified=True, certificate=certificate, **counted)
+    if getattr(certificate, "text", None):
+        return print_all(str(certificate))
     from headsmith.report.certificate import certificate_table
 
     told = "verified: proved from the stored weights, by the kernel alone"

@@ -1,5 +1,6 @@
 """Read-only float64 arrays: the only kind that lives inside an intermediate representation."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,26 @@ def frozen_weights(weights: Any) -> Weights:
         return weights
     rows, columns = (np.ndarray(each.shape, np.int32, each.tobytes()) for each in parts_of(weights)[1:3])
     return SparseArray(weights.shape, rows, columns, frozen(weights.values))
+
+
+def freeze(
+    value: Any,
+    *,
+    arrays: Iterable[str] = (),
+    tables: Iterable[str] = (),
+    indices: Iterable[str] = (),
+    weighted: Iterable[Any] = (),
+) -> None:
+    """Make what a new value holds read-only, once for all of it: the fields that are arrays, tables of arrays by name,
+    and arrays of indices; and the weights of its parts."""
+    for name in arrays:
+        object.__setattr__(value, name, frozen(getattr(value, name)))
+    for name in tables:
+        object.__setattr__(value, name, {key: frozen(array) for key, array in getattr(value, name).items()})
+    for name in indices:
+        object.__setattr__(value, name, frozen_indices(getattr(value, name)))
+    for part in weighted:
+        object.__setattr__(part, "weights", frozen_weights(part.weights))
 
 
 def same_weights(left: Weights, right: Weights) -> bool:

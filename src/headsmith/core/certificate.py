@@ -53,7 +53,8 @@ class Certificate(Proved):
     @property
     def claim(self) -> dict[str, Any]:
         """All fields as a file holds them; the domain has a place of its own there."""
-        return {name: value for name, value in asdict(self).items() if name != "domain"}
+        stored = {name: value for name, value in asdict(self).items() if name != "domain"}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in stored.items()}
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{name} {bound(value)}" for name, value in self.parts.items() if value)

@@ -8,7 +8,7 @@ exact one lies.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
@@ -49,6 +49,11 @@ class Interval:
 
     def __getitem__(self, index: Any) -> Interval:
         return Interval(self.low[index], self.high[index])
+
+
+def first_columns(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+    """Of ranges with columns, the first one."""
+    return tuple(Interval(each.low[:, 0], each.high[:, 0]) for each in intervals)
 
 
 def centre_and_radius(interval: Interval) -> tuple[Array, Array]:
@@ -204,6 +209,7 @@ def _pairs(domain: Any, count: int) -> Array:
         raise DomainError(
             f"the domain {shortly(domain)} is neither a pair (low, high) for all inputs, nor a pair for each of the "
             f"{count} inputs, nor {{name: (low, high), ...}}"
+            + ("; of data, take hs.domain_of(data)" if read.ndim == 2 and read.shape[1] == count else "")
         )
     arrays = isinstance(domain, tuple) and all(isinstance(part, np.ndarray) for part in domain)
     if not arrays or count != 2 or not (read[0] < read[1]).all():

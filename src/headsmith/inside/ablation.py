@@ -154,6 +154,11 @@ class Machine:
         streams = [*mine.streams[: layer + 1], mine.streams[layer] + added[layer].sum(axis=1)]
         return self._on(streams, added, (), None)
 
+    def resumed(self, streams: Sequence[Array], mine: Trace) -> Trace:
+        """The run `mine` up to some layer, and on from other streams."""
+        kept = {layer: mine.added[layer] for layer in range(-1, len(streams) - 1)}
+        return self._on(list(streams), kept, (), None)
+
     def _on(self, streams: list[Array], added: dict[int, Array], edges: Sequence[Edge], other: Trace | None) -> Trace:
         """A run from where it stands to its end."""
         for layer in range(len(streams) - 1, len(self.layers)):

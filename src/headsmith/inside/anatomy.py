@@ -19,7 +19,7 @@ from typing import Any, overload
 import numpy as np
 
 from headsmith.core.arrays import Array
-from headsmith.core.errors import DomainError
+from headsmith.core.errors import DomainError, TargetError
 from headsmith.core.figures import bound, count, number
 from headsmith.inside.explain import bank_sentences, neuron_sentences
 from headsmith.inside.meanings import Meanings, Model, without_kind
@@ -54,6 +54,12 @@ class Directions(Sequence[str]):
     @overload
     def __getitem__(self, place: slice) -> list[str]: ...
     def __getitem__(self, place: int | slice) -> str | list[str]:
+        if not isinstance(place, int | slice | np.integer):
+            where = f"; column {self.names.index(place)} is {place}" if place in self.names else ""
+            raise TargetError(
+                f"directions[{place!r}]: directions are numbered, and what is at a number is a name{where}; "
+                f"directions.columns[{str(place).partition('[')[0]!r}] has the columns of a register"
+            )
         return self.names[place]
 
     def __len__(self) -> int:

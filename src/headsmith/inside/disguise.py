@@ -47,7 +47,7 @@ LEVELS: Mapping[int, Mapping[str, Any]] = {
 """What `level` stands for. At level 3 the model itself should be sharp: compiled for a smaller error than is
 claimed."""
 
-MARGINS = (0.0, 1e-10, 1e-8, 1e-6)
+MARGINS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
 """How wide the margins of tables are made, where thinner ones are too thin."""
 
 ROOM = 2.0

@@ -13,7 +13,6 @@ what is read from the weights: a path of weights that are not zero leads there.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -23,31 +22,15 @@ import numpy as np
 from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError, TargetError
 from headsmith.core.figures import bound, count
+from headsmith.inside.places import Place, place_of
 from headsmith.run.numpy_runner import Edits, run_edited
 from headsmith.transformer.heads.mean import MeanBank
 from headsmith.transformer.heads.move import MoveBank
-from headsmith.transformer.heads.stream import RESERVED, Link
+from headsmith.transformer.heads.stream import Link
 from headsmith.transformer.ir import Bank, Transformer
 
 Runner = Callable[..., Any]
 """run(transformer, sequences, causal=...), as the model calls it."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a run is edited: the outputs of one head (layer, bank, outputs), or a register after a layer (0: the
-    embedding)."""
-
-    name: str
-    layer: int
-    bank: int = -1
-    outputs: tuple[int, int] = (0, 0)
-    register: str = ""
-
-    @property
-    def key(self) -> Any:
-        """As the runner names it."""
-        return (self.layer, self.register) if self.register else (self.layer, self.bank, self.outputs)
 
 
 class Editable(Protocol):
@@ -58,37 +41,6 @@ class Editable(Protocol):
     @property
     def certificate(self) -> Any: ...
     def through(self, runner: Runner, array: Any, outside: str = ..., causal: bool = ...) -> Array: ...
-
-
-def place_of(transformer: Transformer, name: str) -> Place:
-    """What a name means: "layer 1 / head 0", "layer 1 / sink head 0", "layer 1 / register z2", "embedding / register
-    z1". TargetError, with what there is, where it means nothing."""
-    match = re.fullmatch(r"(?:layer (\d+)|(embedding)) / (?:(\w+ )?head (\d+)(?::.*)?|register ([^:]+)(?::.*)?)", name)
-    if not match:
-        raise TargetError(f'{name!r} names no place; write "layer 1 / head 0" or "layer 1 / register z2"')
-    layer = 0 if match[2] else int(match[1])
-    if layer > len(transformer.layers) or (layer == 0 and not match[2]):
-        raise TargetError(f"{name!r}: the model has {count(len(transformer.layers), 'layer')}, counted from 1")
-    if match[5]:
-        constant = {*RESERVED, *transformer.positional}
-        if match[5] in constant:
-            raise TargetError(
-                f"{name!r}: this register is constant and tells tokens apart; the model is none without it"
-            )
-        if match[5] not in transformer.sizes:
-            others = ", ".join(name for name in transformer.sizes if name not in constant)
-            raise TargetError(f"{name!r}: there is no such register; there are {others}")
-        return Place(name, layer, register=match[5])
-    kind, wanted, seen = (match[3] or "").strip(), int(match[4]), 0
-    if not match[2]:
-        for number, bank in enumerate(transformer.layers[layer - 1].banks):
-            if kind in ("", bank.kind):
-                if wanted < seen + bank.heads:
-                    each = bank.outputs // bank.heads
-                    first = (wanted - seen) * each
-                    return Place(name, layer, number, (first, first + each))
-                seen += bank.heads
-    raise TargetError(f"{name!r}: the layer has {count(seen, f'{kind} head'.strip())}, counted from 0")
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,6 +34,7 @@ from headsmith.core.arrays import Array
 from headsmith.core.errors import DomainError
 from headsmith.core.figures import shortened
 from headsmith.inside.meanings import LENGTH, Meanings, without_kind
+from headsmith.inside.places import in_full
 from headsmith.run import numpy_runner
 from headsmith.run.textbook import activated, attended, first_stream, shares
 from headsmith.transformer.dense import DenseLayer, dense_layer, last_softmax
@@ -54,14 +55,21 @@ class Intermediates(dict[str, Array]):
         more = [f" and {len(self) - SHOWN} more"] if len(self) > SHOWN else []
         return "\n".join([f"<Intermediates: {len(self)} arrays", *lines, *more]) + ">"
 
+    transformer: Transformer | None = None
+
     def __missing__(self, name: str) -> Array:
+        other = None if self.transformer is None else in_full(self.transformer, name)
+        if other is not None and other in self._full:
+            return self[self._full[other]]
         if name not in self._full:
             some = ", ".join(map(repr, list(self)[:4]))
             raise KeyError(f"{name}; there are {some}, ...")
         return self[self._full[name]]
 
     def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or name in self._full
+        if super().__contains__(name) or name in self._full:
+            return True
+        return self.transformer is not None and in_full(self.transformer, str(name)) in self._full
 
     @cached_property
     def _full(self) -> dict[str, str]:
@@ -99,6 +107,7 @@ def run_with_cache(
         raise DomainError(f"intermediates are those of one sequence (tokens, inputs); got shape {inputs.shape}")
     numpy_runner.refuse_length(transformer, inputs.shape[0], causal)
     state, columns, found = first_stream(transformer, inputs), layout(transformer), Intermediates()
+    found.transformer = transformer
     for name, place in columns.items():
         if place.start == place.stop:
             continue

@@ -34,7 +34,7 @@ from headsmith.kernel.rules.witness import damages
 TRUE = 10.0
 """A true edge does so many certificates of damage."""
 
-PAIRS, MORE = 512, 8192
+PAIRS, MORE = 512, 2048
 """How many pairs of inputs are looked at for every edge, and how many for those that were not decided."""
 
 MOST_RUNS = 1 << 19

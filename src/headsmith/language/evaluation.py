@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
 import numpy as np
@@ -42,11 +43,14 @@ def evaluate(graph: Graph, inputs: Any, dtype: Any = np.float64) -> Any:
     return node_values(graph, inputs, dtype)[graph.output]
 
 
-def node_values(graph: Graph, inputs: Any, dtype: Any = np.float64) -> list[Any]:
-    """The value of every node for `inputs` (..., inputs), in floating point of `dtype`."""
+def node_values(
+    graph: Graph, inputs: Any, dtype: Any = np.float64, instead: Mapping[int, Callable[[Any], Any]] | None = None
+) -> list[Any]:
+    """The value of every node for `inputs` (..., inputs), in floating point of `dtype`; what is given `instead` of a
+    node takes its value, and returns another one."""
     inputs = np.asarray(inputs, dtype=dtype)
     values: list[Any] = []
-    for node in graph.nodes:
+    for number, node in enumerate(graph.nodes):
         match node:
             case Input():
                 values.append(inputs)
@@ -86,6 +90,8 @@ def node_values(graph: Graph, inputs: Any, dtype: Any = np.float64) -> list[Any]
                 raise TargetError("a function that was sampled is known at the nodes of its grid alone")
             case _:
                 assert_never(node)
+        if instead is not None and number in instead:
+            values[number] = instead[number](values[number])
     return values
 
 

@@ -35,7 +35,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from headsmith.core.arrays import Array, Weights, frozen, frozen_weights
+from headsmith.core.arrays import Array, Weights, freeze
 from headsmith.core.errors import TargetError
 from headsmith.core.markup import table
 from headsmith.core.program import Program
@@ -55,13 +55,10 @@ class Input:
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """One summand of an affine node: weights @ (value of `node`)."""
+    """One summand of an affine node, which makes its weights read-only: weights @ (value of `node`)."""
 
     node: int
     weights: Weights
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", frozen_weights(self.weights))
 
     @property
     def diagonal(self) -> bool:
@@ -86,7 +83,7 @@ class Affine:
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bias", frozen(self.bias))
+        freeze(self, arrays=("bias",), weighted=self.terms)
         object.__setattr__(self, "size", len(self.bias))
 
 
@@ -168,7 +165,7 @@ class Positional:
     values: Array
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "values", frozen(self.values))
+        freeze(self, arrays=("values",))
 
     @property
     def size(self) -> int:
@@ -240,8 +237,7 @@ class Sampled:
     evaluation: float
 
     def __post_init__(self) -> None:
-        for name in ("answers", "lipschitz", "scale"):
-            object.__setattr__(self, name, frozen(getattr(self, name)))
+        freeze(self, arrays=("answers", "lipschitz", "scale"))
 
     @property
     def size(self) -> int:

@@ -177,7 +177,7 @@ class _Allocator:
                 for term in node.terms:
                     for source, rows in self.folded[term.node].items():
                         # Diagonal through and through: one weight a row; otherwise the whole matrix.
-                        wide = 1 if term.diagonal and rows == 1 else self.graph.nodes[source].size
+                        wide = 1 if term.weights.ndim == 1 and rows == 1 else self.graph.nodes[source].size
                         sizes[source] = max(sizes.get(source, 0), wide)
             self.folded[earlier] = sizes
         return self.graph.nodes[number].size * sum(self.folded[number].values())

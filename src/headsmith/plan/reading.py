@@ -26,7 +26,7 @@ from headsmith.language.network import Network
 from headsmith.language.trace import graph_of, names_of
 from headsmith.plan.analysis.ranges import linear_ranges, ranges
 from headsmith.plan.request import Request
-from headsmith.plan.rewrite.simplify import in_layers, without_fixed
+from headsmith.plan.rewrite.simplify import balanced, in_layers, without_fixed
 from headsmith.readers.imported import Imported
 from headsmith.transformer.heads.attentions import (
     ATTENTIONS,
@@ -62,7 +62,7 @@ def read(
     _check_options(error, tokens, dtype, max_layers)
     if progress is not None:
         progress("reading the target and finding the ranges of its values", 0.0)
-    graph = as_graph(target, domain)
+    graph = balanced(as_graph(target, domain))
     if not graph.input.size:
         raise TargetError("the target has no inputs: a constant needs no transformer; name a variable in its domain")
     box = as_box(domain, graph.input.names)

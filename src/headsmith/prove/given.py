@@ -12,8 +12,8 @@ score bends with the variable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import factorial
 from time import monotonic
 from typing import Any
@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headsmith.kernel.core.arithmetic import Interval
+from headsmith.kernel.core.arithmetic import PRECISIONS, Interval
 from headsmith.kernel.core.errors import Refused
 from headsmith.kernel.core.graph import Graph
 from headsmith.kernel.core.table import DEEPEST
 from headsmith.kernel.rules.approximates import MOST_CELLS, ends_of
 from headsmith.kernel.rules.averages import weighed
-from headsmith.kernel.rules.given import batch_of, difference, forms_of, inputs_on
+from headsmith.kernel.rules.given import MOST_CLOSER, batch_of, difference, forms_of, inputs_on, rounding_on
 from headsmith.kernel.rules.taylor import Form
 
 Array = npt.NDArray[np.float64]
@@ -55,6 +55,7 @@ class Moment:
     """Where a search stands after a generation: cells so far, open ones, the largest bound of a leaf, and the largest
     difference found."""
 
+    order: int
     generation: int
     cells: int
     open: int
@@ -82,17 +83,18 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """A cell is closed at ratio times the largest difference found, or at `within` if that is given. The search ends at
-    `deadline` (monotonic), or with so many cells."""
+    """A cell is closed at ratio times the largest difference found, or at `within` if that is given, less `rounding`.
+    The search ends at `deadline` (monotonic), or with so many cells."""
 
     ratio: float
     within: float | None
     deadline: float
     cells: int = MOST_CELLS
+    rounding: float = 0.0
 
     def limit(self, found: float) -> float:
         """At which bound a cell is closed."""
-        return self.ratio * found if self.within is None else self.within
+        return (self.ratio * found if self.within is None else self.within) - self.rounding
 
 
 @dataclass(eq=False)
@@ -155,7 +157,13 @@ def searched(
         deep = tree.cells[todo, axes, 1] >= DEEPEST if len(wide) else np.ones(len(todo), bool)
         leaf = tree.cut == 0
         moment = Moment(
-            len(moments), len(tree.cut), int(still.sum()), float(tree.bound[leaf].max()), found, monotonic() - began
+            order,
+            len(moments),
+            len(tree.cut),
+            int(still.sum()),
+            float(tree.bound[leaf].max()),
+            found,
+            monotonic() - began,
         )
         moments.append(moment)
         tell(moment)
@@ -168,6 +176,65 @@ def searched(
                 tuple(moments), monotonic() - began,
             )  # fmt: skip
         todo = tree.halved(todo[halved], axes[halved])
+
+
+TRIED = 400
+"""Cells that are spent on each order before one is chosen."""
+
+
+def best_order(
+    asked: Comparison,
+    orders: Sequence[int],
+    start: tuple[float, Array],
+    limits: Limits,
+    tell: Callable[[Moment], None],
+) -> Outcome:
+    """The search with the order that has least left to do after a few cells; the first one that is done with these is
+    taken at once."""
+    tried = list[Outcome]()
+    if len(orders) > 1:
+        for order in orders:
+            short = replace(limits, cells=min(TRIED, limits.cells))
+            outcome = searched(asked, order, start, short, tell)
+            if outcome.closed or monotonic() > limits.deadline:
+                return outcome
+            start = max(start, (outcome.found, outcome.place), key=lambda each: each[0])
+            tried.append(outcome)
+        tried.sort(key=lambda each: left_to_do(each, limits))
+        return searched(asked, tried[0].order, start, limits, tell)
+    return searched(asked, orders[0], start, limits, tell)
+
+
+def left_to_do(outcome: Outcome, limits: Limits) -> float:
+    """An estimate of the seconds that a search would still take: the excess of a cell of width r falls like r^2 at
+    least, so one that is k times above what it may be is cut about log2(k) / 2 times for each variable."""
+    limit = max(limits.limit(outcome.found), 0.0)
+    room = max(limit - outcome.found, 1e-300) if limit > outcome.found else 1e-300
+    excess = np.maximum((outcome.bounds - outcome.found) / room, 1.0)
+    variables = max(int(np.sum(outcome.leaves.high[:, 0] > outcome.leaves.low[:, 0])), 1)
+    cells = np.where(np.isfinite(excess), excess, 1e12) ** (variables / 2.0)
+    return float(cells[~(outcome.bounds <= limit)].sum()) * outcome.seconds / max(outcome.moments[-1].cells, 1)
+
+
+def forecast(outcome: Outcome, limits: Limits) -> tuple[str, ...]:
+    """What it would take to close the cells that are open, from how their number grew; an estimate."""
+    limit = limits.limit(outcome.found)
+    if limit <= outcome.found:
+        return (f"{limit:.3g} is not above the largest difference found, {outcome.found:.3g}: no cells can prove it",)
+    last = [moment for moment in outcome.moments if moment.open]
+    if len(last) < 4:
+        return ()
+    # The share of looked-at cells that stays open, and the excess, over the last generations.
+    before, after = last[-4], last[-1]
+    grown = (after.open / max(before.open, 1)) ** (1.0 / 3.0)
+    falls = ((after.bound - outcome.found) / max(before.bound - outcome.found, 1e-300)) ** (1.0 / 3.0)
+    over = (after.bound - outcome.found) / (limit - outcome.found)
+    if not 0.0 < falls < 0.98 or not np.isfinite(over):
+        return ("how many cells it would take cannot be told yet: the bound hardly falls",)
+    generations = max(np.log(max(over, 1.0)) / -np.log(falls), 1.0)
+    cells = after.cells + after.open * sum(2.0 * min(grown, 2.0) ** k for k in range(int(min(generations, 60))))
+    seconds = outcome.seconds * cells / after.cells
+    return (f"closing all cells would take about {cells:.1g} of them and {seconds:.2g} s (an estimate)",)
 
 
 def _looked_at(asked: Comparison, order: int, ends: Interval) -> tuple[Array, Any]:
@@ -271,3 +338,40 @@ def _corners(low: Array, high: Array) -> Iterator[Array]:
     count = len(low)
     for number in range(1 << min(count, 10)):
         yield np.array([high[i] if i < 10 and number >> i & 1 else low[i] for i in range(count)])
+
+
+POLES = ("power", "reciprocal", "sqrt", "log")
+RUNS, SHARE = 1 << 10, 0.005
+"""Cells on which rounding is bounded, at most; and the share of a difference that it may be without more of them."""
+
+
+def closer_at(network: Graph) -> list[int]:
+    """The nodes where the rounding of a run is looked at closer: what functions with a pole read."""
+    found = set[int]()
+    for node in network.nodes:
+        if any(step[0] == "over" or (step[0] == "call" and step[1] in POLES) for step in node.program.steps):
+            found |= {*node.arguments}
+    return sorted(found)[:MOST_CLOSER]
+
+
+def run_cells(asked: Comparison, dtype: str, found: float) -> str:
+    """Equal cells on which the rounding of a run is bounded well enough: a tree in pre-order."""
+    variables = int(np.sum(asked.box.high > asked.box.low))
+    best, text = np.inf, "0"
+    for level in range(1, 9):
+        if 1 << (level * variables) > RUNS and level > 1:
+            break
+        tree = Tree.whole(variables)
+        todo = np.zeros(1, int)
+        for variable in range(level * variables):
+            todo = tree.halved(todo, np.full(len(todo), variable % variables))
+        with np.errstate(all="ignore"):
+            ends = ends_of(asked.box, tree.cells[tree.cut == 0])
+            rounding = float(
+                rounding_on(asked.network, asked.box, ends, PRECISIONS[dtype], closer_at(asked.network)).value.max()
+            )
+        if rounding < 0.9 * best:
+            best, text = rounding, tree.text()
+        if best <= SHARE * found:
+            break
+    return text

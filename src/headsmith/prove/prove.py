@@ -9,7 +9,6 @@ Cells are searched here, by calling the kernel's own rules forwards. Nothing her
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -93,13 +92,13 @@ def drafted(
     header = _header(target, box, transformer, tensors)
     wanted = Wanted(target, choices, fusion, transformer, error, effort, assembly)
     with refusals(), np.errstate(all="ignore"):
-        read = read_graph(_plain(header["source"]), tensors)
-        domain = box_of(_plain(header["domain"]), read)
+        read = read_graph(header["source"], tensors)
+        domain = box_of(header["domain"], read)
 
         def facts(wanted: Wanted) -> tuple[Written, Facts]:
             written = prove(header, tensors, read, wanted)
-            header["proof"] = _plain(written.stored)
-            model = read_model(_plain(header["transformer"]), tensors, header["proof"]["roles"])
+            header["proof"] = written.stored
+            model = read_model(header["transformer"], tensors, header["proof"]["roles"])
             return written, facts_of(read, model, read_proof(header["proof"], tensors, read), domain)
 
         try:
@@ -112,7 +111,7 @@ def drafted(
                 raise
             written, found = facts(replace(wanted, effort=replace(effort, checked=True)))
     own = {name: each for name, each in tensors.items() if name.startswith((SOURCE, PROOF))}
-    about = digest(_plain(header["source"]), tensors)
+    about = digest(header["source"], tensors)
     proof = Proof.of(header["proof"], tensors)
     return Draft(proof, written.places, written.labels, own, read, domain, found, about)
 
@@ -135,7 +134,7 @@ def proved_again(
     header = {**_header(target, box, transformer, tensors), **approximated_data(approximates, tensors)}
     header["proof"] = {**proof.stored, "roles": roles_data(transformer, tensors)}
     with refusals():
-        return Certificate.of(proved(_plain(header), tensors))
+        return Certificate.of(proved(header, tensors))
 
 
 def with_wider_margins(target: Graph, box: Box, transformer: Transformer, proof: Proof, margin: float) -> Proof:
@@ -152,7 +151,7 @@ def with_wider_margins(target: Graph, box: Box, transformer: Transformer, proof:
     header = _header(target, box, transformer, tensors)
     stored |= {"roles": roles_data(transformer, tensors), "norms": [], "linear": []}
     with refusals(), np.errstate(all="ignore"):
-        _search(stored, header, tensors, read_graph(_plain(header["source"]), tensors), 0.0, USUAL)
+        _search(stored, header, tensors, read_graph(header["source"], tensors), 0.0, USUAL)
     return Proof.of(stored, tensors)
 
 
@@ -169,7 +168,7 @@ def _model_of(draft: Draft, transformer: Transformer) -> Model:
     memory as the weights."""
     tensors = dict(draft.tensors)
     stored, roles = transformer_data(transformer, tensors), roles_data(transformer, tensors)
-    return read_model(_plain(stored), tensors, _plain(roles))
+    return read_model(stored, tensors, roles)
 
 
 @contextmanager
@@ -294,7 +293,7 @@ def _search(
     if not kinds.isdisjoint(("pool", "relu")):  # which steps, thresholds and powers are made of
         proof = replace(proof, steps=find_steps(proof), powers=find_powers(proof))
     stored["steps"], stored["powers"] = list(proof.steps), list(proof.powers)
-    box = box_of(_plain(header["domain"]), target)
+    box = box_of(header["domain"], target)
     if kinds <= {"input", "affine", "relu"}:
         proof = replace(proof, linear=find_linear(proof.circuit, box).slopes)
     for number, slopes in proof.linear.items():
@@ -365,9 +364,5 @@ def _parsed(stored: Header, header: Header, tensors: Tensors, target: Any) -> tu
         if region.get("ends") == "":
             tensors.setdefault("proof.none", np.zeros(0))
             region["ends"] = "proof.none"
-    plain = _plain(stored)
-    return read_model(_plain(header["transformer"]), tensors, plain["roles"]), read_proof(plain, tensors, target)
-
-
-def _plain(value: Any) -> Any:
-    return json.loads(json.dumps(value))
+    plain = stored
+    return read_model(header["transformer"], tensors, plain["roles"]), read_proof(plain, tensors, target)

@@ -82,6 +82,62 @@ def read_module(
     return Imported(graph, f"torch module {type(module).__name__}", shape, output_shape, tuple(notes), difference)
 
 
+def attending(module: Any) -> Any:
+    """The module, in which every MultiheadAttention of a Sequential, or the module itself, is self-attention of what it
+    is given: as it stands it takes queries, keys and values apart."""
+    torch = _torch()
+
+    class SelfAttention(torch.nn.Module):  # type: ignore[misc, name-defined]
+        """softmax(x W_Q (x W_K)^T) x W_V W_O, for tokens x, batch first."""
+
+        def __init__(self, inner: Any) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x: Any) -> Any:
+            rows = x if self.inner.batch_first else x.transpose(0, 1)
+            found = self.inner(rows, rows, rows, need_weights=False)[0]
+            return found if self.inner.batch_first else found.transpose(0, 1)
+
+    if isinstance(module, torch.nn.MultiheadAttention):
+        return SelfAttention(module)
+    if isinstance(module, torch.nn.Sequential):
+        return torch.nn.Sequential(*(attending(each) for each in module))
+    return module
+
+
+TRUSTED = (
+    "Sequential", "Linear", "MultiheadAttention", "TransformerEncoder", "TransformerEncoderLayer", "LayerNorm",
+    "RMSNorm", "Dropout", "ReLU", "GELU", "SiLU", "Tanh", "Sigmoid", "Flatten", "Identity",
+)  # fmt: skip
+"""Modules of torch that a file may hold: nothing of it is run when these are loaded (torch.load with weights_only)."""
+
+
+def load_module(path: Any) -> Any:
+    """A module that torch.save wrote, if it is made of torch's own layers; or a program that torch.export.save wrote.
+    A module of another class is loaded by whoever has its code, and given to `hs.certify`."""
+    torch = _torch()
+    if str(path).endswith(".pt2"):
+        return torch.export.load(path).module()
+    known = [getattr(torch.nn, name) for name in TRUSTED]
+    known += [torch.nn.modules.linear.NonDynamicallyQuantizableLinear, torch.nn.ModuleList, torch.nn.Parameter]
+    known += [torch.nn.functional.relu, torch.nn.functional.gelu, torch.nn.functional.silu, torch._C._nn.gelu, set]
+    try:
+        with torch.serialization.safe_globals(known):
+            found = torch.load(path, weights_only=True)
+    except Exception as problem:
+        reason = str(problem).strip().splitlines()
+        raise TargetError(
+            f"{path}: no module of torch's own layers ({reason[0] if reason else type(problem).__name__}). Modules of "
+            f"other classes would run code when they are loaded: give hs.certify the module, or use torch.export.save"
+        ) from None
+    if not isinstance(found, torch.nn.Module):
+        raise TargetError(
+            f"{path}: holds {type(found).__name__}, not a module; save the module, or use torch.export.save"
+        )
+    return found
+
+
 def _torch() -> Any:
     try:
         import torch

@@ -54,7 +54,7 @@ def draw_sequence_model(
     elif not model.transformer.layers:
         draw_text(right, "no heads:\nthe program is affine, token by token")
     else:
-        shown = head_patterns(model, sequence[: _length(model, len(sequence))], PANELS, causal=model.causal)
+        shown = head_patterns(model, sequence[: _length(model, len(sequence))], PANELS, causal=model.masked)
         draw_patterns(right, shown, model.transformer.reference_tokens, model.bill.heads)
 
 

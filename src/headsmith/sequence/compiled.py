@@ -50,7 +50,8 @@ class CompiledSequence(Compiled):
     """A transformer for sequences, with its target, its certificate and its bill. Call it with an array
     (..., tokens, features)."""
 
-    causal: bool = False
+    masked: bool = False
+    """Whether it runs under a causal mask."""
 
     @property
     def tokens(self) -> int:
@@ -80,14 +81,14 @@ class CompiledSequence(Compiled):
             )
         self._refuse_other_mask(causal)
         inputs = self.table(arrays[0])
-        return super().__call__(inputs, outside=outside, causal=self.causal, hardmax=hardmax, fused=fused)
+        return super().__call__(inputs, outside=outside, causal=self.masked, hardmax=hardmax, fused=fused)
 
     def run(self, array: Any, *, cache: bool = False, causal: bool | None = None) -> Any:
         """Run the model. With `cache`, on one sequence (m, features), and return also every intermediate by its name:
         "layer 1 / move head 0 / pattern", "layer 2 / register z2" (see intermediates.py)."""
         if not cache:
             return self(array, causal=causal)
-        return super().run(self.table(array), cache=True, causal=self.causal)
+        return super().run(self.table(array), cache=True, causal=self.masked)
 
     def plain(self, *, causal: bool | None = None) -> Plain:
         """The model's weights as tensors by name, with a configuration, for other tools (export/plain.py)."""
@@ -96,31 +97,31 @@ class CompiledSequence(Compiled):
     def called(self, *, causal: bool | None = None) -> dict[str, Any]:
         """How the model is called, for other tools (export/plain.py)."""
         self._refuse_other_mask(causal)
-        super().called(causal=self.causal)
+        super().called(causal=self.masked)
         model = self.transformer
-        found = called(model.inputs, model.outputs, model.tokens, "sequences", self.causal, model.dtype, self.lengths)
+        found = called(model.inputs, model.outputs, model.tokens, "sequences", self.masked, model.dtype, self.lengths)
         return found if model.attention == "softmax" else found | {"attention": model.attention}
 
     def to_torch(self, *, fused: bool = False, causal: bool | None = None, dtype: Dtype | None = None) -> Any:
         """The model as a torch.nn.Module, under the program's own mask (see Compiled.to_torch)."""
         self._refuse_other_mask(causal)
-        return super().to_torch(fused=fused, causal=self.causal, dtype=dtype)
+        return super().to_torch(fused=fused, causal=self.masked, dtype=dtype)
 
     def to_onnx(self, *, fused: bool = False, causal: bool | None = None) -> Any:
         """The model as an onnx.ModelProto, under the program's own mask (see Compiled.to_onnx)."""
         self._refuse_other_mask(causal)
-        return super().to_onnx(fused=fused, causal=self.causal)
+        return super().to_onnx(fused=fused, causal=self.masked)
 
     def _refuse_other_mask(self, causal: bool | None) -> None:
-        if causal not in (None, self.causal):
-            raise DomainError(f"this program was compiled with causal={self.causal}: another mask computes another one")
+        if causal not in (None, self.masked):
+            raise DomainError(f"this program was compiled with causal={self.masked}: another mask computes another one")
 
     def through(self, runner: Runner, array: Any, outside: str = "refuse", causal: bool | None = None) -> Array:
         """What another runner, run(transformer, sequences, causal=...), makes of an array of inputs."""
-        return self._call(runner, (self.table(array),), {}, outside, self.causal)
+        return self._call(runner, (self.table(array),), {}, outside, self.masked)
 
     def _form(self) -> Form:
-        return Form("sequence", self.causal)
+        return Form("sequence", self.masked)
 
     def table(self, array: Any) -> Array:
         """The input as (..., m, features), refused where the program does not take it."""
@@ -266,7 +267,7 @@ def compile_sequence(
 def sequence_of(compiled: Compiled, causal: bool | None = None) -> CompiledSequence:
     """A compiled model as a sequence model. Without `causal`, the mask is the one that its target needs."""
     mask = True in masks(compiled.graph) if causal is None else causal
-    return CompiledSequence(**parts_of(compiled), causal=mask)
+    return CompiledSequence(**parts_of(compiled), masked=mask)
 
 
 def mixes(graph: Graph) -> bool:

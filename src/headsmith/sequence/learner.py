@@ -96,7 +96,7 @@ class Learner(CompiledSequence):
         return self._tokens(X, y, queries)
 
     def _form(self) -> Form:
-        return Form("learner", self.causal, self.preconditioner)
+        return Form("learner", self.masked, self.preconditioner)
 
     def _run(self, X: Array, y: Array, queries: Array) -> Array:
         """All outputs at every query: (k, outputs)."""

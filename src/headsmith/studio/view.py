@@ -210,7 +210,7 @@ def _compiled(model: Compiled) -> dict[str, Any]:
         "tokens": transformer.tokens,
         "lengths": [transformer.tokens] if blocks else list(lengths),
         "blocks": blocks,
-        "causal": isinstance(model, CompiledSequence) and model.causal,
+        "causal": isinstance(model, CompiledSequence) and model.masked,
         "held": [{name: shortened(text, 120) for name, text in each.items()} for each in meanings.registers],
         "attention": transformer.attention,
         "readout": readout_lines(model),

@@ -34,7 +34,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headsmith.core.arrays import Array, frozen
+from headsmith.core.arrays import Array, freeze
 from headsmith.core.errors import CertificateError
 from headsmith.core.figures import count
 from headsmith.core.rounding import PRECISIONS, Dtype, Precision, arithmetic, held
@@ -101,9 +101,8 @@ class Transformer:
     sizes: Mapping[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "initial", {name: frozen(value) for name, value in self.initial.items()})
-        object.__setattr__(self, "positional", {name: frozen(value) for name, value in self.positional.items()})
-        object.__setattr__(self, "readout_bias", frozen(self.readout_bias))
+        links = (*self.embedding, *self.readout)
+        freeze(self, arrays=("readout_bias",), tables=("initial", "positional"), weighted=links)
         object.__setattr__(self, "sizes", {register.name: register.size for register in self.registers})
         check(self)
 

@@ -33,6 +33,14 @@ def apply(name: str, parameter: float | None, x: Any) -> Any:
             return getattr(x, name)()
 
 
+def monomial(exponents: list[int], places: list[tuple[int, Any]]) -> Any:
+    """The product of powers of coordinates; those that are not named are zero."""
+    known, found = dict(places), ball(1.0)
+    for variable, power in enumerate(exponents):
+        found *= known.get(variable, ball(0.0)) ** power
+    return found
+
+
 def values(graph: Any, point: Any) -> dict[int, list[Any]]:
     """The value of every node of a language graph at a point of balls."""
     saved, ctx.prec = ctx.prec, BITS

@@ -81,7 +81,8 @@ FILE = _object(
     run=_object("kind causal preconditioner grid"),
     extensions=_object(" ".join(EXTENSIONS)),
 )
-GIVEN = _object("version claim", domain=FILE["domain"], given=_object("order cells", network=GRAPH, function=GRAPH))
+BROUGHT = _object("order cells dtype runs closer", network=GRAPH, function=GRAPH)
+GIVEN = _object("version claim", domain=FILE["domain"], given=BROUGHT)
 
 
 def refuse_unknown(value: Any, known: Any = FILE, name: str = "the header") -> None:

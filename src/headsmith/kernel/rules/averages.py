@@ -96,10 +96,15 @@ def _compared(a: Array, b: Array, rho: Upper, key: int) -> tuple[Array, Array]:
     mine, others = slice(key, key + 1), [each for each in range(a.shape[2]) if each != key]
     gap = Upper(np.abs(b[:, :, others] - b[:, :, mine])).sum(axis=-2) * (FLOAT64.gamma(2) + 1.0)
     gap = gap + rho[:, :, others] + rho[:, :, mine]
-    above, below = (gap + a[:, :, others] - a[:, :, mine]).exp(), (gap - a[:, :, others] + a[:, :, mine]).exp()
-    total, rest = (above.sum(axis=2) + 1.0).value, np.ones(a[:, :, 0].shape)
-    for each in range(len(others)):
-        rest = np.nextafter(rest + np.nextafter(1.0 / below.value[:, :, each], 0.0), 0.0)
+    return against(gap + a[:, :, others] - a[:, :, mine], gap - a[:, :, others] + a[:, :, mine], 2)
+
+
+def against(above: Upper, below: Upper, axis: int) -> tuple[Array, Array]:
+    """Bounds of 1 / (1 + the sum of e^d along an axis) from above and below: d is at most `above`, and -d `below`."""
+    total, powers = (above.exp().sum(axis=axis) + 1.0).value, np.moveaxis(below.exp().value, axis, 0)
+    rest = np.ones(total.shape)
+    for power in powers:
+        rest = np.nextafter(rest + np.nextafter(1.0 / power, 0.0), 0.0)
     return (Upper(1.0) / rest).value, np.nextafter(1.0 / total, 0.0)
 
 

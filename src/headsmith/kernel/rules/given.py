@@ -13,6 +13,7 @@ The u_kp are those that make the linear part small: then a kink costs the square
 of an argument in [low, high], are p z + (between 0 and the larger of -p low and (1 - p) high), p = high / (high - low).
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from itertools import product as every
@@ -20,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arithmetic import Array, Interval, Upper, interval, rational
+from ..core.arithmetic import PRECISIONS, Array, Interval, Precision, Upper, interval, rational
 from ..core.errors import refuse
 from ..core.functions import run
 from ..core.graph import Graph, Node, dense, needed, read_graph
@@ -28,11 +29,12 @@ from ..core.reading import Tensors, digest, field, items, real, text, whole
 from ..core.table import polynomial_range, read_cells
 from .approximates import MOST_CELLS, ends_of, middle_of
 from .averages import average
+from .runs import rounding_of
 from .taylor import Form, affine, basis_of, constant, function, product, settled
 
 KINKS = ("relu", "maximum", "minimum")
 KINDS = {"input", "affine", "expression", "average", *KINKS}
-MOST_CHOICES, MOST_ORDER = 16, 10
+MOST_CHOICES, MOST_ORDER, MOST_CLOSER = 16, 10, 64
 AT_ONCE, MOST_BATCH, MOST_HELD = 1 << 21, 512, 1 << 26  # numbers that a node holds, cells, and numbers of all nodes
 
 
@@ -105,13 +107,6 @@ def _zero(like: Form, size: int) -> Form:
 
 
 # The difference -----------------------------------------------------------------------------------------------------
-
-
-def on_cells(network: Graph, wanted: Graph, ends: Interval, order: int) -> Interval:
-    """Bounds of N - F on each cell: (outputs, cells). Infinite where a node may not be defined."""
-    inputs = inputs_on(ends, order)
-    with np.errstate(all="ignore"):
-        return difference(network, wanted, inputs, forms_of(network, inputs))
 
 
 def difference(network: Graph, wanted: Graph, inputs: Form, ours: dict[int, Form]) -> Interval:
@@ -227,8 +222,9 @@ def _shares(rest: Form, kinks: list[Kink]) -> list[Array]:
 
 @dataclass(frozen=True)
 class Statement:
-    """For every input in the domain and every output: |network(x) - function(x)| <= error, both in exact arithmetic on
-    the stored numbers. `parts` belong to the worst output and add up to the error; `outputs` has a bound for each.
+    """For every input in the domain and every output: |run(network, x) - function(x)| <= error, `run` in floating point
+    of `dtype` (runs.py says what is assumed of it), and the function in exact arithmetic. `parts` belong to the worst
+    output and add up to the error; `outputs` has a bound for each.
     `network` and `function` are digests of what was compared (reading.digest)."""
 
     error: float
@@ -255,19 +251,39 @@ def check_given(header: Any, tensors: Tensors) -> Statement:
     refuse(not len(low) == len(high) == len(inputs[0]), "the domain does not have an interval for each input")
     refuse(any(a > b for a, b in zip(low, high, strict=True)), "the domain has an empty interval")
     box, order = Interval(np.array(low), np.array(high)), whole(field(stored, "order"), 2, MOST_ORDER)
-    leaves = read_cells(text(field(stored, "cells")), int(np.sum(box.high > box.low)), MOST_CELLS)
-    found = np.zeros(sizes[0])
-    ends, batch = ends_of(box, leaves), batch_of(network, wanted, box, order)
-    for at in range(0, len(leaves), batch):
-        found = np.maximum(
-            found, on_cells(network, wanted, ends[:, at : at + batch], order).magnitude.value.max(axis=1)
-        )
-    refuse(
-        not np.isfinite(found).all(), "no finite bound of the network against the function, on the cells of the proof"
-    )
-    error, about = float(found.max()), tuple(zip(inputs[0], low, high, strict=True))
+    dtype = text(field(stored, "dtype"))
+    refuse(dtype not in ("float64", "float32"), f"there is no rule for a given network in {dtype}")
+    wide = int(np.sum(box.high > box.low))
+    cells, runs = (ends_of(box, read_cells(text(field(stored, each)), wide, MOST_CELLS)) for each in ("cells", "runs"))
+    gap = gap_on(network, wanted, box, cells, order)
+    closer = {whole(each) for each in items(field(stored, "closer"), MOST_CLOSER)}
+    rounding = rounding_on(network, box, runs, PRECISIONS[dtype], closer)
+    total = gap + rounding
+    refuse(not np.isfinite(total.value).all(), "no finite bound of the network against the function, on these cells")
+    worst, about = int(np.argmax(total.value)), tuple(zip(inputs[0], low, high, strict=True))
+    parts = {"difference": float(gap.value[worst]), "rounding": float(rounding.value[worst])}
     names = (digest(field(stored, each), tensors) for each in ("network", "function"))
-    return Statement(error, {"difference": error}, tuple(found.tolist()), "real", about, order, len(leaves), *names)
+    error, outputs, count = float(total.value[worst]), tuple(total.value.tolist()), cells.low.shape[1]
+    return Statement(error, parts, outputs, dtype, about, order, count, *names)
+
+
+def gap_on(network: Graph, wanted: Graph, box: Interval, ends: Interval, order: int) -> Upper:
+    """For each output a bound of |N - F| on cells of a box."""
+    found, batch = np.zeros(network.nodes[network.output].size), batch_of(network, wanted, box, order)
+    for at in range(0, ends.low.shape[1], batch):
+        inputs = inputs_on(ends[:, at : at + batch], order)
+        gap = difference(network, wanted, inputs, forms_of(network, inputs)).magnitude
+        found = np.maximum(found, gap.value.max(axis=1))
+    return Upper(found)
+
+
+def rounding_on(network: Graph, box: Interval, ends: Interval, precision: Precision, closer: Collection[int]) -> Upper:
+    """For each output a bound of how far a run of N is from N, on cells of a box."""
+    found, batch = np.zeros(network.nodes[network.output].size), batch_of(network, network, box, 2)
+    for at in range(0, ends.low.shape[1], batch):
+        forms = forms_of(network, inputs_on(ends[:, at : at + batch], 2))
+        found = np.maximum(found, rounding_of(network, forms, precision, closer).value.max(axis=1))
+    return Upper(found)
 
 
 def batch_of(network: Graph, wanted: Graph, box: Interval, order: int) -> int:

@@ -8,7 +8,8 @@ Let the stream be a sum of rows with coefficients: the rows of a token (those of
 a data token), the inputs times the rows of the embedding, and what heads return times the rows of their W_O. All
 coefficients are bounded: inputs by the domain, what heads return by the walk. Every head of the rewritten model is `of`
 a head of the proven one, with a `share` (the shares of a head add up to one), or of none. It may mix: queries by A,
-keys by the transposed inverse of A, values by B, W_O by the inverse of B. Then for every read of a head that is of one,
+keys by the transposed inverse of A, values by B, W_O by the inverse of B; a head of none is taken as it is, whatever
+stands there for its mixes. Whatever has no finite bound is refused. Then for every read of a head that is of one,
 
     off  =  sum of |coefficient| |row' . column' - (row . column) mixed|  +  |column'| (noise + gamma |X'|),
 
@@ -165,9 +166,11 @@ def _needed(facts: Facts, walk: Walk, plain: Weights, other: Weights) -> tuple[L
             terms = theirs.write.shape[0] * (theirs.write.shape[1] + 1) + 4
             each.noise += gamma(terms) * (added + each.length()) * MORE
         for head, (origin, (score, off, size)) in enumerate(zip(origins.of.tolist(), heads, strict=True)):
-            back, before = origins.values[head] @ theirs.write[head], np.zeros(mine.write.shape[1:])
-            sizes = (size, size)
+            back, before, sizes = theirs.write[head], np.zeros(mine.write.shape[1:]), (size, size)
+            finite = np.isfinite(score) and np.isfinite(off).all() and np.isfinite(size).all()
+            refuse(not finite, f"layer {number + 1}, head {head}: what it reads has no finite bound")
             if origin >= 0:
+                back = origins.values[head] @ theirs.write[head]
                 needed = [max(needed[0], float(off.max())), max(needed[1], score)]
                 before = mine.write[origin] * origins.share[head]
                 sizes = (_filled(reach[origin], len(back)), _filled(spill[origin], len(back)))
@@ -179,6 +182,7 @@ def _needed(facts: Facts, walk: Walk, plain: Weights, other: Weights) -> tuple[L
     size, extra = data.read(plain["unembed.weight"].T, other["unembed.weight"].T)
     bias = np.abs(plain["unembed.bias"]) + np.abs(other["unembed.bias"])
     away = extra + np.abs(plain["unembed.bias"] - other["unembed.bias"]) + gamma(row_.shape[1] + 8) * (size + bias)
+    refuse(not np.isfinite(away).all(), "what the read-out reads has no finite bound")
     return Loss(*needed), away * MORE
 
 
@@ -225,5 +229,8 @@ def gamma(terms: int) -> float:
 
 
 def norm(rows: Array) -> Array:
-    """The 2-norms of rows, from above."""
-    return np.asarray(np.sqrt((rows**2).sum(axis=1)) * MORE)
+    """The 2-norms of rows, from above. Rows are scaled by their largest entries, so that no square underflows that
+    counts."""
+    scale = np.abs(rows).max(axis=1, initial=0.0)
+    parts = rows / np.where(scale > 0.0, scale, 1.0)[:, None]
+    return np.asarray(scale * np.sqrt((parts**2).sum(axis=1)) * MORE)

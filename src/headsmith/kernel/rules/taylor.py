@@ -205,47 +205,63 @@ def grid() -> Array:
 
 @lru_cache(maxsize=1 << 15)
 def expansion(name: str, parameter: float | None, order: int, place: int) -> tuple[tuple[float, float], ...]:
-    """At a point of the grid, the ends of f^(i)/i! for i = 0, ..., order; then those of f and of f^(order+1)/(order+1)!
-    from there to the next point."""
+    """At a point of the grid, the ends of f^(i)/i! for i = 0, ..., order; then those of f, of f' and of
+    f^(order+1)/(order+1)! from there to the next point."""
     program, points = named(name, parameter), grid()
     with working(BITS, order + 2):
         here = program_series(program, [(arb(points[place]), 1)], order + 1)
         between = arb(points[place]).union(arb(points[min(place + 1, len(points) - 1)]))
         along = program_series(program, [(between, 1)], order + 2)
-        return tuple(map(ends, (*here, along[0], along[order + 1])))
+        return tuple(map(ends, (*here, along[0], along[1], along[order + 1])))
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """A function near numbers that lie in intervals: a point of the grid for each, its Taylor coefficients there
+    (..., order + 1), and bounds of f, f' and |f^(order+1)|/(order+1)! from the point to all of the interval."""
+
+    points: Array
+    taylor: Interval
+    value: Interval
+    slope: Interval
+    top: Upper
+
+
+def parts_of(name: str, parameter: float | None, order: int, reach: Interval, centre: Array) -> Parts:
+    """What is known of a function; infinite beyond the grid, and where it may not be defined."""
+    points = grid()
+    inside = (reach.low >= points[0]) & (reach.high < points[-1])
+    low, high = np.where(inside, reach.low, 0.0), np.where(inside, reach.high, 0.0)
+    near = np.searchsorted(0.5 * (points[1:] + points[:-1]), np.where(inside, np.clip(centre, low, high), 0.0))
+    first = np.minimum(np.searchsorted(points, low, "right") - 1, near)
+    last = np.maximum(np.maximum(np.searchsorted(points, high, "left"), near), first + 1)
+    marks = np.zeros(len(points) + 1, dtype=int)
+    np.add.at(marks, first, 1)
+    np.add.at(marks, last, -1)
+    used = np.union1d(np.flatnonzero(np.cumsum(marks) > 0), near)
+    refuse(len(used) > MOST_PARTS, f"the function {name} is needed on more than {MOST_PARTS} parts of the numbers")
+    table = np.array([expansion(name, parameter, order, place) for place in [*used.tolist(), len(points) - 1]])
+    pairs = np.searchsorted(used, np.stack([first, last], axis=-1).ravel())
+
+    def over(column: int) -> Interval:
+        ends = (pick.reduceat(table[:, column, side], pairs)[::2] for side, pick in enumerate((np.minimum, np.maximum)))
+        return Interval(*(end.reshape(low.shape) for end in ends)).where(inside)
+
+    taylor = Interval(*np.moveaxis(table[np.searchsorted(used, near), : order + 1], -1, 0))
+    return Parts(points[near], taylor, over(order + 1), over(order + 2), over(order + 3).magnitude)
 
 
 def function(name: str, parameter: float | None, form: Form) -> Form:
     """A named function of every entry."""
     if name == "square":
         return product(form, form)
-    basis, reach, points = form.basis, form.reach, grid()
-    shape, order = reach.low.shape, basis.order
-    inside = (reach.low >= points[0]) & (reach.high < points[-1])
-    low, high = np.where(inside, reach.low, 0.0), np.where(inside, reach.high, 0.0)
-    first, last = np.searchsorted(points, low, "right") - 1, np.searchsorted(points, high, "left")
-    centre = np.where(inside, np.clip(form.coefficients[..., 0, :], low, high), 0.0)
-    nearest = np.searchsorted(0.5 * (points[1:] + points[:-1]), centre)
-    first, last = np.minimum(first, nearest), np.maximum(np.maximum(last, nearest), first + 1)
-    marks = np.zeros(len(points) + 1, dtype=int)
-    np.add.at(marks, first, 1)
-    np.add.at(marks, last, -1)
-    used = np.flatnonzero((np.cumsum(marks)[:-1] > 0) | np.isin(np.arange(len(points)), nearest))
-    refuse(len(used) > MOST_PARTS, f"the function {name} is needed on more than {MOST_PARTS} parts of the numbers")
-    table = np.full((len(points), order + 3, 2), np.nan)
-    table[used] = [expansion(name, parameter, order, place) for place in used.tolist()]
-    pairs = np.stack([first, last], axis=-1).ravel()
-    top = np.maximum.reduceat(np.abs(table[:, order + 2]).max(axis=1), pairs)[::2].reshape(shape)
-    floor = np.minimum.reduceat(table[:, order + 1, 0], pairs)[::2].reshape(shape)
-    ceiling = np.maximum.reduceat(table[:, order + 1, 1], pairs)[::2].reshape(shape)
-    at = Interval(*np.moveaxis(table[nearest, : order + 1], -1, 0))
-    shift = Form(basis, np.zeros((*shape[:-1], 1, shape[-1])), Upper(np.zeros(shape)))
-    shift = form.plus(Form(basis, -points[nearest][..., None, :], shift.rest))
-    found = constant(basis, at[..., order])
+    basis, order = form.basis, form.basis.order
+    known = parts_of(name, parameter, order, form.reach, form.coefficients[..., 0, :])
+    shift = form.plus(constant(basis, interval(-known.points)))
+    found = constant(basis, known.taylor[..., order])
     for degree in reversed(range(order)):
-        found = _multiplied(found, shift).plus(constant(basis, at[..., degree]))
-    away, lagrange = shift.size + shift.rest, Upper(top)
+        found = _multiplied(found, shift).plus(constant(basis, known.taylor[..., degree]))
+    away, lagrange = shift.size + shift.rest, known.top
     for _ in range(order + 1):
         lagrange = lagrange * away
-    found = Form(basis, found.coefficients, found.rest + lagrange)
-    return settled(found, Interval(floor, ceiling).where(inside))
+    return settled(Form(basis, found.coefficients, found.rest + lagrange), known.value)

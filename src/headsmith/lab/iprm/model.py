@@ -300,4 +300,4 @@ def _nearest(value: float, levels: Array, reach: float) -> int:
 
 def _as_reasoner(compiled: Compiled, module: Module) -> Reasoner:
     values = {field.name: getattr(compiled, field.name) for field in fields(Compiled)}
-    return Reasoner(**values, causal=False, module=module)
+    return Reasoner(**values, masked=False, module=module)

@@ -90,7 +90,7 @@ class Forms:
         terms: dict[Atom, Fraction] = {}
         constant = Fraction(float(node.bias[row]))
         for term in node.terms:
-            weights = {row: term.weights[row]} if term.diagonal else dict(enumerate(term.weights[row]))
+            weights = {row: term.weights[row]} if term.weights.ndim == 1 else dict(enumerate(term.weights[row]))
             for column, weight in weights.items():
                 if weight:
                     inner, factor = self.of(term.node, column), Fraction(float(weight))

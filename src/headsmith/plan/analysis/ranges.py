@@ -25,6 +25,7 @@ from headsmith.core.intervals import (
     Interval,
     added_outwards,
     divided,
+    first_columns,
     intersected,
     linear_image,
     multiplied,
@@ -179,7 +180,7 @@ class _Propagation:
             if not finite.all():
                 self._refuse_overflow(place, int(np.argmin(finite)))
             self.found.append(range_)
-        return tuple(range_[:, 0] for range_ in self.found)
+        return first_columns(self.found)
 
     def _by_norms(self, place: int) -> Interval:
         """What the kernel knows of the result of a step, or of a power (kernel/rules/steps.py)."""

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from headsmith.core.arrays import Array, Indices, frozen, frozen_indices
+from headsmith.core.arrays import Array, Indices, freeze
 from headsmith.core.errors import CertificateError
 from headsmith.transformer.heads.running import Attention
 from headsmith.transformer.heads.scaling import Scaling
@@ -99,10 +99,7 @@ class HeadBank:
     write: tuple[Link, ...]
 
     def __post_init__(self) -> None:
-        for name in ("node", "component"):
-            object.__setattr__(self, name, frozen_indices(getattr(self, name)))
-        for name in self.arrays:
-            object.__setattr__(self, name, frozen(getattr(self, name)))
+        freeze(self, arrays=self.arrays, indices=("node", "component"), weighted=(*self.read, *self.write))
 
     @property
     def heads(self) -> int:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headsmith.core.arrays import Array, Weights, frozen, frozen_weights
+from headsmith.core.arrays import Array, Weights, frozen
 from headsmith.kernel.core.sparse import Sparse, entries_of
 
 DATA = "data"
@@ -49,7 +49,8 @@ class Register:
 
 @dataclass(frozen=True, eq=False)
 class Link:
-    """Weights (to, from) between one register block and a run of heads, inputs or outputs that starts at `first`.
+    """Weights (to, from) between one register block and a run of heads, inputs or outputs that starts at `first`. Banks
+    and transformers make the weights of their links read-only.
 
     A vector stands for a diagonal matrix. Read by heads: to = heads, from = register. Written by heads: to = register,
     from = heads.
@@ -58,9 +59,6 @@ class Link:
     register: str
     weights: Weights
     first: int = 0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", frozen_weights(self.weights))
 
     @property
     def rows(self) -> int:
