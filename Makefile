@@ -39,9 +39,13 @@ browser:
 		|| (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver) \
 		|| (echo "make test needs chromium and chromedriver on the PATH: install them" && false)
 
-# The scalar lemmas of the kernel's rules, proved by Rocq about the constants that are in its source.
-lemmas: rocq
-	$(PYTHON) lemmas/check.py
+# The scalar lemmas of the kernel's rules, proved by Rocq about the constants that are in its source; and two models,
+# with their own bounds and with one that is false.
+lemmas: rocq $(READY)
+	$(BIN)/python lemmas/check.py
+	$(BIN)/python lemmas/records.py "log(x)" --errors 1e-4
+	$(BIN)/python lemmas/records.py "max(x, y)" --errors 1e-4
+	$(BIN)/python lemmas/records.py "max(x, y)" --errors 1e-4 --below 0.97
 
 # Rocq (coqc) and its library Interval: Debian's packages, where they are missing.
 rocq:

@@ -232,7 +232,11 @@ def test_every_export(name: str, saved: Any, tmp_path: Path) -> None:
     """Every kind goes to every tool, or is refused with a reason; what is written is proven."""
     model = hs.load(saved(name)[1])
     for to in FORMATS:
-        if to == "transformerlens" and name in LENSLESS:
+        if to == "rocq" and name != "ramp":
+            # Of other models of one layer, as of ramps, there are theorems: tests/export/test_rocq.py.
+            with pytest.raises(hs.TargetError, match="a theorem is written of"):
+                contents(model, Wanted(to))
+        elif to == "transformerlens" and name in LENSLESS:
             with pytest.raises(hs.TargetError, match=LENSLESS[name]):
                 contents(model, Wanted(to))
         elif to == "transformerlens" and name in OTHERS:
@@ -248,7 +252,7 @@ def test_every_export(name: str, saved: Any, tmp_path: Path) -> None:
             with pytest.raises(hs.TargetError, match="a GPT-2 has no SwiGLU blocks"):
                 contents(model, Wanted(to))
         else:
-            assert contents(model, Wanted(to)).keys() > {"README.md", "export.json"}
+            assert contents(model, Wanted(to)).keys() >= {"README.md", "export.json"}
     folder = model.export(tmp_path / "model", "torch")
     assert hs.verify(folder).error <= model.certificate.error * (1 + 1e-9)
 

@@ -289,7 +289,7 @@ class Compiled:
 
     def export(self, folder: str | os.PathLike[str], to: To, **options: Any) -> Path:
         """Write the model into a new folder for another tool, with its proof: "torch", "onnx", "huggingface",
-        "transformerlens", "circuit", "llama" or "gpt2"; options: fused, causal, vocabulary,
+        "transformerlens", "circuit", "rocq", "llama" or "gpt2"; options: fused, causal, vocabulary,
         language_model (report/exporting.py)."""
         # It draws a picture as well, with what is built upon this module.
         written: Path = import_module("headsmith.report.exporting").export(self, folder, to, **options)

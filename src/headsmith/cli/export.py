@@ -15,8 +15,8 @@ import click
 @click.option(
     "--to",
     required=True,
-    type=click.Choice(["torch", "onnx", "huggingface", "transformerlens", "circuit", "llama", "gpt2"]),
-    help="The tool; circuit writes what every head does, as JSON; llama and gpt2 stock models.",
+    type=click.Choice(["torch", "onnx", "huggingface", "transformerlens", "circuit", "rocq", "llama", "gpt2"]),
+    help="The tool; circuit writes what every head does, as JSON; rocq a theorem; llama and gpt2 stock models.",
 )
 @click.option("-o", "--output", type=click.Path(), required=True, metavar="DIR", help="The folder to write, a new one.")
 @click.option("--fused", is_flag=True, help="Closed forms of the heads, which run faster (onnx alone).")
@@ -42,18 +42,23 @@ def export_command(
     \b
       headsmith export product.safetensors --to huggingface -o product
       headsmith export product.safetensors --to llama --vocabulary 256 -o llama    (takes "x=0.25 y=-0.5")
+      headsmith export sine.safetensors --to rocq -o sine.v
       headsmith verify product
     """
     from headsmith.report.exporting import export
 
     options: dict[str, Any] = {"fused": fused, "vocabulary": vocabulary, "language_model": language_model}
     folder = export(file, output, to, causal=causal, **options)
-    names = sorted(each.name for each in folder.iterdir())
+    names = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
     if as_json:
         click.echo(json.dumps({"folder": str(folder), "to": to, "files": names}))
-    else:
-        click.echo(f"written to {folder}: {', '.join(names)}")
+        return
+    click.echo(f"written to {folder}: {', '.join(names)}" if names else f"written: {folder}")
+    if names:
         click.echo(f"headsmith verify {folder} proves it")
+    if to == "rocq":
+        theorem = folder / "model.v" if names else folder
+        click.echo(f"coqc {theorem} proves the theorem (Rocq with its library Interval); nothing has proved it here")
 
 
 @click.command("gallery", short_help="Make a gallery of certified stock models, Llamas and GPT-2s.")

@@ -321,6 +321,21 @@ def interval_of(value: Fraction) -> Interval:
     return Interval(np.asarray(low), np.asarray(high))
 
 
+def range_of_sum(constant: Fraction, terms: Sequence[tuple[Fraction, Array, Array]], columns: int) -> Interval:
+    """The constant plus c [low, high] summed over `terms`, for every column; the first column is rounded once only."""
+    fixed = interval_of(constant)
+    if not terms:
+        return Interval(np.full(columns, fixed.low), np.full(columns, fixed.high))
+    low, high = np.empty((2, columns))
+    if columns > 1:
+        total = fixed
+        for coefficient, start, end in terms:
+            total = added(total, multiple(coefficient, Interval(start, end)))
+        low, high = np.array(total.low), np.array(total.high)
+    low[0], high[0] = exact_sum([(c, float(start[0]), float(end[0])) for c, start, end in terms], constant)
+    return Interval(low, high)
+
+
 def hull(*intervals: Interval) -> Interval:
     """The smallest interval round several."""
     low = np.minimum.reduce([interval.low for interval in intervals])

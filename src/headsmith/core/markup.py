@@ -23,6 +23,13 @@ def markdown_table(names: Sequence[str], cells: Cells) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
+def plain_table(names: Sequence[str], cells: Cells) -> str:
+    """A table as plain text: columns of the same width, two blanks between them."""
+    lines = [names, *cells]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
+
 def latex_table(names: Sequence[str], cells: Cells, caption: str, label: str = "") -> str:
     """A LaTeX table with a caption; columns of numbers are set to the right. Without cells, the caption alone."""
     lines = [r"\begin{table}", r"\centering", rf"\caption{{{latex_text(caption)}}}"]

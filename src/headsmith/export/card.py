@@ -45,6 +45,10 @@ import json
 
 circuit = json.load(open("circuit.json"))           # ground truth: what every head does
 circuit["nodes"]["a0.h0"], circuit["edges"]["a0.h0->logits"]""",
+    "rocq": """\
+import subprocess
+
+subprocess.run(["coqc", "model.v"], check=True)     # Rocq, with its library Interval, proves the theorems""",
 }
 
 STOCK_USE = """\

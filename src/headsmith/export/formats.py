@@ -24,10 +24,11 @@ from headsmith.export.card import card
 from headsmith.export.folder import MANIFEST, Files
 from headsmith.export.lens import lens
 from headsmith.export.plain import refuse_halves
+from headsmith.export.rocq import rocq_text
 from headsmith.export.stock import as_stock
 from headsmith.export.tokenizer import PAD, UNKNOWN, tokenizer
 
-To = Literal["torch", "onnx", "huggingface", "transformerlens", "circuit", "llama", "gpt2"]
+To = Literal["torch", "onnx", "huggingface", "transformerlens", "circuit", "rocq", "llama", "gpt2"]
 FORMATS: tuple[To, ...] = get_args(To)
 STOCK: tuple[To, ...] = ("llama", "gpt2")
 """Stock architectures: they hold models that are certified in float32, under a causal mask."""
@@ -98,6 +99,8 @@ def contents(model: Any, wanted: Wanted) -> Files:
             found = {"model.onnx": proto.SerializeToString(deterministic=True)}
         case "circuit":
             found = {}
+        case "rocq":
+            found = {"model.v": rocq_text(model).encode()}
         case "torch":
             plain = model.plain(**wanted.mask)
             found = {"config.json": _text(plain.config), "model.safetensors": _tensors(plain.tensors)}

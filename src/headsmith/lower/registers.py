@@ -289,7 +289,7 @@ def _with_ancestors(graph: Graph, read: dict[int, int], levels: dict[int, int]) 
 def _running_term(graph: Graph, node: Affine) -> Term | None:
     """The one term D z with z affine and D diagonal without zeros, where the other terms are gates."""
     affine = [term for term in node.terms if isinstance(graph.nodes[term.node], Affine)]
-    if len(affine) != 1 or not affine[0].diagonal or not np.all(affine[0].weights != 0.0):
+    if len(affine) != 1 or affine[0].weights.ndim != 1 or not np.all(affine[0].weights != 0.0):
         return None
     gates = [term for term in node.terms if isinstance(graph.nodes[term.node], Headed)]
     return affine[0] if len(gates) == len(node.terms) - 1 and gates else None

@@ -93,7 +93,7 @@ class _Search:
                 fits = analytic(self.target, self.ranges, number) and not self._multiplied(number)
                 # What only a circuit can do is a group of its own.
                 found.setdefault((program_of(node)[1], -1 if fits else number), []).append(number)
-        return [Group(tuple(nodes), variables) for (variables, _), nodes in found.items()]
+        return [Group(tuple(nodes), variables, alone < 0) for (variables, alone), nodes in found.items()]
 
     def _multiplied(self, number: int) -> bool:
         """Whether neurons compute a node: a product, or a square."""

@@ -17,7 +17,7 @@ from headsmith.core.rounding import HALVES, Precision
 from headsmith.language.builder import is_given, is_product, program_of
 from headsmith.language.describe import describe
 from headsmith.language.graph import Approximated, Expression, Graph, Product
-from headsmith.plan.choose import Option, analytic, candidates, cheapest
+from headsmith.plan.choose import Option, candidates, cheapest
 from headsmith.plan.fit import Fit, fit_program
 from headsmith.plan.fit.accurate import attained, fit_accurate
 from headsmith.plan.fit.curve import value_room
@@ -34,10 +34,11 @@ FINEST = 2.0**-28
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Nodes of the same arguments: columns of one head."""
+    """Nodes of the same arguments: columns of one head, if tables can stand for them (`tabled`)."""
 
     nodes: tuple[int, ...]
     variables: tuple[int, ...]
+    tabled: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +91,7 @@ class Fitter:
             raise UnfittableError(f"nothing is known of how far what {read} reads may be off", group.nodes[0])
         circuits = {n: option for n in group.nodes if (option := self._headless(n, allowed[n])) is not None}
         rest = [n for n in group.nodes if n not in circuits]
-        if not all(analytic(self.target, self.ranges, n) for n in rest):
+        if rest and not group.tabled:
             (number,) = rest
             return Fitted((), {number: self._circuit(number, allowed[number])}, margin)
         if not rest:

@@ -22,7 +22,28 @@ from headsmith.lab.claims import universal as universal_claims
 from headsmith.lab.claims.rows import Finding, select
 
 SHORT_ROWS = ("R3", "R4", "R6", "R7", "U2", "M2", "M3", "M4", "A1")
-LONG_ROWS = ("R1", "R2", "R5", "R8", "R9", "R10", "R11", "U1", "U3", "U4", "U5", "U6", "M1", "A2", "A3", "I1", "I2")
+LONG_ROWS = (
+    "R1",
+    "R2",
+    "R5",
+    "R8",
+    "R9",
+    "R10",
+    "R11",
+    "U1",
+    "U3",
+    "U4",
+    "U5",
+    "U6",
+    "M1",
+    "A2",
+    "A3",
+    "I1",
+    "I2",
+    "T1",
+    "T2",
+    "T3",
+)
 SHORT = [pytest.param(each, marks=pytest.mark.again if each in ("R4", "R6", "R7", "M3") else ()) for each in SHORT_ROWS]
 LONG = [pytest.param(each, marks=pytest.mark.campaign) for each in LONG_ROWS]
 """Ten seconds to a minute each, most of it for more cases of what the others check;

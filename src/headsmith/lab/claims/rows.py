@@ -36,6 +36,7 @@ ROWS_IN = (
     "headsmith.lab.claims.regions",
     "headsmith.lab.claims.signal",
     "headsmith.lab.claims.reasoning",
+    "headsmith.lab.claims.training",
 )
 
 
@@ -136,7 +137,9 @@ def claims() -> tuple[Claim, ...]:
     for module in ROWS_IN:
         importlib.import_module(module)
     letters = "".join(paper.letter for paper in PAPERS)
-    return tuple(sorted(_REGISTRY.values(), key=lambda row: (letters.find(row.id[0]), int(row.id[1:]))))
+    placed = {letter: place for place, letter in enumerate(letters)}
+    # Rows that are not from a paper come last.
+    return tuple(sorted(_REGISTRY.values(), key=lambda row: (placed.get(row.id[0], 99), row.id[0], int(row.id[1:]))))
 
 
 def select(only: Sequence[str]) -> tuple[Claim, ...]:

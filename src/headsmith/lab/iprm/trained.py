@@ -29,6 +29,8 @@ from headsmith.core.errors import HeadsmithError, TargetError
 from headsmith.core.extras import install
 from headsmith.lab.iprm.layout import Module
 from headsmith.lab.iprm.practice import Practice, practice
+from headsmith.lab.training.optimise import Schedule, adam, one_thread
+from headsmith.lab.training.students import split
 from headsmith.plan.reading import check_counts
 
 Tensor = Any
@@ -93,26 +95,24 @@ def train(
     operations, objects, answers = _tensors(torch, shown)
     generator = torch.Generator().manual_seed(int(seed))
     weights = _initial(torch, module, shown, width, generator)
-    optimiser = torch.optim.Adam(weights.values(), lr=rate)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=updates)
+    shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
     curve = np.zeros(updates)
-    threads = torch.get_num_threads()
-    # One thread: sums are then taken in one order, and curves rerun equal.
-    torch.set_num_threads(1)
-    try:
-        for update in range(updates):
-            batch = torch.randint(len(answers), (BATCH,), generator=generator)
-            logits, _ = forward(module, weights, operations[batch], objects[batch])
-            loss = torch.nn.functional.cross_entropy(logits, answers[batch])
-            optimiser.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(list(weights.values()), 1.0)
-            optimiser.step()
-            schedule.step()
-            curve[update] = loss.item()
-    finally:
-        torch.set_num_threads(threads)
-    found = Trained(module, {name: weight.detach() for name, weight in weights.items()}, curve, 0.0)
+
+    def loss(flat: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        held = {name: stack[0] for name, stack in split(shapes, flat).items()}
+        batch = torch.randint(len(answers), (BATCH,), generator=generator)
+        logits, _ = forward(module, held, operations[batch], objects[batch])
+        found = torch.nn.functional.cross_entropy(logits, answers[batch])
+        if step < updates:
+            curve[step] = found.item()
+        return found[None], found.detach()[None]
+
+    # The trainer of hs.train: one thread, so that sums are taken in one order, and curves rerun equal.
+    with one_thread():
+        start = torch.cat([weight.detach().reshape(-1) for weight in weights.values()])[None]
+        last = adam(loss, start, [rate], Schedule(updates, warm_up=updates // 4)).last
+    learned = {name: stack[0].detach() for name, stack in split(shapes, last).items()}
+    found = Trained(module, learned, curve, 0.0)
     unseen = practice(module, TESTED, 2 * int(seed) + 1)
     right = float(np.mean(found.logits(unseen).argmax(axis=1) == unseen.answers))
     return Trained(module, found.weights, curve, right)
@@ -197,7 +197,7 @@ def _initial(torch: Any, module: Module, shown: Practice, width: int, generator:
         weights[f"{name} bias"] = torch.zeros(shapes[name][1])
     for name in ("operation", "object", "memory"):
         weights[f"null {name}"] = torch.randn(1, width, generator=generator)
-    return {name: weight.requires_grad_() for name, weight in weights.items()}
+    return weights
 
 
 def _tensors(torch: Any, examples: Practice) -> tuple[Tensor, Tensor, Tensor]:

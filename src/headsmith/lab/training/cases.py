@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from headsmith.compile import compile
+from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
 from headsmith.files import model_of
 from headsmith.lab.training.optimise import Problem
@@ -77,12 +79,37 @@ class Case:
             for heads, d_head, d_value in self.student.layers
         ]
         shape = {"layers": layers, "d_model": self.student.d_model, "reference_tokens": self.student.references}
-        tensors, place = {}, 0
-        for name, size in self.student.shapes.items():
-            count = int(np.prod(size))
-            tensors[name] = torch.tensor(np.asarray(weights)[place : place + count]).reshape(size)
-            place += count
+        tensors = {name: torch.tensor(each) for name, each in self.tensors(weights).items()}
         return build(self.model.plain().config | shape, tensors)
+
+    def tensors(self, weights: Array) -> dict[str, Array]:
+        """Weights (P,) as the tensors of the module, by name."""
+        ends = np.cumsum([math.prod(size) for size in self.student.shapes.values()])[:-1]
+        parts = np.split(np.asarray(weights), ends)
+        return {name: part.reshape(size) for (name, size), part in zip(self.student.shapes.items(), parts, strict=True)}
+
+    def matrices(self, weights: Array) -> dict[str, Any]:
+        """Weights (P,) as a textbook writes matrices, for `hs.certify` (readers/matrices.py)."""
+        held = self.tensors(weights)
+        layers = []
+        for number, (heads, _, _) in enumerate(self.student.layers):
+            query, key, value, output = (
+                held[f"layers.{number}.{name}.weight"] for name in ("query", "key", "value", "output")
+            )
+            layer = {
+                name: each.reshape(heads, -1, self.student.d_model).transpose(0, 2, 1)
+                for name, each in (("W_Q", query), ("W_K", key), ("W_V", value))
+            }
+            layers.append(layer | {"W_O": output.T.reshape(heads, -1, self.student.d_model)})
+        return {
+            "W_E": held["embed.weight"].T,
+            "b_E": held["embed.bias"],
+            "W_pos": held["positions"],
+            "references": held["references"],
+            "layers": layers,
+            "W_U": held["unembed.weight"].T,
+            "b_U": held["unembed.bias"],
+        }
 
 
 def case_of(

@@ -12,6 +12,7 @@ from headsmith.core.arrays import Array
 from headsmith.core.pictures import checked_picture, figure_class, save_figure
 
 if TYPE_CHECKING:
+    from headsmith.lab.training.laws import Tables
     from headsmith.lab.training.result import Training
 
 RANDOM, KEPT, NEAR, PROVEN, KNOWN = "#6baed6", "#d94801", "#74c476", "#222222", "#756bb1"
@@ -89,3 +90,24 @@ def stretched(steps: Array, adam: int) -> Array:
 def colour_of(place: int) -> str:
     """The colour of the runs from built weights: the polish, then rates from large to small."""
     return ("#238b45", "#7f2704", "#d94801", "#fdae6b")[place % 4]
+
+
+def draw_law(tables: Tables, law: float, file: str | os.PathLike[str]) -> None:
+    """Error against the range of values along training of x^2 with two tokens, with its law as a line."""
+    path = checked_picture(file)
+    figure = figure_class()(figsize=(6.4, 4.6), layout="constrained", dpi=120)
+    axis = figure.subplots()
+    for run in range(tables.path.shape[1]):
+        axis.plot(tables.path[:, run, 1], tables.path[:, run, 0], ".-", linewidth=0.6, markersize=3, label=f"run {run}")
+    values = np.geomspace(1.0, float(tables.path[..., 1].max()) * 1.5, 50)
+    axis.plot(values, law / values, "--", color="#222222", label="law: E V = sqrt(3) / 8")
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel("range of values V")
+    axis.set_ylabel("largest error E")
+    axis.set_title(
+        f"x^2 on [-1, 1], two tokens: {figures.number(tables.path.shape[0])} checkpoints of each run", fontsize=10
+    )
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=8)
+    save_figure(figure, path)

@@ -32,17 +32,24 @@ CLIMBERS, ROUNDS = 16, 60
 """How many points climb side by side, and how often they step."""
 
 
-def largest_errors(problem: Problem, field: Field, weights: Tensor, test: Points) -> tuple[Array, Array]:
-    """Of each run the largest error that the test set and a random ascent from its worst points find, and the root of
-    the mean square on the test set: estimates."""
+@dataclass(frozen=True, eq=False)
+class Errors:
+    """Of each run the largest error that a search finds, the input (m, inputs) where, and the root of the mean square
+    on the test set: estimates."""
+
+    largest: Array
+    where: Array
+    rms: Array
+
+
+def largest_errors(problem: Problem, field: Field, weights: Tensor, test: Points) -> Errors:
+    """What the test set and a random ascent from its worst points find."""
     torch = torch_module()
     with torch.no_grad():
         found = torch.cat([problem.residuals(weights, part) for part in _parts(test)], dim=1)
     worst = torch.nan_to_num(found.abs(), nan=np.inf).unflatten(1, (len(test), -1)).amax(2)
     tops, places = (each.numpy() for each in worst.topk(CLIMBERS, dim=1))
     squares = (found * found).mean(1).sqrt().numpy()
-    if not np.isfinite(tops).all():
-        return tops.max(1), squares
     random, width = np.random.default_rng(3), field.high - field.low
     points = test.x[places]  # (runs, climbers, m, inputs)
     steps = 10.0 ** random.uniform(-5.0, -2.0, tops.shape)
@@ -53,10 +60,11 @@ def largest_errors(problem: Problem, field: Field, weights: Tensor, test: Points
         with torch.no_grad():
             got = problem.student.outputs(weights, torch.from_numpy(moved)).numpy()
         errors = np.abs(got - wanted).max((2, 3))
-        better = errors > tops
+        better = errors > tops  # what is no number stays as it is
         tops, points = np.where(better, errors, tops), np.where(better[..., None, None], moved, points)
         steps = np.where(better, 2.0 * steps, 0.7 * steps)
-    return tops.max(1), squares
+    best = tops.argmax(1)
+    return Errors(tops.max(1), points[np.arange(len(points)), best], squares)
 
 
 def _parts(points: Points, size: int = 30_000) -> list[Points]:

@@ -203,9 +203,10 @@ def levenberg(
     power: float = 2.0,
     dampings: Sequence[Damping] = (),
     tell: Tell | None = None,
+    watch: Callable[[int, Tensor], None] | None = None,
 ) -> Polished:
     """Levenberg-Marquardt on |r|^(power/2) from a stack of weights (runs, P): at most so many Jacobians. `dampings` has
-    one for each run."""
+    one for each run; `watch` sees the weights after every iteration."""
     torch = torch_module()
     dampings = dampings or [Damping()] * len(start)
     floor = torch.tensor([each.floor for each in dampings], dtype=start.dtype)[:, None, None]
@@ -221,6 +222,8 @@ def levenberg(
         still = bool((moved == weights).all())
         weights = moved
         curves.append(_sizes(residual))
+        if watch is not None:
+            watch(iteration, weights)
         found = problem.validated(weights)
         better = found < errors * (1.0 - LEAST_GAIN)
         best, errors = torch.where(better[:, None], weights, best), torch.where(better, found, errors)

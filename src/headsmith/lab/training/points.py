@@ -63,6 +63,10 @@ class Field:
         grid = self._scaled(np.stack(np.meshgrid(*[nodes] * inputs, indexing="ij"), -1).reshape(-1, 1, inputs))
         return self.at(np.concatenate([grid, self.beside_kinks(count // 2, seed)]))
 
+    def even(self, count: int = 2048) -> Points:
+        """Random points, none of them beside kinks by design: what averages over inputs are about."""
+        return self.at(self._random(count, 4))
+
     def validation(self, count: int = 2048, seed: int = 1) -> Points:
         """Random points and corners, and half as many beside kinks if there are any."""
         return self.at(np.concatenate([self._random(count, seed), self.beside_kinks(count // 2, seed)]))

@@ -15,7 +15,7 @@ from headsmith.core import figures
 from headsmith.core.arrays import Array
 from headsmith.core.errors import TargetError
 from headsmith.core.folders import write_text
-from headsmith.core.markup import csv_text, latex_table, markdown_table
+from headsmith.core.markup import csv_text, latex_table, markdown_table, plain_table
 from headsmith.lab.training.cases import Case
 from headsmith.lab.training.measure import Kick
 
@@ -39,10 +39,11 @@ COLUMNS = (
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One run. `found` is the largest error that a search finds (an estimate), `certified` a proven bound, or None
-    where nothing was proven; `verdict` compares the latter, or else the former, with the certificate of the built
-    model; `distance` is that of attention patterns, None for another shape. `stages` has the largest error after each
-    stage; `curve` its points, (step, root mean square, largest error on training points)."""
+    """One run. `found` is the largest error that a search finds, at the input `worst` (an estimate), `certified` what
+    is proven in real arithmetic, or None where nothing was proven; `verdict` compares the latter, or else the
+    former, with the certificate of the built model; `distance` is that of attention patterns, None for another shape.
+    `stages` has the largest error after each stage; `curve` its points, (step, root mean square, largest error on
+    training points)."""
 
     start: str
     method: str
@@ -60,6 +61,7 @@ class Run:
     stages: Mapping[str, float]
     seconds: float
     digest: str
+    worst: Array
     curve: Array = field(repr=False)
     weights: Array = field(repr=False)
 
@@ -146,12 +148,7 @@ class Training:
 
     def table(self) -> str:
         """What came out, and every run, as text for a terminal."""
-        cells = [COLUMNS, *self._cells()]
-        widths = [max(len(line[place]) for line in cells) for place in range(len(COLUMNS))]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
-        ]
-        return "\n".join([*self.summary(), "", *lines])
+        return "\n".join([*self.summary(), "", plain_table(COLUMNS, self._cells())])
 
     def markdown(self) -> str:
         """Every run as a Markdown table."""

@@ -157,10 +157,13 @@ def _means(share: Tensor, value: Tensor) -> Tensor:
 @dataclass(frozen=True)
 class Table:
     """Heads over constant reference tokens of one number s, beside an affine map: sum_h sum_k softmax(a_hk s + c_hk)
-    v_hk + alpha s + beta. No token sees itself: the class that laws and lower bounds are about."""
+    v_hk + alpha s + beta, with s = (x - middle) / half. No token sees itself: the class that laws and lower bounds are
+    about."""
 
     heads: int
     references: int
+    middle: float = 0.0
+    half: float = 1.0
 
     @property
     def shapes(self) -> Shapes:
@@ -171,7 +174,7 @@ class Table:
     def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
         """(runs, P) and (N, 1, 1), or (runs, N, 1, 1), to (runs, N, 1, 1)."""
         held = split(self.shapes, weights)
-        s = x.reshape(*(x.shape[:1] if x.ndim == 4 else (1,)), -1, 1, 1)
+        s = (x.reshape(*(x.shape[:1] if x.ndim == 4 else (1,)), -1, 1, 1) - self.middle) / self.half
         scores = s * held["slope"][:, None] + held["offset"][:, None]
         found = (scores.softmax(-1) * held["values"][:, None]).sum((2, 3))
         found = found + s[:, :, 0, 0] * held["linear"] + held["bias"]

@@ -21,13 +21,13 @@ from headsmith.core.intervals import (
     Interval,
     added,
     divided,
-    exact_sum,
     fraction_bounds,
     hull,
     intersected,
     interval_of,
     multiple,
     point,
+    range_of_sum,
 )
 from headsmith.language.graph import Affine, Graph, Input, Maximum, Minimum, Node, Quotient, Relu
 
@@ -110,19 +110,10 @@ class Forms:
 
 def form_range(form: ExactForm, found: Sequence[Interval]) -> Interval:
     """Term by term, for every column of the ranges `found`; the first column rounded once only."""
-    fixed = interval_of(form.constant)
-    if not form.terms:
-        columns = found[0].low.shape[1]
-        return Interval(np.full(columns, fixed.low), np.full(columns, fixed.high))
-    ends = [(c, found[node].low[component], found[node].high[component]) for (node, component), c in form.terms.items()]
-    low, high = np.empty((2, found[0].low.shape[1]))
-    if len(low) > 1:
-        total = fixed
-        for coefficient, start, end in ends:
-            total = added(total, multiple(coefficient, Interval(start, end)))
-        low, high = np.array(total.low), np.array(total.high)
-    low[0], high[0] = exact_sum([(c, float(start[0]), float(end[0])) for c, start, end in ends], form.constant)
-    return Interval(low, high)
+    terms = [
+        (c, found[node].low[component], found[node].high[component]) for (node, component), c in form.terms.items()
+    ]
+    return range_of_sum(form.constant, terms, found[0].low.shape[1])
 
 
 def affine_range(forms: Forms, graph: Graph, number: int, component: int, found: Sequence[Interval]) -> Interval:

@@ -88,7 +88,7 @@ def balanced(graph: Graph) -> Graph:
 
 def _chains(graph: Graph) -> dict[int, list[int]]:
     """For each outermost node of a chain the nodes that the chain reads, in order; a factor may stand there twice."""
-    readers = Counter(argument for number in graph.used for argument in arguments(graph.nodes[number]))
+    readers = Counter(argument for number in graph.used for argument in graph.reads[number])
     # The larger and the smaller of the same numbers are told apart together: such pairs are left as they are.
     pairs = Counter(frozenset(node.arguments) for node in graph.nodes if isinstance(node, Maximum | Minimum))
     drawn: set[int] = set()
@@ -98,7 +98,7 @@ def _chains(graph: Graph) -> dict[int, list[int]]:
         if not isinstance(node, Chained):
             continue
         leaves[number] = []
-        for argument in arguments(node):
+        for argument in graph.reads[number]:
             inner = graph.nodes[argument]
             alone = readers[argument] == 1 and argument != graph.output
             if alone and type(inner) is type(node) and _unpaired(inner, pairs) and _unpaired(node, pairs):
@@ -114,7 +114,7 @@ def _unpaired(node: Node, pairs: Counter[frozenset[int]]) -> bool:
 
 
 def _longer(graph: Graph, number: int, leaves: Sequence[int]) -> bool:
-    return len(leaves) > len(arguments(graph.nodes[number]))
+    return len(leaves) > len(graph.reads[number])
 
 
 def _pairs(depths: Sequence[int]) -> tuple[list[tuple[int, int]], int]:
