@@ -68,7 +68,7 @@ from headsmith.plan.request import Met, Outcome, Policy, Request, nearer
 from headsmith.plan.smallest import nothing_found, refused, size_of_outputs, smallest_met, with_remedy
 from headsmith.plan.tables import GateHead
 from headsmith.prove.apart import apart, meet_apart
-from headsmith.prove.prove import Draft, certified, drafted
+from headsmith.prove.prove import Draft, Wanted, certified, drafted
 from headsmith.transformer.bill import Cost, as_cost
 from headsmith.transformer.heads.attentions import WITHOUT_SINK, AttentionKind, MaskKind
 from headsmith.transformer.ir import Transformer
@@ -352,8 +352,8 @@ def proven(laid: Laid, attempt: Attempt) -> Attempt:
             transformer = numbered(transformer, draft.places)
             certificate = certified(draft, transformer)
         else:
-            target = request.graph, request.box, design.choices, laid.recipe.arrangement
-            draft = drafted(*target, transformer, request.error, laid.effort, design.assembly)
+            model = request.graph, design.choices, laid.recipe.arrangement, transformer
+            draft = drafted(Wanted(*model, request.error, laid.effort, design.assembly), request.box)
             before, attempt = attempt, taught(laid, attempt, draft)
             if attempt.relief is NONE and attempt.sizes == before.sizes:
                 transformer, certificate = numbered(transformer, draft.places), certified(draft)

@@ -12,8 +12,11 @@ import pytest
 from helpers.models.networks import random_network
 
 import headsmith as hs
+from headsmith.inside import disguise, rewrites
+from headsmith.inside.ablation import Machine
 from headsmith.inside.circuit_check import check_circuit
 from headsmith.inside.disguise import Disguised, load_disguised
+from headsmith.lab.suite.folder import hooked
 
 over = hs.tokens
 
@@ -159,3 +162,41 @@ def test_weights_whose_products_overflow_are_refused(idle: Disguised, size: floa
         tensors["embed.weight"] *= size
         with pytest.raises(hs.CertificateError):
             replace(idle, tensors=tensors).verify()
+
+
+def test_whatever_is_changed_is_charged(rng: np.random.Generator) -> None:
+    """Matrices with random errors in them, some in another basis: what the kernel charges covers what they do, at
+    random inputs, at corners and at kinks."""
+    model = hs.compile_sequence(lambda x: over.max(x[:, 0]) - over.mean(x[:, 0]), tokens=4, domain=(-1, 1), error=1e-6)
+    plain = model.plain()
+    points = np.concatenate([rng.uniform(-1, 1, (500, 4, 1)), rng.choice([-1.0, 0.0, 1.0], (500, 4, 1))])
+    target = points.max(axis=1, keepdims=True) - points.mean(axis=1, keepdims=True)
+    charged = []
+    for trial in range(6):
+        found = rewrites.matrices(Machine(plain.config, plain.tensors))
+        tensors = rewrites.tensors_of(rewrites.rotate(found, rng) if trial % 2 else found)
+        for name in rng.choice([each for each in tensors if not each.startswith("heads.")], 3, replace=False):
+            size = 10.0 ** rng.uniform(-10, -7)
+            tensors[name] = tensors[name] * (1.0 + size * rng.choice([-1.0, 1.0], tensors[name].shape))
+        loss = disguise._loss(model, plain.tensors, tensors)
+        certificate = disguise._certificate(model, plain.tensors, tensors, loss)
+        other = Disguised(model, (), 0, tensors, loss, certificate)
+        assert np.abs(other(points) - target).max() <= certificate.error
+        charged.append(certificate.error - model.certificate.error)
+    assert max(charged) > 1e-8
+
+
+def test_a_hooked_transformer_computes_the_same(hidden: Disguised, rng: np.random.Generator) -> None:
+    """The state dict, run as HookedTransformer runs it: scores over the root of d_head, the stream entered at layer
+    0."""
+    state, points = hooked(hidden), rng.uniform(-1, 1, (20, 3))
+    stream = hidden.machine.run(points[:, None]).streams[0]
+    for layer in range(2):
+        weights = (state[f"blocks.{layer}.attn.W_{name}"] for name in "QKVO")
+        query, key, value, write = weights
+        q, k, v = (stream[:, None] @ each for each in (query, key, value))
+        scores = q @ k.swapaxes(-1, -2) / np.sqrt(query.shape[2])
+        scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        stream = stream + (scores / scores.sum(axis=-1, keepdims=True) @ v @ write).sum(axis=1)
+    outputs = stream[:, -1] @ state["unembed.W_U"] + state["unembed.b_U"]
+    assert np.abs(outputs - hidden(points)).max() <= 1e-11

@@ -28,3 +28,13 @@ def test_directions_say_what_they_are() -> None:
     with pytest.raises(hs.TargetError, match=r"directions\['z1'\]: directions are numbered.*column 2 is z1"):
         model.directions["z1"]  # type: ignore[call-overload]
     assert model.directions[2] == "z1"
+
+
+def test_heads_of_two_banks_of_a_kind_have_names_of_their_own() -> None:
+    over = hs.tokens
+    program = hs.compile_sequence(
+        lambda x: over.shift(x[:, 0], 1) + 2 * over.shift(x[:, 0], 2), tokens=4, domain=(-1, 1), error=1e-3
+    )
+    told = [line.split(":")[0].strip() for line in program.explain().splitlines() if line.startswith("  move head")]
+    assert told == ["move head 0", "move head 1"]
+    assert [f"layer 1 / {name}" for name in told] == [name for name in program.places if " head " in name]

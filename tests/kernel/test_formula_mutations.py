@@ -32,7 +32,7 @@ from headsmith.plan.approximation import approximate
 from headsmith.plan.choose import Chooser
 from headsmith.plan.circuits.assemble import Choice, _made, assemble
 from headsmith.plan.circuits.fragment import Fragment
-from headsmith.prove.prove import drafted
+from headsmith.prove.prove import Wanted, drafted
 from headsmith.transformer.stored import numbered
 
 FORMULAS: dict[str, tuple[Any, dict[str, tuple[float, float]], float, str]] = {
@@ -107,7 +107,7 @@ def built(model: hs.Compiled, choices: dict[int, Choice], budget: float) -> hs.C
     gains = approximation.flow.gains
     skeleton = lower(assembly.circuit, approximation.ranges, {}, Setting(dtype=model.transformer.dtype))
     transformer = with_softmax_budget(skeleton, demand_of(skeleton, gains), budget, leak=1e-6 * budget)
-    draft = drafted(model.graph, model.box, choices, None, transformer, assembly=assembly)
+    draft = drafted(Wanted(model.graph, choices, None, transformer, assembly=assembly), model.box)
     return replace(model, transformer=numbered(transformer, draft.places), proof=draft.proof)
 
 

@@ -11,7 +11,7 @@ from helpers.models.networks import random_network
 
 import headsmith as hs
 from headsmith.core.errors import CertificateError
-from headsmith.prove.prove import Draft, certified, drafted
+from headsmith.prove.prove import Draft, Wanted, certified, drafted
 from headsmith.transformer.ir import Transformer
 from headsmith.transformer.stored import numbered
 
@@ -20,9 +20,9 @@ def draft_of(model: Any) -> tuple[Draft, Transformer]:
     """The draft of a compiled model, and the model whose heads have the numbers that they had before it."""
     made = list[tuple[Draft, Transformer]]()
 
-    def watched(target: Any, box: Any, choices: Any, fusion: Any, transformer: Any, *others: Any) -> Draft:
-        draft = drafted(target, box, choices, fusion, transformer, *others)
-        made.append((draft, transformer))
+    def watched(wanted: Wanted, box: Any) -> Draft:
+        draft = drafted(wanted, box)
+        made.append((draft, wanted.transformer))
         return draft
 
     with patch.object(import_module("headsmith.compile"), "drafted", watched):

@@ -16,11 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from headsmith.inside.ablation import INPUT, OUTPUT, Edge, Machine, Node, edge_name, node_name
-from headsmith.inside.circuit import circuit, damage_data, digest, draws, edge_data
+from headsmith.core.arrays import Array
+from headsmith.inside.ablation import INPUT, OUTPUT, Edge, Node, edge_name, node_name
+from headsmith.inside.circuit import circuit, damage_data, digest, draws, edge_data, short
 from headsmith.inside.disguise import Disguised
 from headsmith.inside.necessity import PAIRS, Judged, by_weights, judged, outgoing, searched, uniqueness
 from headsmith.inside.rewrites import IDLE, WHISPER
+
+DUST = 1e-9
+"""A head that can move the outputs by less than this share of the certificate is idle."""
 
 KINDS = {IDLE: "decoy", WHISPER: "whisper"}
 
@@ -47,34 +51,50 @@ def circuit_of(hidden: Disguised, damages: bool, unique: bool, seed: int) -> dic
 
 
 def origin_of(hidden: Disguised, node: Node) -> Node | int:
-    """The node of the plain model that a node is; IDLE or WHISPER for heads that are of none."""
+    """The node of the plain model that a node is; of heads that are of none, IDLE, or WHISPER where an output is
+    reached: so say their weights."""
     if node in (INPUT, OUTPUT):
         return node
     of, _ = hidden.origins[node[0]][node[1]]
-    return of if of < 0 else (node[0], of)
+    if of >= 0:
+        return node[0], of
+    return WHISPER if amplitude_of(hidden, node) > DUST * hidden.certificate.error else IDLE
+
+
+def amplitude_of(hidden: Disguised, node: Node) -> float:
+    """How far a head that reads inputs and constants alone can move an output: the largest of its values, times what
+    the read-out makes of the row that it writes."""
+    machine = hidden.machine
+    value = machine.reads(node, "v")
+    inputs = np.abs(machine.writes(INPUT) @ value) * _sizes(hidden)[:, None]
+    size = np.max(np.abs(machine.constants() @ value), axis=0) + inputs.sum(axis=0)
+    moved = np.abs(machine.writes(node) @ machine.reads(OUTPUT, ""))
+    return float(np.max(size @ moved, initial=0.0))
+
+
+def _sizes(hidden: Disguised) -> Array:
+    """How large inputs can be."""
+    box = np.maximum(np.abs(hidden.box.low), np.abs(hidden.box.high))
+    return np.resize(box, hidden.transformer.inputs)
 
 
 def _decided(hidden: Disguised) -> dict[Edge, Judged]:
     """What theorems say of the edges."""
     plain, found = by_weights(hidden.plain_machine), dict[Edge, Judged]()
-    whispers = sum(layer["of"].count(WHISPER) for layer in _of(hidden.machine, hidden))
-    told = [each["parameters"]["amplitude"] for each in hidden.recipe if each["name"] == "whispers"]
-    amplitude = told[0] / whispers if whispers else 0.0
+    known = {node: origin_of(hidden, node) for node in (INPUT, OUTPUT, *hidden.machine.heads)}
+    amplitudes = {node: amplitude_of(hidden, node) for node, of in known.items() if of == WHISPER}
     for edge in hidden.machine.edges():
-        source, target = origin_of(hidden, edge.source), origin_of(hidden, edge.target)
+        source, target = known[edge.source], known[edge.target]
         if isinstance(source, tuple) and isinstance(target, tuple):
             found[edge] = plain[Edge(source, target, edge.read_as)]
         elif WHISPER in (source, target) and IDLE not in (source, target):
             reached = target in (WHISPER, OUTPUT)
-            why, most = ("amplitude", amplitude) if reached else ("weights", 0.0)
+            moved = amplitudes.get(edge.target, amplitudes.get(edge.source, 0.0))
+            why, most = ("amplitude", short(moved)) if reached else ("weights", 0.0)
             found[edge] = Judged("false", "input" if reached else "nothing", at_most=most, why=why)
         else:
             found[edge] = Judged("false", "input", at_most=0.0, why="idle")
     return found
-
-
-def _of(machine: Machine, hidden: Disguised) -> list[dict[str, list[int]]]:
-    return [{"of": [of for of, _ in layer]} for layer in hidden.origins[: len(machine.layers)]]
 
 
 def _nodes(hidden: Disguised, plain: dict[str, Any], most: int, damages: bool, seed: int) -> dict[str, Any]:
@@ -87,7 +107,8 @@ def _nodes(hidden: Disguised, plain: dict[str, Any], most: int, damages: bool, s
             name = node_name((number, place))
             where = {"hook": f"blocks.{number}.attn.hook_z", "index": place}
             if of < 0:
-                found[name] = {"in_graph": False, "kind": KINDS[of], **where}
+                kind = origin_of(hidden, (number, place))
+                found[name] = {"in_graph": False, "kind": KINDS[kind] if isinstance(kind, int) else "decoy", **where}
                 continue
             own = plain["nodes"][f"a{number}.h{of}"]
             kept = {key: value for key, value in own.items() if key not in ("features", "says", "share_of_error")}

@@ -140,14 +140,17 @@ def _layer(meanings: Meanings, place: int, heads: int) -> str:
     lines = [f"Layer {place + 1}: {count(layer.heads, 'head')}"]
     if layer.neurons:
         lines = [f"Layer {place + 1}: a SwiGLU block of {count(layer.neurons, 'neuron')}"]
+    before: dict[str, int] = {}
     for bank in layer.banks:
         if bank.neurons:
             lines += _neurons(meanings, bank, heads)
             continue
+        first = before.get(bank.kind, 0)
+        before[bank.kind] = first + bank.heads
         mine = [next(names) for _ in range(bank.heads)]
         told = list(bank_sentences(meanings, bank, heads))
         for head, sentences in enumerate(told):
-            lines.append(f"  {bank.kind} head {head}: {without_kind(mine[head])}")
+            lines.append(f"  {bank.kind} head {first + head}: {without_kind(mine[head])}")
             lines += [f"    {sentence}" for sentence in sentences]
         if bank.heads > len(told):
             lines.append(f"  and {count(bank.heads - len(told), f'more {bank.kind} head')}")

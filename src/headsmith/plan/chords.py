@@ -5,14 +5,15 @@ and a deviation:
 
     |v(t) - chord through (l, v_l), (r, v_r)| <= deviation         for all t in the cell.
 
-Affine nodes keep that form (deviations add with |W|, rounding of the end values included); a gate whose chord keeps its
-sign by more than the deviation is linear or zero; another gate adds at most min(|v_l|, |v_r|), which is tiny when the
-cell ends at the kink. The cells' ends are found by following the kinks in floating point: wrong ends would cost
-tightness, never truth.
+Affine nodes keep that form: their deviation is the sum of |W| times the deviations that they read, and the rounding of
+the values at the ends. A gate whose chord keeps its sign by more than the deviation is the chord, or zero. Every other
+gate adds at most min(|v_l|, |v_r|) to the deviation, which is tiny where the cell ends at the kink. The ends of cells
+are found by following the kinks in floating point; if an end is a little off, the bound is wider, and still true.
 
 Against f:  chord_f - f = f''(xi)/2 (t - l)(r - t), so circuit - f lies between two parabolas whose extremes are known.
-            Where f'' is unbounded
-(sqrt at 0), the ranges of both on the cell are compared instead. Cells are halved until the bound is within `TIGHTNESS`
+            Where f'' is not bounded (sqrt at 0), the ranges of both on the cell are compared instead.
+
+Cells are halved until the bound is within `TIGHTNESS`
 of an error that is attained.
 """
 
@@ -98,8 +99,7 @@ def check_circuit(graph: Graph, low: float, high: float, name: str, parameter: f
     return Checked(float(bounds[0]), float(bounds[1]), tuple(found), cells)
 
 
-# ---- the circuit, cell by cell
-# -----------------------------------------------------------------------------------------
+# The circuit, cell by cell --------------------------------------------------------------------------------------------
 
 
 def _kinks(graph: Graph, low: float, high: float) -> Array:
@@ -200,8 +200,7 @@ def _both_ends(values: Any) -> tuple[Any, Any]:
     return (values[:-1], values[1:]) if len(values) > 1 else (values, values)
 
 
-# ---- against the function
-# ----------------------------------------------------------------------------------------------
+# Against the function -------------------------------------------------------------------------------------------------
 
 
 def _compare(

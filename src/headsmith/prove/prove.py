@@ -75,22 +75,26 @@ class Draft:
         return replace(self, facts=replace(self.facts, model=replace(model, embedding=(), readout=(), layers=layers)))
 
 
-def drafted(
-    target: Graph,
-    box: Box,
-    choices: Mapping[int, Choice],
-    fusion: Fusion | Pieces | None,
-    transformer: Transformer,
-    error: float = 0.0,
-    effort: Effort = USUAL,
-    assembly: Assembly | None = None,
-) -> Draft:
-    """The proof of a model that may be off by `error`, written down and checked up to what depends on scales. The
-    circuit that its choices lead to may be there already, as an `assembly`. Raises CertificateError where there is no
-    proof."""
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """What is to be proved: that a model computes a target, which was fused and whose nodes were approximated so. The
+    model may be off by `error`: what exchanges and attention read may be off by as much. `effort` is what norms are
+    worth; the circuit that the choices lead to may be there already."""
+
+    target: Graph
+    choices: Mapping[int, Choice]
+    fusion: Fusion | Pieces | None
+    transformer: Transformer
+    error: float = 0.0
+    effort: Effort = USUAL
+    assembly: Assembly | None = None
+
+
+def drafted(wanted: Wanted, box: Box) -> Draft:
+    """The proof of a model on a box, written down and checked up to what depends on scales. Raises CertificateError
+    where there is no proof."""
     tensors: Tensors = {}
-    header = _header(target, box, transformer, tensors)
-    wanted = Wanted(target, choices, fusion, transformer, error, effort, assembly)
+    header = _header(wanted.target, box, wanted.transformer, tensors)
     with refusals(), np.errstate(all="ignore"):
         read = read_graph(header["source"], tensors)
         domain = box_of(header["domain"], read)
@@ -109,7 +113,7 @@ def drafted(
             # The norms of wide layers may be a little too small.
             if not any(each["flat"] for each in header.get("proof", {}).get("norms", ())):
                 raise
-            written, found = facts(replace(wanted, effort=replace(effort, checked=True)))
+            written, found = facts(replace(wanted, effort=replace(wanted.effort, checked=True)))
     own = {name: each for name, each in tensors.items() if name.startswith((SOURCE, PROOF))}
     about = digest(header["source"], tensors)
     proof = Proof.of(header["proof"], tensors)
@@ -184,21 +188,6 @@ def refusals() -> Iterator[None]:
         raise CertificateError(str(problem)) from None
     except DAMAGE as problem:
         raise CertificateError(f"no proof was found ({type(problem).__name__}: {problem})") from problem
-
-
-@dataclass(frozen=True, eq=False)
-class Wanted:
-    """What is to be proved: that a model computes a target, which was fused and whose nodes were approximated so. The
-    model may be off by `error`: what exchanges and attention read may be off by as much. `effort` is what norms are
-    worth; the circuit that the choices lead to may be there already."""
-
-    target: Graph
-    choices: Mapping[int, Choice]
-    fusion: Fusion | Pieces | None
-    transformer: Transformer
-    error: float = 0.0
-    effort: Effort = USUAL
-    assembly: Assembly | None = None
 
 
 @dataclass(frozen=True, eq=False)

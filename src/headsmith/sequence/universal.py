@@ -39,7 +39,7 @@ from headsmith.language.kuhn import Grid
 from headsmith.model import Compiled
 from headsmith.plan.analysis.refute import refute
 from headsmith.plan.analysis.smoothness import Lipschitz, as_smoothness
-from headsmith.prove.prove import certified, drafted
+from headsmith.prove.prove import Wanted, certified, drafted
 from headsmith.run.numpy_runner import run
 from headsmith.sequence.gaussian_grid import NARROWEST, WIDEST, fewest_cells
 from headsmith.sequence.universal_grid import Axes, axes_of
@@ -310,7 +310,7 @@ def universal(
     graph = _graph(axes, table_, bound, slack, tokens)
     transformer = transformer_of(graph, float(width), architecture)
     try:
-        draft = drafted(graph, box, {}, None, transformer)
+        draft = drafted(Wanted(graph, {}, None, transformer), box)
         certificate = certified(draft)
     except ThinMarginError as problem:
         raise DomainError(

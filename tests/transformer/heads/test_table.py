@@ -41,7 +41,7 @@ from headsmith.core.errors import CertificateError, HeadsmithError
 from headsmith.core.intervals import Box
 from headsmith.export.file import Contents, read_file, write_file
 from headsmith.language.graph import Affine, Function, Graph, Input, Relu, Term
-from headsmith.prove.prove import certified, drafted
+from headsmith.prove.prove import Wanted, certified, drafted
 from headsmith.run.numpy_runner import patterns, run
 from headsmith.transformer.bill import bill
 from headsmith.transformer.dense import DenseTransformer, dense
@@ -422,7 +422,7 @@ class TestTheKernelRefuses:
     def test_models_of_tables(self, build, graph, tmp_path) -> None:
         kept = contents(build(1, "float64"), graph)
         with pytest.raises(CertificateError):
-            certified(drafted(kept.graph, kept.box, {}, None, kept.transformer))
+            certified(drafted(Wanted(kept.graph, {}, None, kept.transformer), kept.box))
         write_file(tmp_path / "model", kept)
         with pytest.raises(CertificateError):
             hs.verify(tmp_path / "model")
@@ -431,7 +431,7 @@ class TestTheKernelRefuses:
         """Nothing else is wrong with it: x is read, the gate's register written, the read-out the target's."""
         kept = contents(Case(with_bank(square(1, "float64").model, node=[1], component=[0]), list, []), relu_graph())
         with pytest.raises(CertificateError, match="the values of a ramp head must rise with its slopes"):
-            certified(drafted(kept.graph, kept.box, {}, None, kept.transformer))
+            certified(drafted(Wanted(kept.graph, {}, None, kept.transformer), kept.box))
 
     @pytest.mark.parametrize("dtype", ["float64", "float32"])
     def test_a_compiled_model_with_a_table_beside_its_gates(self, dtype) -> None:

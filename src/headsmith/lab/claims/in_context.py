@@ -26,7 +26,7 @@ from headsmith.plan.approximation import approximate, gained
 from headsmith.plan.circuits.assemble import GATE, Choice, assemble, expression_of
 from headsmith.plan.reading import read
 from headsmith.plan.tables import GateHead
-from headsmith.prove.prove import certified, drafted
+from headsmith.prove.prove import Wanted, certified, drafted
 from headsmith.sequence import in_context
 from headsmith.sequence.descent import Descent, descent_graph
 from headsmith.sequence.learner import Learner
@@ -154,7 +154,7 @@ def same_heads(steps: int, decay: float = 0.0, features: int = 3, examples: int 
     design = gained(graph, choices, assembly, approximate(graph, request.ranges, assembly, choices, tables), tables)
     skeleton = lower(design.circuit, design.ranges, tables, Setting(examples))
     transformer = with_softmax_budget(skeleton, demand_of(skeleton, design.gains), 1e-4, 1e-10)
-    draft = drafted(graph, request.box, choices, None, transformer)
+    draft = drafted(Wanted(graph, choices, None, transformer), request.box)
     proven = certified(draft)
     billed = bill(transformer, proven.max_score)
     parts = (graph, request.box, numbered(transformer, draft.places), proven, billed, draft.proof)
