@@ -394,8 +394,8 @@ def run_cells(asked: Comparison, dtype: str, found: float) -> str:
             rounding = float(
                 rounding_on(asked.network, asked.box, ends, PRECISIONS[dtype], closer_at(asked.network)).value.max()
             )
-        if rounding < 0.9 * best:
-            best, text = rounding, tree.walked()[0]
-        if best <= SHARE * found:
+        helped = rounding < 0.9 * best or not np.isfinite(best)
+        best, text = (rounding, tree.walked()[0]) if rounding < best else (best, text)
+        if not helped or best <= SHARE * found:
             break
     return text
