@@ -20,7 +20,7 @@ from pathlib import Path
 from constants import UnlistedError, checked, constants_text, kernel_sources
 
 HERE = Path(__file__).resolve().parent
-FILES = ("Basics", "Rounding", "Softmax", "Gates", "Tables", "Kinds")
+FILES = ("Basics", "Rounding", "Softmax", "Gates", "Tables", "Kinds", "Float")
 """In the order in which they read each other."""
 CHANGED = ("SINK", 1e-15, "Softmax")
 """The constant that is tight, a change in its 15th digit, and the file that must not be accepted with it."""

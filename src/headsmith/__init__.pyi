@@ -16,6 +16,8 @@ from headsmith.lab import signal as signal
 from headsmith.lab import suite as suite
 from headsmith.lab.enough.best import Best as Best
 from headsmith.lab.enough.best import best as best
+from headsmith.lab.enough.bounds import LowerBound as LowerBound
+from headsmith.lab.enough.bounds import lower_bound as lower_bound
 from headsmith.lab.iprm.model import Reasoner as Reasoner
 from headsmith.lab.iprm.model import iprm as iprm
 from headsmith.lab.regions.enumeration import regions as regions

@@ -25,7 +25,8 @@ def verify(model: Any) -> Any:
     `model` is the path of a saved model or of an exported folder, or a model of any kind. Of a sampled callable the
     certificate says: the model is within the error of every function that has the stated Lipschitz bound and, at the
     nodes, the stored answers; `Universal.check` samples the callable again. Of a file that `hs.certify` wrote, it is
-    what was proven of the given weights (core/proven.py): print it to read it in words.
+    what was proven of the given weights (core/proven.py): print it to read it in words. Of a file that holds a lower
+    bound, it is what was proven of all heads of a shape (kernel/rules/lower_bound.py).
     """
     if isinstance(model, str | os.PathLike) and not os.path.isdir(model):
         return verified_file(model)
@@ -49,6 +50,10 @@ def verified_file(path: str | os.PathLike[str]) -> Any:
     except (Refused, KeyError, TypeError, AttributeError) as problem:
         raise FileFormatError(f"{os.fspath(path)}: {problem}") from None
     try:
+        if "lower_bound" in header:
+            from headsmith.kernel.rules.lower_bound import check_bound
+
+            return check_bound(header, tensors)
         found = checked(header, tensors)
     except Refused as problem:
         raise CertificateError(f"{os.fspath(path)}: {problem}") from None

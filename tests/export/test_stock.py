@@ -303,9 +303,9 @@ def test_a_changed_folder_is_refused(copied: Path) -> None:
         config.write_text(other)
         refused(r"config.json")
     config.unlink()
-    refused(r"config.json: no such file")
+    refused(r"config.json.*no( such)? file")
     os.mkfifo(config)  # whoever opens it waits for a writer
-    refused(r"config.json: no such file")
+    refused(r"config.json.*no( such)? file")
     config.unlink()
     config.write_text(settings)
     (copied / "README.md").write_text("error 0")

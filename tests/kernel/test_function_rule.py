@@ -76,6 +76,16 @@ def test_known_extremes_are_met() -> None:
         assert float(slope.high) == most
 
 
+def test_softplus_is_finite_on_every_finite_interval() -> None:
+    """log(1 + e^x) = x + log(1 + e^-x): of large x neither side of it overflows, and it is hardly more than x."""
+    for low, high in ((-1e300, 1e300), (800.0, 1e300), (1e300, 1e300), (-1e300, -1e299)):
+        found = enclose(named("softplus"), Interval(low, high))
+        with mpmath.workdps(40):
+            ends = [max(mpmath.mpf(x), 0) + mpmath.log1p(mpmath.exp(-abs(mpmath.mpf(x)))) for x in (low, high)]
+        assert mpmath.mpf(float(found.low)) <= ends[0]
+        assert ends[1] <= mpmath.mpf(float(found.high)) <= max(1.0, 1.000001 * high)
+
+
 @pytest.mark.parametrize(
     ("name", "parameter", "low", "high"),
     [

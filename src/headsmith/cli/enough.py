@@ -77,3 +77,35 @@ def best_command(
     if binds:
         print_all("no limit binds" if model.binds is None else f"the limit that binds is {model.binds}")
     print_all(f"saved to {output}" if output is not None else "not saved: give -o FILE to keep the model")
+
+
+@click.command("lower-bound", cls=TakesFormulas, short_help="An error below which no head of a shape can be.")
+@click.argument("target", nargs=-1, required=True)
+@domain_option
+@click.option("--heads", type=int, default=1, show_default=True, help="How many heads: one is all that is known.")
+@click.option("--reference-tokens", type=int, default=1, show_default=True, help="Tokens of the head.")
+@click.option("--max-weight", type=float, help="The steepest line that the stream adds to the head.")
+@click.option("--affine/--pure", default=True, show_default=True, help="Whether the stream adds a line at all.")
+@output_option("Where to save the proof (.safetensors), for headsmith verify.")
+@as_json_option
+def lower_bound_command(
+    target: tuple[str, ...], domain: tuple[str, ...], output: str | None, as_json: bool, **shape: Any
+) -> None:
+    """A number below which the error of no table head for TARGET can be, whatever its keys and values are: a theorem,
+    or a certificate that the kernel has checked. What is not proven is refused."""
+    from headsmith.cli.inputs import read_target
+    from headsmith.lab.enough.bounds import below, lower_bound
+    from headsmith.language.domains import read_domain
+
+    wanted, names = read_target(target)
+    found = lower_bound(wanted, read_domain(domain, names), **shape)
+    if output is not None:
+        found.save(output)
+    if as_json:
+        told = {name: getattr(found, name) for name in ("value", "kind", "text", "reference_tokens", "affine")}
+        return print_json(file=output, **told)
+    kind = "affine" if found.affine else "pure"
+    print_all(f"no {kind} head of {found.reference_tokens} tokens has an error below {below(found.value)}")
+    print_all(f"{found.kind}: {found.text}")
+    if output is not None:
+        print_all(f"saved to {output}")

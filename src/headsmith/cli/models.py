@@ -99,6 +99,10 @@ def verify_command(file: str, trusted: str | None, as_json: bool) -> None:
         ran = ran_for(file)
         lines = {name: len(each) for name, each in ran.items()}
         write_text(trusted, listing(ran))
+    if not as_json and hasattr(certificate, "cells") and hasattr(certificate, "incline"):
+        from headsmith.lab.enough.bounds import proved_text
+
+        return print_all(f"verified: {proved_text(certificate)}")
     if as_json:
         counted = {} if lines is None else {"trusted": {"listing": trusted, "lines": lines}}
         second = getattr(certificate, "second", None)

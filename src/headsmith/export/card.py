@@ -82,6 +82,13 @@ with torch.no_grad():
     logits, cache = bridge.run_with_cache({entered})
 cache["pattern", 0]                                 # (batch, head, query, key): the first layer"""
 
+UNPADDED = (
+    "All sequences of a batch have the same length, and nothing is padded: of padded ones nothing is proven. A "
+    "classifier answers at the last token that it is given, and where numbers enter as `inputs_embeds` it cannot tell "
+    "padding on the right from data: its answer is then that of the padding. Ask for sequences of other lengths one by "
+    "one."
+)
+
 FRONT = """---
 library_name: transformers
 tags: [headsmith, certified, attention-only]
@@ -141,6 +148,7 @@ def card(model: Any, to: str, fused: bool, stock: Any = None) -> str:
         model.bill.markdown(),
         "## Use",
         f"```python\n{USES[to] if stock is None else stock_use(stock)}\n```",
+        *([UNPADDED] if stock else []),
         "## Check",
         "`headsmith verify DIR` proves the error again, with the proof in `proof.safetensors`, and makes sure that "
         "everything else in this folder is the proven model, bit for bit."

@@ -105,7 +105,8 @@ def compare(folder: str | os.PathLike[str], wanted: Mapping[str, bytes]) -> None
             continue
         if name not in wanted:
             raise CertificateError(f"{entry}: does not belong to the export, and other tools might read it; remove it")
-    if (path / PICTURE).exists() and (path / PICTURE).read_bytes()[: len(PNG)] != PNG:
+    picture = path / PICTURE
+    if picture.exists() and not (picture.is_file() and picture.read_bytes()[: len(PNG)] == PNG):
         raise CertificateError(f"{path / PICTURE}: no picture")
     for name, content in wanted.items():
         _compare_file(path / name, content)

@@ -80,9 +80,9 @@ def tokenizer(
     }
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "pad_token": PAD,
-        # Tools that put a first token in front find that it is there already.
-        **({"bos_token": (*leading, PAD)[0], "eos_token": PAD} if unknown == PAD else {}),
+        # A classifier answers at the last token: without a token for it, transformers refuses to pad. Tools that put a
+        # first token in front of what a language model reads find that it is there already.
+        **({"pad_token": PAD, "bos_token": (*leading, PAD)[0], "eos_token": PAD} if unknown == PAD else {}),
         "model_max_length": references + tokens,
         "clean_up_tokenization_spaces": False,
     }

@@ -86,6 +86,9 @@ class Fitter:
         if self.multiplied(group.nodes[0]):
             return Fitted((), {}, margin, {}, {group.nodes[0]: 0.0}, multiplied=True)
         box = [self.wide(variable, margin) for variable in group.variables]
+        if not np.isfinite(box).all():
+            read = describe(self.target, group.nodes[0])
+            raise UnfittableError(f"nothing is known of how far what {read} reads may be off", group.nodes[0])
         circuits = {n: option for n in group.nodes if (option := self._headless(n, allowed[n])) is not None}
         rest = [n for n in group.nodes if n not in circuits]
         if rest and not group.tabled:

@@ -88,7 +88,7 @@ class Process:
     async def start(memory: int) -> Process:
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         pipe = asyncio.subprocess.PIPE
-        command = (sys.executable, "-m", "headsmith.studio.worker", str(memory))
+        command = (sys.executable, "-m", "headsmith.studio.worker", str(memory), str(os.getpid()))
         made = await asyncio.create_subprocess_exec(
             *command, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL, env=environment
         )

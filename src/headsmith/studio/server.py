@@ -13,7 +13,6 @@ import json
 import os
 import re
 import socket
-import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from shutil import rmtree
@@ -29,6 +28,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from headsmith.core.errors import HeadsmithError
 from headsmith.studio.jobs import Job, Jobs, Limits
 from headsmith.studio.page import SCRIPTS, asset
+from headsmith.studio.remains import own_folder, until_interrupted
 from headsmith.studio.worker import EXPORTS, MODEL, NETWORKS, PAGE, VIEW
 
 LARGEST_REQUEST, LARGEST_FILE = 256 << 10, 32 << 20
@@ -239,16 +239,15 @@ async def limited(request: Request, most: int) -> bytes | None:
 
 
 def serve(port: int, limits: Limits, ready: Any) -> None:
-    """Run the studio until it is interrupted. `ready` is called with its address."""
-    with tempfile.TemporaryDirectory(prefix="headsmith-studio-") as folder, socket.socket() as listening:
+    """Run the studio until it is interrupted, by Ctrl-C or SIGTERM. `ready` is called with its address."""
+    with until_interrupted(), own_folder() as folder, socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(("127.0.0.1", port))
         chosen = listening.getsockname()[1]
-        app = Studio(Path(folder), limits).app(chosen)
+        app = Studio(folder, limits).app(chosen)
         config = uvicorn.Config(app, log_level="error", access_log=False, server_header=False, ws="none")
         server = uvicorn.Server(config)
         listening.listen(128)
         ready(f"http://127.0.0.1:{chosen}/")
         # The server ends what it has begun, and then raises what interrupted it.
-        with contextlib.suppress(KeyboardInterrupt):
-            server.run(sockets=[listening])
+        server.run(sockets=[listening])

@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from headsmith.studio.remains import end_with
+
 PAUSE = 0.05
 """Seconds between two words about the same step, at least."""
 
@@ -33,8 +35,10 @@ EXPORTS = ("onnx", "huggingface", "torch", "transformerlens", "circuit")
 Tell = Callable[[str, float], None]
 
 
-def main(memory: int) -> None:
-    """Answer requests from standard input until it ends, with at most so many bytes of memory."""
+def main(memory: int, studio: int) -> None:
+    """Answer requests from standard input until it ends, with at most so many bytes of memory; `studio` is the process
+    that asks, and without it this one ends."""
+    end_with(studio)
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -230,4 +234,4 @@ HANDLERS: dict[str, Callable[[dict[str, Any], Tell], dict[str, Any]]] = {
 }
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -85,7 +85,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "cosh": lambda x: (x.exp() + (-x).exp()) / 2,
     "tanh": lambda x: 2 * _sigmoid(2 * x) - 1,
     "sigmoid": _sigmoid,
-    "softplus": lambda x: (1 + x.exp()).log(),
+    "softplus": lambda x: x + (1 + (-x).exp()).log() if x[0] > 0 else (1 + x.exp()).log(),
     "gelu": lambda x: x * (-x * arb(2).rsqrt()).erfc() / 2,
     "gaussian": lambda x: (-x * x / 2).exp(),
     "hypotenuse": lambda x: (1 + x * x).sqrt(),

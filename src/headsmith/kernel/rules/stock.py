@@ -22,7 +22,8 @@ from . import gpt2, llama
 from .layout import ENTERS, MOST_NUMBERS, layers_of, numbers_of
 
 CONFIG, WEIGHTS, PROOF, WORDS = "config.json", "model.safetensors", "proof.safetensors", "tokenizer.json"
-BESIDE = "tokenizer_config.json", "export.json", "README.md", "picture.png", "circuit.json"
+SPOKEN, SPECIAL = "tokenizer_config.json", ("pad_token", "bos_token", "eos_token")
+BESIDE = SPOKEN, "export.json", "README.md", "picture.png", "circuit.json"
 OTHERS = CONFIG, WEIGHTS, PROOF, WORDS, *BESIDE
 ARCHITECTURES: dict[str, Any] = {"llama": llama, "gpt2": gpt2}
 
@@ -34,6 +35,7 @@ class Stock:
     certificate: Certificate
     config: dict[str, Any]
     weights: dict[str, Any]
+    references: int  # the tokens that come first, and hold no data
 
 
 def check_folder(folder: str | os.PathLike[str]) -> Certificate:
@@ -42,6 +44,8 @@ def check_folder(folder: str | os.PathLike[str]) -> Certificate:
     for name in sorted({*os.listdir(folder)} - {*OTHERS}):
         # An adapter, shards or code: a runtime may load them in place of the weights.
         refuse(not name.startswith(".git"), f"{name!r} is no file of the proven model, and other tools might read it")
+    for name in os.listdir(folder):
+        refuse(name in OTHERS and not os.path.isfile(os.path.join(folder, name)), f"{name!r} is no file")
     header, tensors = read(os.path.join(folder, PROOF))
     checked(header, tensors)
     held = tensors_of(os.path.join(folder, WEIGHTS), ("F32",))
@@ -49,15 +53,48 @@ def check_folder(folder: str | os.PathLike[str]) -> Certificate:
     kind: Any = config.get("model_type") if isinstance(config, dict) else None
     refuse(kind not in [*ARCHITECTURES], f"{CONFIG} names no model for which there is a rule: {[*ARCHITECTURES]}")
     root = held.get(ARCHITECTURES[kind].NORM, np.zeros(0)).ravel()[:1].sum()
-    spoken = mapping(_json(path)) if os.path.isfile(path) else {"model": {"vocab": {}}}
-    words, added = mapping(field(field(spoken, "model"), "vocab")), items(spoken.get("added_tokens", []))
-    rows = {(text(field(each, "content")), whole(field(each, "id"))) for each in added}
-    other = spoken.get("normalizer") is not None or not rows <= words.items()
-    refuse(other, f"{WORDS} has words, or changes them, beside its vocabulary")
+    words, leading = dict[str, Any](), None
+    if os.path.isfile(path) or os.path.exists(os.path.join(folder, SPOKEN)):
+        words, leading = _words(_json(path), mapping(_json(os.path.join(folder, SPOKEN))))
     language = config.get("architectures") == [ARCHITECTURES[kind].LANGUAGE]
     wanted = stock(header, tensors, kind, float(root), words, language)
+    refuse(leading not in (None, wanted.references), f"{WORDS} puts {leading} tokens first, not {wanted.references}")
     refuse_others(wanted, config, held)
     return wanted.certificate
+
+
+def _words(spoken: Any, settings: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """The words of a tokenizer with their rows, and how many of the first rows it puts in front. Raise Refused unless
+    it splits prompts at blanks, knows no words beside its vocabulary, and changes and adds nothing else."""
+    words, added = mapping(field(field(spoken, "model"), "vocab")), items(field(spoken, "added_tokens"))
+    names = {text(field(each, "content")): whole(field(each, "id")) for each in added}
+    processor = mapping(field(spoken, "post_processor"))
+    leading = [each for each in items(field(processor, "single")) if "SpecialToken" in mapping(each)]
+    first = [text(field(each["SpecialToken"], "id")) for each in leading]
+    sequence, unknown = {"Sequence": {"id": "A", "type_id": 0}}, field(spoken["model"], "unk_token")
+    ids = {each: {"id": each, "ids": [place], "tokens": [each]} for place, each in enumerate(first)}
+    front = [{"SpecialToken": {"id": each, "type_id": 0}} for each in first]
+    pair = [*front, sequence, {"Sequence": {"id": "B", "type_id": 0}}]
+    template = {"type": "TemplateProcessing", "single": [*front, sequence], "pair": pair, "special_tokens": ids}
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    wanted = {
+        **dict.fromkeys(("truncation", "padding", "normalizer", "decoder")),
+        "version": "1.0",
+        "added_tokens": [{"id": place, "content": name, **plain} for name, place in names.items()],
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "post_processor": template,
+        "model": {"type": "WordLevel", "vocab": words, "unk_token": unknown},
+    }
+    same = json.dumps(spoken, sort_keys=True) == json.dumps(wanted, sort_keys=True)
+    rows = list(names.values()) == list(range(len(names))) and names.items() <= words.items()
+    known = unknown not in words or unknown == list(names)[-1]
+    refuse(not (same and rows and known), f"{WORDS} has words, or changes them, beside its vocabulary")
+    fixed = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+    others = settings.keys() - {*fixed, "model_max_length", *SPECIAL}
+    wrong = others or any(settings.get(name) != value for name, value in fixed.items())
+    wrong = wrong or any(settings[name] not in [*names] for name in SPECIAL if name in settings)
+    refuse(wrong, f"{SPOKEN} says more than which tokens are special")
+    return words, len(first)
 
 
 def refuse_others(wanted: Stock, config: Any, held: dict[str, Any]) -> None:
@@ -108,7 +145,7 @@ def _stock(header: Any, tensors: Tensors, name: str, root: float | None, words: 
     heaviest = float(np.max([np.abs(value).max(initial=0.0) for value in weights.values()]))
     refuse(not np.isfinite(heaviest), "a stock model's weight is beyond float32")
     found = replace(found, masks=("causal",), assumes=(*found.assumes, *rules.ASSUMES, ENTERS), target=about)
-    return Stock(replace(found, max_weight=heaviest), config, weights)
+    return Stock(replace(found, max_weight=heaviest), config, weights, model.references)
 
 
 def _as_language_model(found: Stock, name: str) -> Stock:

@@ -36,7 +36,6 @@ the addressee has gain/2, and all others less than zero (kernel/rules/attentions
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -57,7 +56,7 @@ from headsmith.transformer.heads.bank import (
 )
 from headsmith.transformer.heads.other_gates import other_moves
 from headsmith.transformer.heads.running import Attention
-from headsmith.transformer.heads.scaling import Scaling
+from headsmith.transformer.heads.scaling import Scaling, even
 from headsmith.transformer.heads.stream import DATA, POSITION, Feature, On, Terms, position_bits, position_code, unit
 from headsmith.transformer.heads.surroundings import Surroundings
 
@@ -183,9 +182,11 @@ class MoveBank(HeadBank):
         if scaling.model.attention in WITHOUT_SINK:
             # The addressee scores half the gain above zero, and others at least as much below.
             exact = scaling.model.attention in EXACT
-            return replace(self, gain=2.0 if exact else 4.0 * math.ceil((far + 4.0) / 2.0), keep_gain=scaling.reference)
+            gain = 2.0 if exact else 2.0 * even(far + 4.0, scaling.model.precision)
+            return replace(self, gain=gain, keep_gain=scaling.reference)
         # Other data tokens are 2 gain below, and reference tokens gain * bits.
-        gain = 2.0 * math.ceil(max(max(scaling.position, far) / 2.0, (far + 4.0) / max(bits, 1)) / 2.0)
+        least = max(max(scaling.position, far) / 2.0, (far + 4.0) / max(bits, 1))
+        gain = even(least, scaling.model.precision)
         return replace(self, gain=gain, keep_gain=scaling.reference)
 
     def told(self, head: int, model: Surroundings, words: Words) -> list[str]:

@@ -45,7 +45,7 @@ class Scaling:
 
     def lifted(self, depth: float) -> float:
         """The gain that keeps reference tokens `depth` below the others: even, and zero where there are none."""
-        return 2.0 * math.ceil((depth + 4.0) / 2.0) if self.model.reference_tokens else 0.0
+        return even(depth + 4.0, self.model.precision) if self.model.reference_tokens else 0.0
 
     def alone(self, node: int) -> float:
         """How far others must be kept below. What clears a register (node -1) must leave no more of it than rounding

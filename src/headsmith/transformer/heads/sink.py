@@ -131,7 +131,9 @@ class SinkBank(ScaledBank):
         if scaling.model.attention == "elu+1":
             steep = rounded_up(scaling.common / heaviest_read(self), precision)
             far = max(scaling.reach + 8.0, -math.log(precision.unit_roundoff))
-            kept = replace(self, position_gain=0.0, reference_gain=float(math.ceil(far)))
+            kept = replace(
+                self, position_gain=0.0, reference_gain=float(rounded_up(np.array(math.ceil(far)), precision))
+            )
             return replace(kept, query_scale=steep, key_scale=ones)
         if scaling.model.attention == "sigmoid" and scaling.model.tokens > 1:
             # The largest score, and all that may leak, below zero.

@@ -34,7 +34,6 @@ are the reference tokens, not the data tokens: they have the key -gain.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -50,7 +49,7 @@ from headsmith.transformer.heads.bank import (
     keep,
 )
 from headsmith.transformer.heads.running import Attention, blocks
-from headsmith.transformer.heads.scaling import Scaling
+from headsmith.transformer.heads.scaling import Scaling, even
 from headsmith.transformer.heads.stream import DATA, GRID, REFERENCE, Feature, On, Read, Terms, unit
 from headsmith.transformer.heads.surroundings import Surroundings
 
@@ -214,7 +213,7 @@ class TableBank(HeadBank):
     def scaled(self, scaling: Scaling) -> Self:
         # Offsets that centre the scores leave the largest of them near zero, or above.
         lowest = float(np.max(-self.offset.max(axis=1), initial=0.0))
-        gain = 2.0 * math.ceil((scaling.reach + lowest + 6.0) / 2.0)
+        gain = even(scaling.reach + lowest + 6.0, scaling.model.precision)
         return replace(self, gain=gain, keep_gain=scaling.reference)
 
     def value_sizes(self) -> Any:
