@@ -33,7 +33,7 @@ SPREAD = 3.0
 MOST_PIECES = 256
 LEAST = 2.0**-33
 """The smallest error that is stated: with 60 bits and degree 8, Interval did not show 3e-15 in reasonable time."""
-TACTIC = "interval with (i_bisect t, i_taylor t, i_degree 8, i_prec 60, i_depth 24)"
+TACTIC = "interval with (i_bisect t, i_taylor t, i_degree 8, i_prec 60, i_depth 40)"
 
 PRELUDE = (files("headsmith.export") / "code" / "softmax_rocq.txt").read_text()
 """Softmax means as Rocq knows them, and what is proved of them once: `around`."""
