@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from helpers.effort import cases
 
 import headsmith as hs
 from headsmith.cli.selftest import selftest_command
@@ -18,7 +20,7 @@ from headsmith.kernel.core.check import Certificate, proved
 from headsmith.kernel.core.errors import Refused
 from headsmith.kernel.core.reading import read
 from headsmith.lab.attack import selftest
-from headsmith.lab.attack.file_attack import worst_ratio
+from headsmith.lab.attack.file_attack import saved, worst_ratio
 from headsmith.lab.attack.rounding_oracle import Tape, plain_run, worst_run
 from headsmith.lab.attack.target_oracle import Digits, Wide, target_values
 
@@ -128,3 +130,31 @@ def test_the_attack_finds_most_of_the_error(single: tuple[Any, Any, Any], tmp_pa
         ratios.append(worst_ratio(header, tensors, found.outputs, found.masks, rng, count=200, steps=6).ratio)
     assert 0.9 < ratios[0] <= 1.0
     assert 0.05 < ratios[1] <= 1.0
+
+
+T = hs.tokens
+OTHERS: dict[str, Callable[[], Any]] = {
+    "elu+1": lambda: hs.compile("abs(x) + relu(y)", (-1, 1), 1e-2, attention="elu+1", dtype="float32"),
+    "linear": lambda: hs.compile("x*y + x*x*y", (-1, 1), 1e-4, attention="linear", dtype="float32"),
+    "relu": lambda: hs.compile("abs(x) + relu(y)", (-1, 1), 1e-2, attention="relu", dtype="float32"),
+    "sigmoid": lambda: hs.compile("abs(x) + relu(y)", (-1, 1), 1e-2, attention="sigmoid", tokens=3, dtype="float32"),
+    "sparsemax": lambda: hs.compile("max(x, y)", (-1, 1), 1e-2, attention="sparsemax", dtype="float32"),
+    "hardmax": lambda: hs.compile_sequence(T.mean, tokens=3, domain=(-1, 1), error=1e-2, attention="hardmax"),
+    "sigmoid in 16 bits": lambda: hs.compile("abs(x)", (-1, 1), 0.3, attention="sigmoid", dtype="bfloat16"),
+    "relu in 16 bits": lambda: hs.compile("abs(x)", (-1, 1), 0.3, attention="relu", dtype="bfloat16"),
+}
+
+
+@pytest.mark.parametrize("name", cases(OTHERS, OTHERS.keys() - {"elu+1", "relu", "sparsemax"}))
+def test_roundings_are_pushed_under_every_attention(name: str) -> None:
+    """As rounding happens lies between the ends that are pushed, and all of it within the bound."""
+    model, rng = OTHERS[name](), np.random.default_rng(1)
+    header, tensors = saved(model)
+    proof = proved(header, tensors)
+    assert worst_ratio(header, tensors, proof.outputs, proof.masks, rng, count=12, steps=1).ratio <= 1.0
+    dense, causal = model.dense(), "full" not in proof.masks
+    x = rng.uniform(-1.0, 1.0, (model.transformer.tokens, model.transformer.inputs))
+    plain = plain_run(dense, x[None], model.transformer.dtype, causal)[0, 0, 0]
+    low, high = (worst_run(dense, x, model.transformer.dtype, causal, 0, 0, up)[0, 0] for up in (False, True))
+    assert low <= plain <= high
+    assert low < high

@@ -181,8 +181,7 @@ class _FileSearch:
         return float(scores.max()), points[int(np.argmax(scores))]
 
     def judged(self, sequence: Any) -> list[Worst]:
-        """What many digits say of a sequence: as it runs and, under softmax attention, with roundings pushed both
-        ways."""
+        """What many digits say of a sequence: as it runs, and with roundings pushed both ways."""
         with precise.many_digits():
             wanted = target_values(self.target, self.tensors, sequence, Digits())
             laid = self.laid(sequence[None])
@@ -190,7 +189,7 @@ class _FileSearch:
             shares = self._shares(plain, wanted)
             token, output = (int(place) for place in np.unravel_index(int(np.argmax(shares)), shares.shape))
             found = [Worst(float(shares.max()), sequence, self.causal, "as it is")]
-            for up in (True, False) if self.model.attention == "softmax" else ():
+            for up in (True, False):
                 pushed = worst_run(self.model, laid[0], self.dtype, self.causal, token, output, up)
                 ratio = float(self._shares(pushed, wanted).max())
                 found.append(Worst(ratio, sequence, self.causal, "with every rounding pushed the worst way"))

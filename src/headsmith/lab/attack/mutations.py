@@ -18,7 +18,7 @@ Tensors = dict[str, Any]
 Path = tuple[str | int, ...]
 Random = np.random.Generator
 
-IGNORED = ("certificate", "choices", "fusion", "form", "claim", "version")
+IGNORED = ("claim", "version", "run", "extensions")
 """Parts of the header that say nothing about what the model computes."""
 
 

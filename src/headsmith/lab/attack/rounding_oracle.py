@@ -21,7 +21,7 @@ import numpy as np
 
 from headsmith.core.rounding import HALVES, PRECISIONS, arithmetic, held
 from headsmith.transformer.dense import DenseLayer, DenseTransformer
-from headsmith.transformer.heads.attentions import weights_of
+from headsmith.transformer.heads.attentions import shares_of, weights_of
 from headsmith.transformer.heads.swiglu import silu
 
 EXP_UNITS = 8.0
@@ -181,7 +181,7 @@ def _signs(tape: Tape, place: int, pull: Any) -> dict[int, Any]:
 
 
 def run_on(tape: Tape, model: DenseTransformer, sequence: Any, causal: bool) -> int:
-    """The textbook: embedding, layers of softmax attention or neurons, read-out. Returns the place of the outputs."""
+    """The textbook: embedding, layers of attention or neurons, read-out. Returns the place of the outputs."""
     sequence = np.asarray(sequence, dtype=np.float64)
     tokens, references = len(sequence), len(model.references)
     inputs = tape.hold(tape.put(sequence, units=1.0))
@@ -195,7 +195,7 @@ def run_on(tape: Tape, model: DenseTransformer, sequence: Any, causal: bool) -> 
             stream = tape.add(stream, _neurons(tape, stream, layer))
             continue
         heads = zip(layer.W_Q, layer.W_K, layer.W_V, layer.W_O, strict=True)
-        added = [_head(tape, stream, visible, *matrices) for matrices in heads]
+        added = [_head(tape, stream, visible, model.attention, *matrices) for matrices in heads]
         if tape.dtype in HALVES:
             added = [tape.hold(tape.total(added))]
         stream = tape.hold(tape.total([stream, *added]), tape.values[added[0]] != 0.0)
@@ -222,10 +222,13 @@ def _neurons(tape: Tape, stream: int, layer: DenseLayer) -> int:
     return tape.product(tape.times(silu, up), layer.W_down)
 
 
-def _head(tape: Tape, stream: int, visible: Any, W_Q: Any, W_K: Any, W_V: Any, W_O: Any) -> int:
-    features = np.flatnonzero(W_Q.any(axis=0) & W_K.any(axis=0))
+def _head(tape: Tape, stream: int, visible: Any, kind: str, W_Q: Any, W_K: Any, W_V: Any, W_O: Any) -> int:
+    # Under elu+1 a feature that nobody writes is phi(0) = 1, and counts.
+    features = np.flatnonzero((W_Q.any(axis=0) & W_K.any(axis=0)) | (kind == "elu+1"))
     columns, tokens = np.flatnonzero(W_V.any(axis=0) & W_O.any(axis=1)), len(visible)
     query, key = tape.linear(stream, W_Q[:, features]), tape.linear(stream, W_K[:, features])
+    if kind == "elu+1":
+        query, key = _positive(tape, query), _positive(tape, key)
     if len(features):
         turned = tape.put(tape.values[key].T, (key, lambda pull: pull.T))
         parts = [
@@ -235,15 +238,7 @@ def _head(tape: Tape, stream: int, visible: Any, W_Q: Any, W_K: Any, W_V: Any, W
         scores = tape.total(parts)
     else:
         scores = tape.constant(np.zeros((tokens, tokens)))
-    top = np.argmax(np.where(visible, tape.values[scores], -np.inf), axis=1)
-    highest = tape.take(scores, np.arange(tokens)[:, None], top[:, None])
-    negative = tape.put(-tape.values[highest], (highest, lambda pull: -pull))
-    # What is hidden may score more than all that is seen: it becomes 0 before exp, and its power 0 after it.
-    seen = tape.constant(visible.astype(np.float64))
-    powers = tape.times(tape.exp(tape.times(tape.add(scores, negative), seen)), seen)
-    mass = tape.total([tape.take(powers, slice(None), [other]) for other in range(tokens)])
-    weights = tape.over(powers, mass)
-    values = tape.linear(stream, W_V[:, columns])
+    weights, values = _weights(tape, scores, visible, kind), tape.linear(stream, W_V[:, columns])
     mixed = tape.total(
         [
             tape.times(tape.take(weights, slice(None), [other]), tape.take(values, [other], slice(None)))
@@ -251,6 +246,55 @@ def _head(tape: Tape, stream: int, visible: Any, W_Q: Any, W_K: Any, W_V: Any, W
         ]
     )
     return tape.product(tape.hold(mixed), W_O[columns])
+
+
+def _positive(tape: Tape, place: int) -> int:
+    """phi of elu+1: e^x below zero, 1 + x above."""
+    above = (tape.values[place] > 0.0).astype(np.float64)
+    over, under = tape.constant(above), tape.constant(1.0 - above)
+    return tape.add(
+        tape.times(tape.add(place, tape.constant(np.ones_like(above))), over),
+        tape.times(tape.exp(tape.times(place, under)), under),
+    )
+
+
+def _minus(tape: Tape, place: int) -> int:
+    return tape.put(-tape.values[place], (place, lambda pull: -pull))
+
+
+def _weights(tape: Tape, scores: int, visible: Any, kind: str) -> int:
+    """Where each token looks, from its scores (heads/attentions.py)."""
+    tokens, seen = len(visible), tape.constant(visible.astype(np.float64))
+    ones = tape.constant(np.ones(visible.shape))
+
+    def mass(place: int) -> int:
+        return tape.total([tape.take(place, slice(None), [other]) for other in range(tokens)])
+
+    if kind in ("linear", "relu", "sigmoid"):
+        if kind == "sigmoid":
+            scores = tape.over(ones, tape.add(ones, tape.exp(_minus(tape, scores))))
+        kept = visible & ((tape.values[scores] > 0.0) | (kind != "relu"))
+        return tape.times(scores, tape.constant(kept.astype(np.float64)))
+    if kind == "elu+1":
+        powers = tape.times(scores, seen)
+        return tape.over(powers, mass(powers))
+    top = np.argmax(np.where(visible, tape.values[scores], -np.inf), axis=1)
+    highest = tape.take(scores, np.arange(tokens)[:, None], top[:, None])
+    # What is hidden may score more than all that is seen: it becomes 0 before exp, and its power 0 after it.
+    lower = tape.times(tape.add(scores, _minus(tape, highest)), seen)
+    if kind == "softmax":
+        powers = tape.times(tape.exp(lower), seen)
+        return tape.over(powers, mass(powers))
+    if kind == "hardmax":
+        chosen = tape.constant((visible & (tape.values[lower] == 0.0)).astype(np.float64))
+        return tape.over(chosen, mass(chosen))
+    plain = np.where(visible, tape.values[lower], -np.inf)
+    kept = visible & (shares_of("sparsemax", plain, visible) > 0.0)
+    support, count = tape.constant(kept.astype(np.float64)), tape.constant(kept.sum(axis=1, keepdims=True))
+    lost = tape.over(
+        tape.add(mass(tape.times(lower, support)), _minus(tape, tape.constant(np.ones((tokens, 1))))), count
+    )
+    return tape.times(tape.add(lower, _minus(tape, lost)), support)
 
 
 def plain_run(model: DenseTransformer, sequences: Any, dtype: str, causal: bool) -> Any:
