@@ -49,7 +49,7 @@ def test_a_law_falls_with_its_files(square, tmp_path):
 
 def test_a_frontier_has_marks_and_bounds(tmp_path):
     rows = hs.frontier("x*y", (-1, 1), recipe="relu", layers=1, heads=[2, 4])
-    assert [row.limits for row in rows][0] == (("layers", 1), ("heads", 2))
+    assert next(row.limits for row in rows) == (("layers", 1), ("heads", 2))
     assert rows[1].error < rows[0].error
     assert rows.pareto
     assert rows.markdown().count("\n") == len(rows) + 1

@@ -5,8 +5,8 @@ Lemma.  A model that is certified for an error is one for every larger error.
 So let models have the certified errors e_0 > e_1 > ... > e_K. For every e in [e_K, e_0] the first of them with e_k <= e
 will do: what it costs, as a function of e, is a step function, and this is a theorem about all errors at once. A
 formula F(e) that rises as e falls bounds the cost of all steps if it does at the upper end of each: the cost of model
-k + 1 is at most F(e_k). The formula here is a log2(1/e) + b, the least one above all steps with the slope of a line through
-them. It holds in floating point, for every recipe, and for a family of networks.
+k + 1 is at most F(e_k). The formula here is a log2(1/e) + b, the least one above all steps with the slope of a
+line through them. It holds in floating point, for every recipe, and for a family of networks.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Law:
         return (
             f"For every error e from {bound(low)} to {below(high)} there is a softmax transformer within e of "
             f"{self.name} with at most {a:g} log2(1/e) + {b:g} heads in at most {c:g} log2(1/e) + {d:g} layers. Proved "
-            f"by {count(len(self.models), 'certificate')}: a model certified for an error is one for every larger error."
+            f"by {count(len(self.models), 'certificate')}: a model certified for an error is one for every larger one."
         )
 
     def latex(self) -> str:
@@ -100,9 +100,10 @@ class Law:
         name = "".join(f"\\{each}" if each in "_#%&$" else each for each in self.name).replace("**", "\\^{}")
         return (
             f"\\begin{{theorem}}\nFor every $e \\in [{bound(low)}, {below(high)}]$ some softmax transformer is within "
-            f"$e$ of \\texttt{{{name}}} everywhere on its domain, in floating point, with at most ${a:g} \\log_2(1/e) + {b:g}$ "
-            f"heads and ${c:g} \\log_2(1/e) + {d:g}$ layers.\n\\end{{theorem}}\n\\begin{{proof}}\nA model certified for "
-            "an error is one for every larger error. The models below are certified, so between two rows the lower one "
+            f"$e$ of \\texttt{{{name}}} everywhere on its domain, in floating point, with at most "
+            f"${a:g} \\log_2(1/e) + {b:g}$ heads and ${c:g} \\log_2(1/e) + {d:g}$ layers.\n\\end{{theorem}}\n"
+            "\\begin{proof}\nA model certified for an error is one for every larger error. "
+            "The models below are certified, so between two rows the lower one "
             "will do; the formulas are at least its cost at the upper end of that interval, and rise as $e$ falls.\n"
             f"\\begin{{center}}\\begin{{tabular}}{{rrr}}\nerror & heads & layers \\\\ \\hline\n{rows}\n"
             "\\end{tabular}\\end{center}\n\\end{proof}\n"
