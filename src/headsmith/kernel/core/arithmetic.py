@@ -248,7 +248,7 @@ class Interval:
         """matrix @ x; a vector stands for a diagonal matrix.
 
         Few terms are added one by one. Of many: if x is within r of m, W x is within |W| r of W m, and |W| |x| bounds
-        what the sums round.
+        what the sums round; and a sum of products that are not negative is not negative either.
         """
         if matrix.ndim == 1:
             return self.__mul__(matrix if self.low.ndim == 1 else matrix[:, None])
@@ -259,7 +259,7 @@ class Interval:
         middle = 0.5 * self.low + 0.5 * self.high
         radius = np.maximum(rounded_sum(self.high, -middle, np.inf), rounded_sum(middle, -self.low, np.inf))
         slack = FLOAT64.gamma(terms + 2) * (matrix @ self.magnitude) + terms * TINY
-        return interval(matrix @ middle).widened(matrix @ Upper(radius) + slack)
+        return _signed(matrix, self, interval(matrix @ middle).widened(matrix @ Upper(radius) + slack), slack.value)
 
     def mapped(self, change: Callable[[Array], Array]) -> Interval:
         """Both ends changed alike, by what keeps their order; a point stays one."""
@@ -328,6 +328,18 @@ def _one_by_one(matrix: Sparse, x: Interval) -> Interval:
     for rows, entries in matrix.layers():
         total[:, rows] = rounded_sum(total[:, rows], ends[:, entries], -np.inf)
     return Interval(total[0], -total[1])
+
+
+def _signed(matrix: Weights, x: Interval, found: Interval, slack: Array) -> Interval:
+    """Undo the rounding of sums that have no term of the other sign: they cannot cross zero."""
+    close = ((found.low < 0.0) & (found.low >= -8.0 * slack)) | ((found.high > 0.0) & (found.high <= 8.0 * slack))
+    if not close.any():
+        return found
+    up, down = entrywise(matrix, lambda each: each > 0.0), entrywise(matrix, lambda each: each < 0.0)
+    falls = applied(up, x.low < 0.0) + applied(down, x.high > 0.0)
+    rises = applied(up, x.high > 0.0) + applied(down, x.low < 0.0)
+    low = np.where(falls == 0.0, np.maximum(found.low, 0.0), found.low)
+    return Interval(low, np.where(rises == 0.0, np.minimum(found.high, 0.0), found.high))
 
 
 def rounded_sum(a: Array, b: Array, direction: float) -> Array:
