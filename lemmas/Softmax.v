@@ -36,6 +36,10 @@ apply Rabs_le. split.
   + unfold EXP_FACTOR. assert (0 <= u) by lra. lra.
 Qed.
 
+(** The small kernel has EXP_FACTOR times 4 as one number. *)
+Theorem exp_shift_is_the_same : EXP_SHIFT = EXP_FACTOR * 4.
+Proof. unfold EXP_SHIFT, EXP_FACTOR. lra. Qed.
+
 (** *** 12.1: shift *)
 
 (** tanh (d / 2) *)

@@ -24,6 +24,7 @@ PROVED: Mapping[str, float] = {
     "ELU_GAIN": 1.001,  # how much larger the power of a finite gain may be computed
     "SIGMOIDS": 3.01,  # what silent tokens add and round, under sigmoid attention
     "EXP_FACTOR": 2.02,  # an error of exp, as a change of its argument
+    "EXP_SHIFT": 8.08,  # the same, of 4 units in the last place: the small kernel's number
     "ERF_SLOPE": 1.13,  # the slope of erf
     "FEW_GAMMA": 0.125,  # rule F of 12.1 holds up to so much rounding,
     "FEW_SILENT": 0.0625,  # and so much weight of silent tokens
@@ -36,6 +37,8 @@ UNPROVED: Mapping[float, str] = {
     708.0: "where numpy's exp begins to underflow: below it the bound is that of a larger number",
     134217729.0: "2^27 + 1 splits a double; the sums of its parts are exact (Dekker)",
     65504.0: "the largest number of float16",
+    3.4028234663852886e38: "the largest number of float32",
+    1.7976931348623157e308: "the largest number of float64",
     1.0001: "which cells of rule Sampled are halved: no bound depends on it",
     1024.0: "the largest exponent that a file may ask for",
     128.0: "what a call of j0 or j1 costs, in units of work",

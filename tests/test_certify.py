@@ -3,14 +3,17 @@ checked again from a file."""
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import headsmith as hs
+from headsmith.cli.group import commands
 from headsmith.kernel.core.check import checked
 from headsmith.kernel.core.errors import Refused
 from headsmith.kernel.core.reading import read
@@ -184,3 +187,57 @@ def test_modules_of_torch_are_read_and_certified() -> None:
         found = float((module(points)[:, 0] - points.sum(1)).abs().max())
     assert certified.verdict == "proven"
     assert found <= certified.error + 1e-5 <= 1.06 * certified.found
+
+
+def test_extreme_scores_and_small_domains() -> None:
+    """Scores of 1e5 and equal ones, one constant token, a domain that is a point or has a side that is one."""
+    base = product_matrices()
+    sharp = {**base, "W_Q": 5e4 * base["W_Q"]}
+    equal = {**base, "W_Q": 0.0 * base["W_Q"]}
+    single = {**base, "references": base["references"][:1]}
+    for matrices in (sharp, equal, single):
+        for domain in (SQUARE, {"x": (0.25, 0.25), "y": (-0.5, 0.5)}, {"x": (0.25, 0.25), "y": (0.5, 0.5)}):
+            certified = hs.certify(matrices, "x*y", domain, ratio=3.0, order=3, timeout=0.3, dtype="float64")
+            low, high = (np.array([ends[side] for ends in domain.values()]) for side in (0, 1))
+            points = np.random.default_rng(0).uniform(low, high, (500, 2))
+            with np.errstate(all="ignore"):
+                seen = np.abs(run(matrices, points) - points.prod(axis=1)).max()
+            assert seen <= certified.error
+
+
+def test_an_input_where_an_error_is_exceeded_disproves_it() -> None:
+    """The difference there lies between doubles that are above what was asked."""
+    certified = hs.certify(product_matrices(), "x*y", SQUARE, within=0.01, timeout=1.0)
+    worst = np.array([[*certified.worst.values()]])
+    assert certified.verdict == "disproved"
+    assert abs(run(product_matrices(), worst)[0] - worst.prod()) >= certified.found - 1e-12 > 0.01
+    assert certified.error >= certified.found
+
+
+def test_the_command_line_takes_matrices_and_draws_the_cells(tmp_path: Path) -> None:
+    np.savez(tmp_path / "head.npz", **product_matrices())
+    files = ["-o", str(tmp_path / "proof.safetensors"), "--plot", str(tmp_path / "error.png")]
+    given = ["certify", str(tmp_path / "head.npz"), "x*y", "--domain", "-1:1", "--order", "4", "--json", *files]
+    answer = json.loads(CliRunner().invoke(commands, given).output)
+    assert answer["verdict"] == "proven"
+    assert hs.verify(tmp_path / "proof.safetensors").error == answer["error"]
+    assert (tmp_path / "error.png").stat().st_size > 1000
+
+
+def test_what_is_no_number_never_counts_as_closed() -> None:
+    """A function that is not defined everywhere on the domain is refused, and so are weights that overflow."""
+    with pytest.raises(hs.HeadsmithError):
+        hs.certify(product_matrices(), "log(x) + y", SQUARE, timeout=1.0)
+    huge = {**product_matrices(), "W_Q": 1e300 * product_matrices()["W_Q"]}
+    with pytest.raises(hs.HeadsmithError):
+        hs.certify(huge, "x*y", SQUARE, timeout=1.0)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("spike", [False, True])
+def test_a_million_points_are_never_further_off_than_proven(seed: int, spike: bool) -> None:
+    matrices = product_matrices(spike, seed)
+    certified = hs.certify(matrices, "x*y", SQUARE, ratio=1.05)
+    assert certified.verdict == "proven"
+    assert attacked(matrices, 1_000_000, seed) <= certified.error

@@ -18,6 +18,10 @@ from headsmith.lab.enough.best import Best as Best
 from headsmith.lab.enough.best import best as best
 from headsmith.lab.enough.bounds import LowerBound as LowerBound
 from headsmith.lab.enough.bounds import lower_bound as lower_bound
+from headsmith.lab.enough.frontier import Frontier as Frontier
+from headsmith.lab.enough.frontier import frontier as frontier
+from headsmith.lab.enough.law import Law as Law
+from headsmith.lab.enough.law import law as law
 from headsmith.lab.iprm.model import Reasoner as Reasoner
 from headsmith.lab.iprm.model import iprm as iprm
 from headsmith.lab.regions.enumeration import regions as regions

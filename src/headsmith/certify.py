@@ -54,8 +54,8 @@ POINTS = 20_000
 """Points that are tried before anything is proven."""
 SPARE = 1e-9
 """How much more is claimed than was proven here: another machine adds up in another order."""
-ORDERS = (4, 3, 2, 6)
-"""The degrees of polynomials that are tried on a few cells, where no order is asked for."""
+ORDERS, SMALL = (4, 3, 2), 1e-5
+"""The degrees of polynomials that are tried where no order is asked for; and 6, where the difference is small."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +183,8 @@ def certify(
                 report(f"order {moment.order}: {moment.cells} cells, {moment.open} open, {reached}", spent)
 
         limits = Limits(ratio, within, started + timeout)
-        found, orders = starting(asked, POINTS), ORDERS if order == "auto" else (int(order),)
+        found = starting(asked, POINTS)
+        orders = (*ORDERS, *((6,) if found[0] < SMALL else ())) if order == "auto" else (int(order),)
         outcome = best_order(asked, orders, found, limits, tell)
         runs = run, run_cells(asked, run, outcome.found)
         header, tensors, statement = checked(network, function, box, outcome, runs)
@@ -232,7 +233,10 @@ def checked(
     try:
         statement: Statement = stated(header, tensors)
     except Refused as problem:
-        raise CertificateError(f"nothing is proven of this module: {problem}") from None
+        raise CertificateError(
+            f"nothing is proven of this module after {outcome.seconds:.3g} s and {outcome.moments[-1].cells} cells "
+            f"({problem}): give more time, or a smaller domain"
+        ) from None
     return header, tensors, statement
 
 

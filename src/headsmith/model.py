@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +20,7 @@ from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, DomainError, TargetError
 from headsmith.core.intervals import Box
 from headsmith.core.rounding import Dtype
+from headsmith.core.second import second_opinion
 from headsmith.export.file import Contents, Form, header_of, write_file
 from headsmith.export.formats import To
 from headsmith.export.onnx_builder import refuse_large
@@ -38,6 +39,7 @@ from headsmith.inside.meanings import Meanings
 from headsmith.inside.places import places
 from headsmith.inside.shares import Share, head_shares
 from headsmith.kernel.core.check import checked
+from headsmith.kernel.core.reading import VERSION
 from headsmith.language.builder import masks
 from headsmith.language.graph import Graph
 from headsmith.language.labels import Circuit, Labels, circuit_of
@@ -379,9 +381,10 @@ def verify(compiled: Compiled) -> Certificate:
     if compiled.proof is None:
         raise CertificateError("the model carries no proof: it was saved without one")
     tensors: dict[str, Any] = {}
-    header = json.loads(json.dumps(header_of(compiled.contents(), tensors)))
+    header = {"version": VERSION, **json.loads(json.dumps(header_of(compiled.contents(), tensors)))}
     with refusals():
-        return Certificate.claimed(header["claim"], checked(header, tensors).domain)
+        certificate = Certificate.claimed(header["claim"], checked(header, tensors).domain)
+    return replace(certificate, second=second_opinion(header, tensors))
 
 
 def real_inputs(values: Any, what: str = "the input") -> Array:

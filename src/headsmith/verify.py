@@ -1,12 +1,14 @@
-"""Is a model what its certificate says? Of a file, the kernel answers, and nothing else is loaded."""
+"""Is a model what its certificate says? Of a file, two kernels answer, and nothing else is loaded."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headsmith.core.certificate import Certificate
 from headsmith.core.errors import CertificateError, FileFormatError
+from headsmith.core.second import second_opinion
 from headsmith.kernel.core.check import checked
 from headsmith.kernel.core.errors import Refused
 from headsmith.kernel.core.reading import VERSION, read_any
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
 
 def verify(model: Any) -> Any:
     """Prove the certificate again, from the weights and the proof that the model carries. Raises CertificateError if
-    less can be proved than is claimed, and FileFormatError where there is no such file.
+    less can be proved than is claimed, or if the two kernels disagree (core/second.py), and FileFormatError where there
+    is no such file. The certificate's `proved_by` says who proved it, and `second` what the small kernel says.
 
     `model` is the path of a saved model or of an exported folder, or a model of any kind. Of a sampled callable the
     certificate says: the model is within the error of every function that has the stated Lipschitz bound and, at the
@@ -39,7 +42,8 @@ def verified_file(path: str | os.PathLike[str]) -> Any:
     """What a file claims, if the kernel proves that from the proof in it."""
     try:
         header, tensors = read_any(path)
-        if header.get("version") != VERSION:
+        stored = header.get("version") == VERSION
+        if not stored:
             from headsmith.export.converter import converted
 
             header, tensors = converted(header, tensors)
@@ -53,7 +57,13 @@ def verified_file(path: str | os.PathLike[str]) -> Any:
         found = checked(header, tensors)
     except Refused as problem:
         raise CertificateError(f"{os.fspath(path)}: {problem}") from None
-    return _proven(header, tensors) if "given" in header else Certificate.claimed(header["claim"], found.domain)
+    if "given" in header:
+        return _proven(header, tensors)
+    try:
+        second = second_opinion(header, tensors, path if stored else None)
+    except CertificateError as problem:
+        raise CertificateError(f"{os.fspath(path)}: {problem}") from None
+    return replace(Certificate.claimed(header["claim"], found.domain), second=second)
 
 
 def _proven(header: Any, tensors: Any) -> Proven:

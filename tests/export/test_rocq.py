@@ -18,7 +18,7 @@ from helpers.models.networks import random_network
 
 import headsmith as hs
 from headsmith.cli import main
-from headsmith.export.rocq import rocq_text
+from headsmith.export.rocq import LEAST, rocq_text
 from headsmith.export.rocq_target import number, target_text
 
 ONE = {"x": (-1, 1)}
@@ -98,6 +98,12 @@ def test_other_errors_can_be_stated(made: dict[str, hs.Compiled]) -> None:
     text = rocq_text(made["relu"], errors=[0.25])
     assert "<= (1 / 4)." in text
     assert number(made["relu"].certificate.error) not in text
+
+
+def test_an_error_that_is_too_small_for_interval_is_stated_as_a_larger_one() -> None:
+    model = hs.compile("tanh(x)", {"x": (-1, 1)}, 1e-6)
+    assert model.certificate.error < LEAST
+    assert f"target_0 x) <= {number(LEAST)}." in rocq_text(model)
 
 
 def test_numbers_are_exact() -> None:

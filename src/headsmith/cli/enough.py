@@ -8,8 +8,10 @@ import click
 
 from headsmith.cli.options import (
     DTYPES,
+    PICTURES,
     TakesFormulas,
     as_json_option,
+    format_option,
     network_options,
     output_option,
     print_all,
@@ -109,3 +111,72 @@ def lower_bound_command(
     print_all(f"{found.kind}: {found.text}")
     if output is not None:
         print_all(f"saved to {output}")
+
+
+@click.command("law", cls=TakesFormulas, short_help="How many heads are enough for every error of a range.")
+@click.argument("target", nargs=-1, required=True)
+@domain_option
+@click.option("--recipe", default="relu", show_default=True, help="auto, native, relu, ramp, maxout or swiglu.")
+@click.option("--errors", nargs=2, type=float, default=(1e-8, 1e-1), show_default=True, help="Smallest and largest.")
+@click.option("--latex", is_flag=True, help="Print the theorem and its proof for a paper.")
+@click.option("-o", "--output", type=click.Path(file_okay=False), help="A folder for the models that prove it.")
+@as_json_option
+def law_command(
+    target: tuple[str, ...],
+    domain: tuple[str, ...],
+    recipe: str,
+    errors: tuple[float, float],
+    latex: bool,
+    output: str | None,
+    as_json: bool,
+) -> None:
+    """A theorem about every error of a range, proved by finitely many certificates."""
+    from headsmith.cli.inputs import read_target
+    from headsmith.lab.enough.law import law
+    from headsmith.language.domains import read_domain
+
+    wanted, names = read_target(target)
+    found = law(wanted, read_domain(domain, names), recipe, errors)
+    if output is not None:
+        found = found.save(output)
+    if as_json:
+        steps = [{"error": each.certificate.error, "bill": each.bill} for each in found.models]
+        return print_json(folder=output, text=found.text, steps=steps)
+    click.echo(found.latex() if latex else found.text)
+
+
+@click.command("frontier", cls=TakesFormulas, short_help="What each limit buys: the best model for every pair of them.")
+@click.argument("target", nargs=-1, required=True)
+@domain_option
+@click.option("--layers", type=int, multiple=True, help="The most layers; repeatable, as all limits are.")
+@click.option("--heads", type=int, multiple=True, help="The most heads.")
+@click.option("--reference-tokens", type=int, multiple=True, help="The most reference tokens.")
+@click.option("--max-weight", type=float, multiple=True, help="The largest weight.")
+@click.option("--recipe", default="auto", show_default=True, help="auto, native, relu, ramp or maxout.")
+@format_option("markdown", "latex", "csv")
+@output_option("Draw the rows into a .png, .svg or .pdf file.", *PICTURES)
+@as_json_option
+def frontier_command(
+    target: tuple[str, ...],
+    domain: tuple[str, ...],
+    recipe: str,
+    form: str,
+    output: str | None,
+    as_json: bool,
+    **limits: Any,
+) -> None:
+    """The most accurate models of TARGET that are found for every combination of limits, certified, with lower bounds
+    where they are known."""
+    from headsmith.cli.inputs import read_target
+    from headsmith.lab.enough.frontier import frontier
+    from headsmith.language.domains import read_domain
+
+    wanted, names = read_target(target)
+    given = {name: list(values) for name, values in limits.items() if values}
+    rows = frontier(wanted, read_domain(domain, names), recipe=recipe, **given)
+    if output is not None:
+        rows.draw(output, ", ".join(target))
+    if as_json:
+        told = ("limits", "error", "bound", "pareto", "bill")
+        return print_json(file=output, rows=[{name: getattr(row, name) for name in told} for row in rows])
+    click.echo(rows.markdown() if form == "table" else getattr(rows, form)().rstrip("\n"))

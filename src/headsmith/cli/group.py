@@ -16,7 +16,7 @@ import click
 
 from headsmith import __version__
 from headsmith.cli.certify import certify_command
-from headsmith.cli.enough import best_command, lower_bound_command
+from headsmith.cli.enough import best_command, frontier_command, law_command, lower_bound_command
 from headsmith.cli.export import export_command, gallery_command
 from headsmith.cli.models import (
     bill_command,
@@ -268,6 +268,8 @@ for _command in (
     certify_command,
     best_command,
     lower_bound_command,
+    law_command,
+    frontier_command,
 ):
     commands.add_command(_command)
 

@@ -105,12 +105,15 @@ def verify_command(file: str, trusted: str | None, as_json: bool) -> None:
         return print_all(f"verified: {proved_text(certificate)}")
     if as_json:
         counted = {} if lines is None else {"trusted": {"listing": trusted, "lines": lines}}
-        return print_json(file=file, verified=True, certificate=certificate, **counted)
+        second = getattr(certificate, "second", None)
+        who = {"proved_by": second.proved_by, "small_kernel": second} if second else {}
+        return print_json(file=file, verified=True, certificate=certificate, **who, **counted)
     if getattr(certificate, "text", None):
         return print_all(str(certificate))
     from headsmith.report.certificate import certificate_table
 
-    told = "verified: proved from the stored weights, by the kernel alone"
+    second = getattr(certificate, "second", None)
+    told = f"verified: {second.text if second else 'proved from the stored weights, by the kernel alone'}"
     if os.path.isdir(file):
         told = "verified: the proof in the folder holds, and everything beside it is the proven model, bit for bit"
     assumed = [f"assumed, and not proved: {each}" for each in certificate.assumes]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from headsmith.core.figures import bound, count, number
 from headsmith.core.markup import table
 from headsmith.core.rounding import HALVES
+from headsmith.core.second import Second
 from headsmith.kernel.core.check import PARTS
 from headsmith.kernel.core.check import Certificate as Proved
 
@@ -30,6 +31,13 @@ MEANING = {
 @dataclass(frozen=True)
 class Certificate(Proved):
     __doc__ = Proved.__doc__
+    second: Second | None = field(default=None, compare=False, repr=False)
+    """What the small kernel says of it, once `hs.verify` has asked."""
+
+    @property
+    def proved_by(self) -> tuple[str, ...]:
+        """Who proved it: the kernel, or the kernel and the small kernel."""
+        return self.second.proved_by if self.second else ("kernel",)
 
     @staticmethod
     def of(proved: Proved) -> Certificate:
@@ -53,7 +61,7 @@ class Certificate(Proved):
     @property
     def claim(self) -> dict[str, Any]:
         """All fields as a file holds them; the domain has a place of its own there."""
-        stored = {name: value for name, value in asdict(self).items() if name != "domain"}
+        stored = {name: value for name, value in asdict(self).items() if name not in ("domain", "second")}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in stored.items()}
 
     def __repr__(self) -> str:

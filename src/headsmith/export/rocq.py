@@ -31,7 +31,9 @@ from headsmith.language.graph import Graph, Input
 SPREAD = 3.0
 """How much scores may differ over a piece: the standard deviation of slopes, under the weights, times its length."""
 MOST_PIECES = 256
-TACTIC = "interval with (i_bisect t, i_taylor t, i_degree 8, i_prec 60, i_depth 24)"
+LEAST = 2.0**-33
+"""The smallest error that is stated: with 60 bits and degree 8, Interval did not show 3e-15 in reasonable time."""
+TACTIC = "interval with (i_bisect t, i_taylor t, i_degree 8, i_prec 60, i_depth 40)"
 
 PRELUDE = (files("headsmith.export") / "code" / "softmax_rocq.txt").read_text()
 """Softmax means as Rocq knows them, and what is proved of them once: `around`."""
@@ -63,6 +65,7 @@ class _Output:
 
 def rocq_text(model: Any, errors: Sequence[float] | None = None) -> str:
     """A file for coqc with a theorem for each output of the model; `errors` in place of what its certificate claims.
+    Where that is below LEAST, LEAST is stated, which is less.
 
     Raises TargetError, with the reason, where the model is not of one layer whose heads read one linear form of the
     inputs, or where its target is neither piecewise affine nor made of functions that Interval knows."""
@@ -76,7 +79,7 @@ def rocq_text(model: Any, errors: Sequence[float] | None = None) -> str:
     names = tuple("x" if first.size == 1 else f"x{number}" for number in range(1, first.size + 1))
     low, high = (np.asarray(each, dtype=np.float64).tolist() for each in (model.box.low, model.box.high))
     box = tuple((Fraction(a), Fraction(b)) for a, b in zip(low, high, strict=True))
-    claimed = model.certificate.outputs if errors is None else errors
+    claimed = [max(each, LEAST) for each in model.certificate.outputs] if errors is None else errors
     parts = [_head(names, first.names, terms, model.certificate.dtype)]
     for place, error in enumerate(claimed):
         heads = tuple(each for each in terms.heads if any(any(token.values[place]) for token in each))

@@ -37,7 +37,12 @@ def check_circuit(found: Any, model: Any) -> None:
     _compare("circuit.json", _bare(found), _bare(wanted))
     machine, _ = machine_of(model)
     if machine is not None and found["edges"]:
-        _check_damages(found, model, machine)
+        try:
+            _check_damages(found, model, machine)
+        except CertificateError:
+            raise
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
+            raise CertificateError(f"circuit.json is damaged ({type(problem).__name__}: {problem})") from None
 
 
 def _unique(found: Mapping[str, Any], model: Any) -> str:

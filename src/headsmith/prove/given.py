@@ -125,15 +125,24 @@ class Tree:
         self.bound = np.concatenate([self.bound, np.full(len(halves), np.inf)])
         return first[0] + np.arange(len(halves))
 
-    def text(self) -> str:
-        """The tree in pre-order, as the kernel reads it."""
-        marks, stack = list[str](), [0]
+    def undone(self, unseen: Any) -> None:
+        """Cells of which a half was not looked at are whole again."""
+        cut = np.flatnonzero(self.cut)
+        open_ = np.zeros(len(self.cut), bool)
+        open_[unseen] = True
+        self.cut[cut[open_[self.half[cut]] | open_[self.half[cut] + 1]]] = 0
+
+    def walked(self) -> tuple[str, Any]:
+        """The tree in pre-order, as the kernel reads it, and the leaves."""
+        marks, leaves, stack = list[str](), list[int](), [0]
         while stack:
             place = stack.pop()
             marks.append(str(self.cut[place]))
             if self.cut[place]:
                 stack += [int(self.half[place]) + 1, int(self.half[place])]
-        return "".join(marks)
+            else:
+                leaves.append(place)
+        return "".join(marks), np.array(leaves)
 
 
 def searched(
@@ -144,13 +153,16 @@ def searched(
     wide = np.flatnonzero(asked.box.high > asked.box.low)
     tree, todo, moments = Tree.whole(len(wide)), np.zeros(1, int), list[Moment]()
     while True:
-        axes = np.zeros(len(todo), int)
+        axes, seen = np.zeros(len(todo), int), len(todo)
         batch = batch_of(asked.network, asked.wanted, asked.box, order)
         for at in range(0, len(todo), batch):
             part = todo[at : at + batch]
             tree.bound[part], axes[at : at + batch] = _looked_at(asked, order, ends_of(asked.box, tree.cells[part]))
             if monotonic() > limits.deadline and at + batch < len(todo):
+                seen = at + batch
                 break
+        tree.undone(todo[seen:])
+        todo, axes = todo[:seen], axes[:seen]
         worst = todo[np.argsort(-np.nan_to_num(tree.bound[todo], nan=np.inf))[:WORST]]
         found, place = _climbed(asked, ends_of(asked.box, tree.cells[worst]), (found, place))
         still = ~(tree.bound[todo] <= limits.limit(found))
@@ -170,11 +182,21 @@ def searched(
         halved = still & ~deep
         full = leaf.sum() + halved.sum() > limits.cells
         if not halved.any() or full or monotonic() > limits.deadline:
-            leaves = ends_of(asked.box, tree.cells[leaf])
+            text, kept = tree.walked()
+            leaves, bounds = ends_of(asked.box, tree.cells[kept]), tree.bound[kept]
+            closed = bool(np.all(bounds <= limits.limit(found)))
             return Outcome(
-                order, tree.text(), moment.bound, found, place, leaves, tree.bound[leaf], not still.any(),
-                tuple(moments), monotonic() - began,
-            )  # fmt: skip
+                order,
+                text,
+                float(bounds.max()),
+                found,
+                place,
+                leaves,
+                bounds,
+                closed,
+                tuple(moments),
+                monotonic() - began,
+            )
         todo = tree.halved(todo[halved], axes[halved])
 
 
@@ -192,28 +214,28 @@ def best_order(
     """The search with the order that has least left to do after a few cells; the first one that is done with these is
     taken at once."""
     tried = list[Outcome]()
-    if len(orders) > 1:
-        for order in orders:
-            short = replace(limits, cells=min(TRIED, limits.cells))
-            outcome = searched(asked, order, start, short, tell)
-            if outcome.closed or monotonic() > limits.deadline:
-                return outcome
-            start = max(start, (outcome.found, outcome.place), key=lambda each: each[0])
-            tried.append(outcome)
-        tried.sort(key=lambda each: left_to_do(each, limits))
-        return searched(asked, tried[0].order, start, limits, tell)
-    return searched(asked, orders[0], start, limits, tell)
+    for order in orders if len(orders) > 1 else ():
+        now = monotonic()
+        short = min(limits.deadline, now + 0.1 * max(limits.deadline - now, 0.0))
+        outcome = searched(asked, order, start, replace(limits, cells=min(TRIED, limits.cells), deadline=short), tell)
+        if outcome.closed:
+            return outcome
+        start = max(start, (outcome.found, outcome.place), key=lambda each: each[0])
+        tried.append(outcome)
+    order = min(tried, key=lambda each: left_to_do(each, limits)).order if tried else orders[0]
+    tried.append(searched(asked, order, start, limits, tell))
+    return tried[-1] if tried[-1].closed else min(reversed(tried), key=lambda each: each.bound)
 
 
 def left_to_do(outcome: Outcome, limits: Limits) -> float:
-    """An estimate of the seconds that a search would still take: the excess of a cell of width r falls like r^2 at
-    least, so one that is k times above what it may be is cut about log2(k) / 2 times for each variable."""
+    """An estimate of the seconds that a search would still take: what a cell of width r has in excess of the largest
+    difference falls like r to the order plus 1."""
     limit = max(limits.limit(outcome.found), 0.0)
-    room = max(limit - outcome.found, 1e-300) if limit > outcome.found else 1e-300
-    excess = np.maximum((outcome.bounds - outcome.found) / room, 1.0)
-    variables = max(int(np.sum(outcome.leaves.high[:, 0] > outcome.leaves.low[:, 0])), 1)
-    cells = np.where(np.isfinite(excess), excess, 1e12) ** (variables / 2.0)
-    return float(cells[~(outcome.bounds <= limit)].sum()) * outcome.seconds / max(outcome.moments[-1].cells, 1)
+    room = max(limit - outcome.found, 1e-300)
+    excess = np.clip((outcome.bounds - outcome.found) / room, 1.0, 1e12)
+    variables = int(np.sum(outcome.leaves.high[:, 0] > outcome.leaves.low[:, 0]))
+    cells = excess[~(outcome.bounds <= limit)] ** (variables / (outcome.order + 1.0))
+    return float(cells.sum()) * outcome.seconds / outcome.moments[-1].cells
 
 
 def forecast(outcome: Outcome, limits: Limits) -> tuple[str, ...]:
@@ -250,6 +272,8 @@ def _looked_at(asked: Comparison, order: int, ends: Interval) -> tuple[Array, An
     # Wide cells first where nothing is known.
     width = (ends.high - ends.low)[asked.box.high > asked.box.low]
     base = (asked.box.high - asked.box.low)[asked.box.high > asked.box.low, None]
+    if not len(base):
+        return np.where(np.isnan(found), np.inf, found), np.zeros(len(found), int)
     known = np.isfinite(shares).all(axis=0) & (shares.max(axis=0, initial=0.0) > 0.0)
     return np.where(np.isnan(found), np.inf, found), np.where(known[None], shares, width / base).argmax(axis=0)
 
@@ -370,8 +394,8 @@ def run_cells(asked: Comparison, dtype: str, found: float) -> str:
             rounding = float(
                 rounding_on(asked.network, asked.box, ends, PRECISIONS[dtype], closer_at(asked.network)).value.max()
             )
-        if rounding < 0.9 * best:
-            best, text = rounding, tree.text()
-        if best <= SHARE * found:
+        helped = rounding < 0.9 * best or not np.isfinite(best)
+        best, text = (rounding, tree.walked()[0]) if rounding < best else (best, text)
+        if not helped or best <= SHARE * found:
             break
     return text

@@ -79,6 +79,7 @@ FORGED = {
     "a weight of the state": tensor("hooked.safetensors", "blocks.0.attn.W_V"),
     "an input": tensor("inputs.safetensors", "test"),
     "an expected output": tensor("pairs.safetensors", "expected"),
+    "a file more": lambda folder: (folder / "weights.pt").write_text("pickle"),
     "the card": lambda folder: (folder / "README.md").write_text("proven"),
 }
 

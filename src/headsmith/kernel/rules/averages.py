@@ -153,7 +153,7 @@ def _powers(basis: Basis, b: Array) -> tuple[Array, Upper, Upper]:
                 scaled = (step / degree) * b[..., place, None, :]
                 found[..., basis.times[place][before], :] += scaled * found[..., before, :]
         terms = [majorant[degree - step] * sizes[step] * float(step) for step in range(1, min(degree, held) + 1)]
-        majorant.append(reduce(add, terms) / float(degree))
+        majorant.append(reduce(add, terms, majorant[0] * 0.0) / float(degree))
     whole, size = reduce(add, majorant), reduce(add, sizes)
     term = every = interval(np.ones(whole.low.shape))
     for degree in range(1, basis.order + 1):

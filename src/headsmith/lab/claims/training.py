@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,10 @@ def _trained_row(target: str) -> Counted:
         "same": sum(run.circuit in ("same", "mirrored") for run in runs),
         "max_weight": middle.max_weight,
     }
+    if training.case.student.references > 1:
+        # Tokens that are alike at the start stay alike: training would have fewer of them than what is built.
+        tokens = training.case.tensors(runs[0].weights)["references"]
+        row["apart"] = min(float(np.abs(one - two).max()) for one, two in combinations(tokens, 2))
     same = sum(not 0.05 < run.distance < 0.95 for run in runs if run.distance is not None)
     counted = {
         "parameters": sum(int(each.numel()) for each in module.parameters()),
@@ -128,6 +133,9 @@ def _trained_row(target: str) -> Counted:
             float(each.detach().abs().max()) for each in training.module(middle).parameters() if each.numel()
         ),
     }
+    if "apart" in row:
+        rows = module.state_dict()["references"]
+        counted["apart"] = float(torch_module().cdist(rows, rows, p=math.inf).fill_diagonal_(math.inf).min())
     return row, counted
 
 
@@ -174,10 +182,13 @@ def _trained_faults(rows: Rows) -> list[str]:
         wrong += need(row["adam"] <= 0.1, f"{name}: Adam ends at {row['adam']:.2g}")
         wrong += need(row["squares"] <= 0.5 * row["adam"], f"{name}: Levenberg-Marquardt gains nothing after Adam")
         wrong += need(row["median"] <= row["squares"] * 1.01, f"{name}: norms lose")
+        wrong += need(row.get("apart", 1.0) >= APART, f"{name}: trained reference tokens are alike")
         wrong += need(not smooth or row["median"] <= NEAR[name], f"{name}: training ends at {row['median']:.2g}")
     return wrong
 
 
+APART = 1e-3
+"""By so much trained reference tokens must differ, in some number."""
 NEAR = {"x*y": 3e-3, "x**2": 1.2e-3, "sin(x)": 3e-3}
 """Training must come so near, in the median: about ten times what was measured (3e-4, 6e-5, 4e-4)."""
 

@@ -244,9 +244,8 @@ def _of_two(curve: _Curve, incline: float, start: Reference | None = None) -> Re
     found = [limit_reference(curve, curve.places, incline)]
     if start is not None:
         found.append(exchanged(curve, curve.places, replace(start, line=(incline, start.line[1]))))
-    if max(each.size for each in found) == 0.0:
-        found.append(head_reference(curve, curve.places, incline))
-        found.append(constant_reference(curve, curve.places, 3, incline))
+    found.append(head_reference(curve, curve.places, incline))
+    found.append(constant_reference(curve, curve.places, 3, incline))
     return max(found, key=lambda each: each.size)
 
 

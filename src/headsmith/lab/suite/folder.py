@@ -29,7 +29,7 @@ from headsmith.export.lens import lens
 from headsmith.files import load
 from headsmith.inside.ablation import Machine
 from headsmith.inside.circuit_check import check_circuit
-from headsmith.inside.disguise import Disguised, load_disguised
+from headsmith.inside.disguise import FOLDER, Disguised, load_disguised
 from headsmith.lab.suite.data import Data, data_of
 from headsmith.verify import verified_file
 
@@ -171,11 +171,15 @@ def verify_folder(path: Path, again: Any = None) -> Folder:
     counts = Counter(each["label"] for each in folder.circuit["edges"].values())
     if told["variables"] != list(data.variables) or told["edges"] != dict(counts):
         raise CertificateError(f"{path / TOLD}: the variables or the counts of labels are others")
-    for name, content in texts(told, folder.model, folder.circuit).items():
+    wanted, arrays = texts(told, folder.model, folder.circuit), tensors(folder.model, data)
+    own = {"circuit.json", PROOF, *(FOLDER if isinstance(folder.model, Disguised) else ())}
+    if strange := sorted({each.name for each in path.iterdir()} ^ {*wanted, *arrays, *own}):
+        raise CertificateError(f"{path / strange[0]}: missing, or does not belong to the folder")
+    for name, content in wanted.items():
         if (path / name).read_text(encoding="utf-8") != content:
             raise CertificateError(f"{path / name}: does not follow from the proven model")
-    for name, arrays in tensors(folder.model, data).items():
-        _compare(path / name, load_file(path / name), arrays)
+    for name, each in arrays.items():
+        _compare(path / name, load_file(path / name), each)
     if again is not None:
         _compare_models(path, folder.model, again)
     return folder

@@ -1,5 +1,6 @@
 """The certificate after training. What was proven of the built weights is not about trained ones, and is dropped; a
-model of one data token is proven anew by `hs.certify`, from its own weights in real arithmetic, or it has no bound."""
+model of one data token is proven anew by `hs.certify`, from its own weights as they run in float64, or it has no
+bound."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ LOOSE = 1.25
 
 
 def proven(case: Case, weights: Array, found: float) -> float | None:
-    """A proven bound of a trained model's error in real arithmetic, close to what was found; None where there is
+    """A proven bound of a trained model's error in float64, close to what was found; None where there is
     none: several data tokens, errors that no proof comes near in the time."""
     if case.student.tokens > 1:
         return None
@@ -24,9 +25,16 @@ def proven(case: Case, weights: Array, found: float) -> float | None:
         for name, low, high in zip(case.model.box.names, case.field.low, case.field.high, strict=True)
     }
     try:
-        bound = certify(
-            case.matrices(weights), case.model.wanted, box, ratio=RATIO, timeout=SECONDS, progress=False
-        ).error
+        certified = certify(
+            case.matrices(weights),
+            case.model.wanted,
+            box,
+            ratio=RATIO,
+            dtype="float64",
+            timeout=SECONDS,
+            progress=False,
+        )
+        bound = certified.error
     except HeadsmithError:
         return None
     return bound if bound <= LOOSE * found else None

@@ -40,7 +40,7 @@ COLUMNS = (
 @dataclass(frozen=True, eq=False)
 class Run:
     """One run. `found` is the largest error that a search finds, at the input `worst` (an estimate), `certified` what
-    is proven in real arithmetic, or None where nothing was proven; `verdict` compares the latter, or else the
+    is proven of it in float64, or None where nothing was proven; `verdict` compares the latter, or else the
     former, with the certificate of the built model; `distance` is that of attention patterns, None for another shape.
     `stages` has the largest error after each stage; `curve` its points, (step, root mean square, largest error on
     training points)."""

@@ -21,6 +21,7 @@ from headsmith.core.markup import csv_text, latex_table, markdown_table, plain_t
 from headsmith.core.pictures import checked_picture, figure_class, save_figure
 from headsmith.core.progress import Shown, shown
 from headsmith.files import model_of
+from headsmith.lab.enough.bounds import lower_bound
 from headsmith.lab.training.laws import Effort, train_tables
 from headsmith.lab.training.settings import settings_of
 from headsmith.lab.training.train import train
@@ -204,14 +205,11 @@ def _step(
 
 
 def _bound(target: Any, domain: Any, axis: Axis, size: int) -> tuple[float, str] | None:
-    """What no head of this size can do, where `hs.lower_bound` knows it."""
-    import headsmith
-
-    find = getattr(headsmith, "lower_bound", None)
-    if find is None or axis != "tokens" or size > 3:
+    """What no head of this size can do, and what kind of a bound that is, where `hs.lower_bound` knows one."""
+    if axis != "tokens":
         return None
     try:
-        found = find(target, domain, heads=1, reference_tokens=size)
+        found = lower_bound(target, domain, reference_tokens=size)
     except HeadsmithError:
         return None
     return float(found.value), str(found.kind)
