@@ -53,12 +53,12 @@ def tensors_of(path: str | os.PathLike[str], types: tuple[str, ...]) -> Tensors:
 
 @contextmanager
 def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
-    refuse(not os.path.isfile(path), f"{os.fspath(path)}: no such file")
+    refuse(not os.path.isfile(path), "a folder, not a file" if os.path.isdir(path) else "no such file")
     try:
         with safe_open(path, framework="np") as file:
             yield file
     except (SafetensorError, OSError, ValueError) as problem:
-        raise Refused(f"not a complete safetensors file ({problem})") from None
+        raise Refused(f"not a complete safetensors file ({problem}), so no saved model") from None
     except BaseException as problem:
         # Where there is no memory left, the library ends in what is no Exception.
         if isinstance(problem, MemoryError) or type(problem).__name__ == "PanicException":
