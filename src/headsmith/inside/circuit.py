@@ -22,6 +22,7 @@ import numpy as np
 
 from headsmith.core.arrays import Array
 from headsmith.core.errors import HeadsmithError
+from headsmith.core.rounding import HALVES
 from headsmith.export.plain import Plain
 from headsmith.inside.ablation import Edge, Machine, edge_name, node_name
 from headsmith.inside.anatomy import Anatomy, Head
@@ -86,6 +87,8 @@ def circuit(model: Anatomical, *, damages: bool = True, unique: bool = False, se
 
 def machine_of(model: Anatomical) -> tuple[Machine | None, str]:
     """The model as edges are cut in it; or why they are not."""
+    if model.transformer.dtype in HALVES:
+        return None, f"there are no witnesses of formats of 16 bits, as {model.transformer.dtype}"
     try:
         plain = model.plain()
         return Machine(plain.config, plain.tensors), ""
