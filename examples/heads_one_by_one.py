@@ -4,9 +4,9 @@ import numpy as np
 from show import show
 
 import headsmith as hs
+from headsmith.core.balls import boltzmann_constant
 from headsmith.lab import heads as head_models
 from headsmith.run.numpy_runner import run
-from headsmith.transformer.heads.boltzmann import boltzmann_error
 from headsmith.transformer.heads.move import permutation_address
 from headsmith.transformer.heads.ramp import ramp_error
 from headsmith.transformer.ir import Transformer
@@ -23,7 +23,7 @@ print("four tokens hold 1 5 3 4; afterwards every token holds")
 print(f"  mean               {after(head_models.mean(4))}")
 print(
     f"  boltzmann, b = 50  {after(head_models.boltzmann(4, 50.0))}   "
-    f"within {boltzmann_error(50.0, 4):.3g} of the maximum"
+    f"within {boltzmann_constant(4) / 50.0:.3g} of the maximum"
 )
 print(f"  boltzmann, b = -50 {after(head_models.boltzmann(4, -50.0))}   and of the minimum")
 print(f"  move from the left {after(head_models.move(4, 1))}")

@@ -191,7 +191,7 @@ def test_every_call(name: str, saved: Any) -> None:
     assert [len(layer.W_Q) for layer in dense.layers] == list(loaded.bill.heads_per_layer)
     assert dense.d_model == loaded.bill.d_model
     if isinstance(loaded, hs.CompiledSequence):
-        assert loaded.causal is model.causal
+        assert loaded.masked is model.masked
         assert loaded.lengths == model.lengths
 
 

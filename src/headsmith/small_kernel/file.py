@@ -176,12 +176,12 @@ class Tensors:
             )
             if shape[0] * shape[1] > 2**25:
                 raise Outside("a sparse matrix with more than 2^25 places")
-            steps, matrix = self.read(gaps, "int64"), np.zeros(shape)
+            steps, matrix = self.read(gaps), np.zeros(shape)
             require(
-                (steps >= 1).all() and (steps <= matrix.size).all() and steps.sum() <= matrix.size,
-                "places of a sparse matrix",
+                steps.ndim == 1 and (steps == np.floor(steps)).all() and (steps >= 1).all(), "gaps of a sparse matrix"
             )
-            matrix.reshape(-1)[np.cumsum(steps) - 1] = self.numbers(entries, len(steps))
+            require(bool(steps.sum() <= matrix.size), "places of a sparse matrix")
+            matrix.reshape(-1)[np.cumsum(steps.astype(np.int64)) - 1] = self.numbers(entries, len(steps))
             return matrix
         array = self.numbers(value, *[None] * self.read(value).ndim)
         require(
