@@ -164,6 +164,82 @@ def test_weights_whose_products_overflow_are_refused(idle: Disguised, size: floa
             replace(idle, tensors=tensors).verify()
 
 
+def _with_columns(tensors: dict[str, np.ndarray], written: tuple[float, float], read: tuple[float, float]) -> None:
+    """Two columns more, in which the first layer writes, and which the outputs read."""
+    ends = {"layers.0.output.weight": (0, written), "unembed.weight": (1, read), "positions": (1, (0.0, 0.0))}
+    ends |= {"references": (1, (0.0, 0.0)), "embed.weight": (0, (0.0, 0.0)), "embed.bias": (0, (0.0, 0.0))}
+    ends |= {f"layers.0.{name}.weight": (1, (0.0, 0.0)) for name in ("query", "key", "value")}
+    for name, (axis, values) in ends.items():
+        shape = np.delete(tensors[name].shape, axis)
+        more = [np.full(np.insert(shape, axis, 1), value) for value in values]
+        tensors[name] = np.ascontiguousarray(np.concatenate([tensors[name], *more], axis), dtype=np.float32)
+
+
+def test_matrices_in_other_formats_are_refused() -> None:
+    """In float32 the kernel's own products round away what the model computes: 2^20 times 2^-24."""
+    plain = disguise.with_margins(hs.compile("sin(2*x)", {"x": (-1, 1)}, 1e-3), 1e-4)
+    hidden = plain.disguise(balance=True, seed=0)
+    tensors = {name: each.astype(np.float32) for name, each in hidden.tensors.items()}
+    one, both = 1.0 + 2.0**-12, 1.0 + 2.0**-11
+    _with_columns(tensors, (2.0**20 * one, -(2.0**20) * both), (one, 1.0))
+    claimed = replace(hidden.certificate, error=1e-3, parts=dict.fromkeys(hidden.certificate.parts, 0.001))
+    claimed = replace(claimed, outputs=(1e-3,), max_score=1e3, max_weight=1e9)
+    forged = replace(hidden, tensors=tensors, loss=disguise.Loss(1e-6, 1e-6), certificate=claimed)
+    points = np.linspace(-1, 1, 41)[:, None]
+    assert np.abs(forged(points) - np.sin(2 * points)).max() > 0.05
+    with pytest.raises(hs.CertificateError, match="float64"):
+        forged.verify()
+
+
+def test_a_head_is_as_wide_as_what_mixes_it() -> None:
+    """Three times the same feature would be three times the score."""
+    mean = hs.compile_sequence(lambda x: over.mean(x[:, 0]), tokens=4, domain=(-1, 1), error=1e-3)
+    hidden = mean.disguise(balance=True, seed=0)
+    tensors = dict(hidden.tensors)
+    for name in ("layers.0.query.weight", "layers.0.key.weight"):
+        tensors[name] = np.repeat(tensors[name], 3, axis=0)
+    with pytest.raises(hs.CertificateError, match="wide"):
+        replace(hidden, tensors=tensors).verify()
+    for name, change in (("references", np.zeros((1, 6))), ("positions", np.zeros((5, 6)))):
+        with pytest.raises(hs.CertificateError, match="shape"):
+            replace(hidden, tensors={**hidden.tensors, name: change}).verify()
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_certificate_is_about_the_rewritten_matrices(
+    model: hs.Compiled, level: int, rng: np.random.Generator
+) -> None:
+    hidden = model.disguise(level, seed=3)
+    matrices = [each for name, each in hidden.tensors.items() if not name.startswith(("heads.", "stream."))]
+    assert max(np.abs(each).max() for each in matrices) <= hidden.certificate.max_weight
+    trace = hidden.machine.run(rng.uniform(-1, 1, (200, 1, 3)))
+    for stream, (query, key, _, _) in zip(trace.streams, hidden.machine.layers, strict=False):
+        scores = (stream[:, None] @ query) @ (stream[:, None] @ key).swapaxes(-1, -2)
+        assert np.abs(scores).max() <= hidden.certificate.max_score
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("outputs", [0.0]), ("tokens", 50), ("dtype", "float32"), ("max_score", 0.0), ("max_weight", 0.0), ("target", "")],
+)
+def test_every_field_of_a_claim_is_compared(name: str, value: object, hidden: Disguised, tmp_path: Path) -> None:
+    hidden.save(tmp_path)
+    told = json.loads((tmp_path / "disguise.json").read_text())
+    told["claim"][name] = value
+    (tmp_path / "disguise.json").write_text(json.dumps(told))
+    with pytest.raises(hs.CertificateError, match=name):
+        hs.verify(tmp_path)
+
+
+def test_the_domain_of_a_claim_is_compared(hidden: Disguised, tmp_path: Path) -> None:
+    hidden.save(tmp_path)
+    told = json.loads((tmp_path / "disguise.json").read_text())
+    told["domain"] = [[name, 100 * low, 100 * high] for name, low, high in told["domain"]]
+    (tmp_path / "disguise.json").write_text(json.dumps(told))
+    with pytest.raises(hs.CertificateError, match="domain"):
+        hs.verify(tmp_path)
+
+
 def test_whatever_is_changed_is_charged(rng: np.random.Generator) -> None:
     """Matrices with random errors in them, some in another basis: what the kernel charges covers what they do, at
     random inputs, at corners and at kinks."""

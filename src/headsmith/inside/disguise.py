@@ -32,7 +32,8 @@ from headsmith.inside import rewrites
 from headsmith.inside.ablation import Machine
 from headsmith.inside.circuit import draws
 from headsmith.inside.rewrites import Matrices
-from headsmith.kernel.core.check import DAMAGE
+from headsmith.kernel.core.check import DAMAGE, refuse_less
+from headsmith.kernel.core.check import Certificate as Proved
 from headsmith.kernel.core.errors import Refused, ThinMargin
 from headsmith.kernel.core.reading import read
 from headsmith.kernel.rules.rewritten import Loss, needed_loss, rewritten
@@ -151,12 +152,14 @@ class Disguised:
     def verify(self) -> Certificate:
         """Prove the certificate again: the plain model's proof, and that the rewritten matrices do the same."""
         try:
-            found = _certificate(self.model, self.plain_machine.tensors, self.tensors, self.loss)
+            found = _proved(self.model, self.plain_machine.tensors, self.tensors, self.loss)
+            every = {name: value for name, value in vars(found).items() if name != "domain"}
+            refuse_less("claim:", self.certificate.claim, every)
         except (Refused, *DAMAGE) as problem:
             raise CertificateError(f"the disguise is not certified: {problem}") from None
-        if not found.error <= self.certificate.error:
-            raise CertificateError(f"{self.certificate.error!r} is claimed, and {found.error!r} can be proved")
-        return found
+        if self.certificate.domain != found.domain:
+            raise CertificateError(f"the domain {self.certificate.domain} is claimed, and it is {found.domain}")
+        return Certificate.of(found)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the plain model with its proof, the rewritten matrices, and what was done, into a folder."""
@@ -290,6 +293,11 @@ def _loss(model: Any, plain: Mapping[str, Array], other: Mapping[str, Array]) ->
 
 
 def _certificate(model: Any, plain: Mapping[str, Array], other: Mapping[str, Array], loss: Loss) -> Certificate:
+    """What is proved of the rewritten matrices, and a little more for other machines."""
+    return Certificate.of(_proved(model, plain, other, loss))
+
+
+def _proved(model: Any, plain: Mapping[str, Array], other: Mapping[str, Array], loss: Loss) -> Proved:
     """What is proved of the rewritten matrices."""
     header, stored = _contents(model)
     with np.errstate(all="ignore"):
@@ -297,6 +305,4 @@ def _certificate(model: Any, plain: Mapping[str, Array], other: Mapping[str, Arr
     outputs = tuple((np.array(found.outputs) + extra).tolist())
     worst = float(extra.max())
     parts = {**found.parts, "rounding": found.parts["rounding"] + worst}
-    return Certificate.of(
-        replace(found, error=found.error + worst, parts=parts, outputs=outputs, target=model.certificate.target)
-    )
+    return replace(found, error=found.error + worst, parts=parts, outputs=outputs, target=model.certificate.target)

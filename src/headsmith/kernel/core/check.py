@@ -85,7 +85,7 @@ def checked(header: Any, tensors: Tensors) -> Any:
     """The certificate of the contents of a file, compared with what they claim."""
     found: Any = stated(header, tensors) if "given" in header else _of_model(header, tensors)
     every = {name: value for name, value in vars(found).items() if name != "domain"}  # that is the file's
-    _refuse_less("claim:", field(header, "claim"), every)
+    refuse_less("claim:", field(header, "claim"), every)
     return found
 
 
@@ -151,16 +151,16 @@ def box_of(stored: Any, target: Graph) -> Interval:
     return columns if sampled else columns[:, 0]
 
 
-def _refuse_less(name: str, claimed: Any, found: Any) -> None:
+def refuse_less(name: str, claimed: Any, found: Any) -> None:
     """Raise Refused unless every bound of a claim is at least what was found, and everything else is the case."""
     if isinstance(found, float):
         refuse(not found <= real(claimed), f"{name}: {claimed!r} is claimed, and {found!r} can be proved")
     elif isinstance(found, dict) and mapping(claimed).keys() <= found.keys():
         for each, value in found.items():
-            _refuse_less(f"{name} {each}", field(claimed, each), value)
+            refuse_less(f"{name} {each}", field(claimed, each), value)
     elif isinstance(found, tuple) and len(items(claimed)) == len(found):
         for number, value in enumerate(found):
-            _refuse_less(f"{name} {number}", claimed[number], value)
+            refuse_less(f"{name} {number}", claimed[number], value)
     elif claimed != found or type(claimed) is not type(found):
         raise Refused(f"{name}: {claimed!r} is claimed, and {found!r} is the case")
 

@@ -61,10 +61,13 @@ def rewritten(header: Any, stored: Tensors, plain: Weights, other: Weights, loss
     """The certificate of the proven model in a format that loses `loss`, and what the outputs of the rewritten one may
     be off by besides. `plain` are the matrices of the proven model as it is exported, `other` the rewritten ones."""
     facts, target, box = _facts(header, stored, loss)
-    needed, extra = _needed(facts, walk_through(facts), plain, other)
+    needed, extra, strange = _needed(facts, walk_through(facts), plain, other)
     enough = needed.returned <= loss.returned and needed.scores <= loss.scores
     refuse(not enough, f"the rewritten model may lose {needed}, and {loss} is allowed for")
-    return certificate(target, facts, box), extra
+    found = certificate(target, facts, box)
+    weight = max(float(np.abs(each).max(initial=0.0)) for each in _matrices(other).values())
+    score = max(found.max_score + needed.scores, strange) * MORE
+    return replace(found, max_weight=weight, max_score=score), extra
 
 
 def needed_loss(header: Any, stored: Tensors, plain: Weights, other: Weights, loss: Loss) -> Loss:
@@ -82,6 +85,23 @@ def _facts(header: Any, stored: Tensors, loss: Loss) -> tuple[Facts, Graph, Inte
     refuse(not (loss.returned >= FLOAT64.smallest_normal and loss.scores >= 0.0), "a loss is negative, or none")
     lossy = replace(FLOAT64, smallest_normal=loss.returned, loose=loss.scores)
     return replace(facts, model=replace(model, precision=lossy)), target, box
+
+
+def _matrices(weights: Weights) -> Weights:
+    """Those of a model, without what only says where they come from."""
+    return {name: each for name, each in weights.items() if not name.startswith(("heads.", "stream."))}
+
+
+def _refuse_shapes(plain: Weights, other: Weights) -> None:
+    """Raise Refused unless both models have as many tokens, inputs and outputs, and all numbers are doubles: what is
+    compared is not spread over rows, and is not rounded more than is counted."""
+    width = len(other["embed.bias"])
+    for name, axis in (("references", 1), ("positions", 1), ("embed.weight", 0), ("unembed.weight", 1)):
+        wanted = np.insert(np.delete(plain[name].shape, axis), axis, width)
+        refuse(other[name].shape != (*wanted.tolist(),), f"{name} is not of the shape of the proven model's")
+    refuse(other["unembed.bias"].shape != plain["unembed.bias"].shape, "the models have not as many outputs")
+    refuse(other["embed.bias"].shape != (width,), "embed.bias is no vector")
+    refuse(any(each.dtype != np.float64 for each in other.values()), "a matrix is not stored in float64")
 
 
 class _Rows:
@@ -145,9 +165,11 @@ class _Origins:
             refuse(not (small and exact and identity), "what mixes features is no whole matrix with such an inverse")
 
 
-def _needed(facts: Facts, walk: Walk, plain: Weights, other: Weights) -> tuple[Loss, Array]:
-    """The loss that must be allowed for, and what the read-out is off by."""
-    inputs, committed, needed = facts.ranges[0].magnitude.value, iter(walk.locals_), [0.0, 0.0]
+def _needed(facts: Facts, walk: Walk, plain: Weights, other: Weights) -> tuple[Loss, Array, float]:
+    """The loss that must be allowed for, what the read-out is off by, and how large scores of heads of none are."""
+    _refuse_shapes(plain, other)
+    inputs, committed = facts.ranges[0].magnitude.value, iter(walk.locals_)
+    needed, strange = [0.0, 0.0], 0.0
     (row, base), (row_, base_) = ((w["embed.weight"].T, w["positions"] + w["embed.bias"]) for w in (plain, other))
     data = _Rows((base, base_), (row, row_), inputs)
     held = _Rows((plain["references"], other["references"]), (row, row_), 0.0 * inputs)
@@ -160,15 +182,19 @@ def _needed(facts: Facts, walk: Walk, plain: Weights, other: Weights) -> tuple[L
         reach, spill = ([x for n, each in known for x in np.split(of(each), n)] for of in (_reach, _spilled))
         origins = _Origins(other, number, len(reach))
         mine, theirs = _Layer(plain, number, len(reach)), _Layer(other, number, len(origins.of))
+        fits = origins.mix.shape[2:] == (theirs.reads[0].shape[2],) == (theirs.reads[1].shape[2],)
+        fits = fits and origins.values.shape[2:] == (theirs.write.shape[1],) == (theirs.reads[2].shape[2],)
+        refuse(not fits, f"layer {number + 1}: heads are not as wide as what mixes their features")
         heads = [_head(head, (data, held), mine, theirs, origins, tokens) for head in range(len(origins.of))]
-        added = sum(float(size @ norm(theirs.write[head])) for head, (_, _, size) in enumerate(heads))
+        added = sum(float(size @ norm(theirs.write[head])) for head, (_, _, size, _) in enumerate(heads))
         for each in (data, held):
             terms = theirs.write.shape[0] * (theirs.write.shape[1] + 1) + 4
             each.noise += gamma(terms) * (added + each.length()) * MORE
-        for head, (origin, (score, off, size)) in enumerate(zip(origins.of.tolist(), heads, strict=True)):
+        for head, (origin, (score, off, size, most)) in enumerate(zip(origins.of.tolist(), heads, strict=True)):
             back, before, sizes = theirs.write[head], np.zeros(mine.write.shape[1:]), (size, size)
             finite = np.isfinite(score) and np.isfinite(off).all() and np.isfinite(size).all()
             refuse(not finite, f"layer {number + 1}, head {head}: what it reads has no finite bound")
+            strange = strange if origin >= 0 else max(strange, most)
             if origin >= 0:
                 back = origins.values[head] @ theirs.write[head]
                 needed = [max(needed[0], float(off.max())), max(needed[1], score)]
@@ -183,14 +209,14 @@ def _needed(facts: Facts, walk: Walk, plain: Weights, other: Weights) -> tuple[L
     bias = np.abs(plain["unembed.bias"]) + np.abs(other["unembed.bias"])
     away = extra + np.abs(plain["unembed.bias"] - other["unembed.bias"]) + gamma(row_.shape[1] + 8) * (size + bias)
     refuse(not np.isfinite(away).all(), "what the read-out reads has no finite bound")
-    return Loss(*needed), away * MORE
+    return Loss(*needed), away * MORE, strange
 
 
 def _head(
     head: int, rows: tuple[_Rows, _Rows], mine: _Layer, theirs: _Layer, origins: _Origins, tokens: int
-) -> tuple[float, Array, Array]:
+) -> tuple[float, Array, Array, float]:
     """How far scores of a head are off, and what it returns but for these, as the proven head has it; and how large its
-    values are. Of a head that is of none, only the last counts."""
+    values and scores are. Of a head that is of none, only these count."""
     origin, parts = int(origins.of[head]), []
     mixes = (origins.mix[head], origins.unmix[head].T, origins.values[head])
     for read, other, mix in zip(mine.reads, theirs.reads, mixes, strict=True):
@@ -207,7 +233,7 @@ def _head(
     (query, off_query), (key, off_key), (value, off_value) = parts
     score = query @ off_key + key @ off_query + gamma(len(query) + 4) * (query @ key)
     returned = (off_value + gamma(2 * tokens + 4) * value) @ np.abs(origins.devalues[head])
-    return float(score) * MORE, returned * MORE, value * MORE
+    return float(score) * MORE, returned * MORE, value * MORE, float(query @ key) * MORE
 
 
 def _reach(local: Local) -> Array:
