@@ -12,9 +12,10 @@ import pytest
 
 import headsmith as hs
 from headsmith.inside.ablation import Machine, edge_of
-from headsmith.inside.circuit import draws
+from headsmith.inside.circuit import draws, machine_of
 from headsmith.inside.circuit_check import check_circuit
-from headsmith.kernel.rules.witness import damages
+from headsmith.kernel.core.errors import Refused
+from headsmith.kernel.rules.witness import OUTPUT, Edge, damages
 
 over = hs.tokens
 
@@ -143,3 +144,29 @@ def test_more_than_is_unique_is_refused(model: hs.Compiled, circuit: dict[str, A
     found["unique"] = "order 3"
     with pytest.raises(hs.CertificateError, match="unique"):
         check_circuit(found, model)
+
+
+def test_a_witness_lies_in_the_domain() -> None:
+    """Zero is no input of 1/x on [0.1, 1], although blocks of other tokens hold zeros; and blocks hold one input."""
+    model = hs.compile("1/x", (0.1, 1), 1e-2)
+    found = copy.deepcopy(model.circuit())
+    name, each = next((name, each) for name, each in found["edges"].items() if each["label"] == "true")
+    told = each["damage"]["resample"]
+    machine, _ = machine_of(model)
+    cut, base, source = (edge_of(name),), np.zeros((1, 1, 1)), np.array([told["source"]])
+    mine, other = machine.run(base), machine.run(source)
+    least = damages(machine.tensors, machine.config, [cut], base, source)[0]
+    seen = np.abs(machine.cut(mine, other, cut).outputs - mine.outputs)[0]
+    token, output = told["token"], told["output"]
+    told |= {"base": [[0.0]], "proved": float(least[token, output]), "found": float(seen[token, output])}
+    with pytest.raises(hs.CertificateError, match="outside the domain"):
+        check_circuit(found, model)
+
+
+def test_an_edge_is_cut_once_and_somewhere(model: hs.Compiled) -> None:
+    machine, _ = machine_of(model)
+    base = np.zeros((1, 1, 3))
+    good = Edge((0, 0), OUTPUT)
+    for cut in ([good, good], [Edge((0, -1), OUTPUT)], [Edge((0, 0), (1, -1), "q")]):
+        with pytest.raises(Refused):
+            damages(machine.tensors, machine.config, [cut], base, base)

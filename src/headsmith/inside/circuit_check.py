@@ -18,6 +18,7 @@ from headsmith.inside.ablation import Machine, edge_of, node_of
 from headsmith.inside.circuit import draws, machine_of
 from headsmith.inside.necessity import PAIRS, TRUE, enclosed, joined, outgoing, searched
 from headsmith.kernel.rules.witness import Edge
+from headsmith.plan.circuits.pieces import in_blocks
 
 BOUNDS = ("error", "in_all", "gain", "error_at_most", "share_of_error")
 CLOSE, ROUNDED = 1e-9, 1e-5
@@ -140,11 +141,9 @@ def _inside(model: Any, where: str, told: Any) -> Array:
     box, shape = model.box, (model.transformer.tokens, model.transformer.inputs)
     if point.shape != shape or not np.isfinite(point).all():
         raise CertificateError(f"{where}: its witness has the shape {point.shape}, not {shape}")
-    low, high = (np.resize(end, point.size if box.size > shape[1] else shape[1]) for end in (box.low, box.high))
-    rows = point.reshape(1, -1) if box.size > shape[1] else point
-    if shape[1] % box.size == 0 or box.size > shape[1]:
-        # Blocks that are another token's hold zeros.
-        held = (rows >= low) & (rows <= high)
-        if not (held | (rows == 0.0)).all():
-            raise CertificateError(f"{where}: its witness lies outside the domain")
+    # Blocks that are another token's hold zeros.
+    rows = point[:1, : box.size] if model.blocks else point.reshape(-1, box.size)
+    laid = in_blocks(rows, shape[0])[0] if model.blocks else point
+    if not (np.array_equal(laid, point) and ((rows >= box.low) & (rows <= box.high)).all()):
+        raise CertificateError(f"{where}: its witness lies outside the domain")
     return point

@@ -60,6 +60,7 @@ def damages(
     output at every token, (sets, tokens, outputs)."""
     model = _Model(tensors, config)
     refuse(not len(cuts) == len(bases) == len(sources), "there is not one pair of inputs for each set of edges")
+    refuse(any(len({*cut}) < len(cut) for cut in cuts), "an edge is cut twice")
     other, _ = model.run(sources, [], None)
     whole, cut = (model.run(bases, each, other)[1] for each in ([], cuts))
     apart = np.abs(whole.middle - cut.middle) * (1.0 - 2.0**-40) - model.up(whole.radius + cut.radius)
@@ -125,7 +126,8 @@ class _Model:
         for place, edge in ((place, edge) for place, cut in enumerate(cuts) for edge in cut):
             if edge.target[0] == layer and edge.read_as == read_as:
                 (before, head), reader = edge.source, edge.target[1]
-                refuse(not -1 <= before < layer or reader >= heads, "an edge leads back, or nowhere")
+                leads = -1 <= before < layer and head >= 0 and 0 <= reader < heads
+                refuse(not leads, "an edge leads back, or nowhere")
                 gone, put = (Ball(*(part[place, head] for part in each[before])) for each in (mine, other))
                 sizes = np.abs(gone.middle) + gone.radius + np.abs(put.middle) + put.radius
                 sizes = sizes + np.abs(middle[place, reader]) + radius[place, reader]
