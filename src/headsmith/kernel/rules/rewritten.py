@@ -9,7 +9,8 @@ a data token), the inputs times the rows of the embedding, and what heads return
 coefficients are bounded: inputs by the domain, what heads return by the walk. Every head of the rewritten model is `of`
 a head of the proven one, with a `share` (the shares of a head add up to one), or of none. It may mix: queries by A,
 keys by the transposed inverse of A, values by B, W_O by the inverse of B; a head of none is taken as it is, whatever
-stands there for its mixes. Whatever has no finite bound is refused. Then for every read of a head that is of one,
+stands there for its mixes. Whatever has no finite bound is refused, and so is what is no double, or not of the shape
+that the proven model's tokens, inputs and outputs, and the mixes, say. Then for every read of a head that is of one,
 
     off  =  sum of |coefficient| |row' . column' - (row . column) mixed|  +  |column'| (noise + gamma |X'|),
 
@@ -42,7 +43,6 @@ from ..core.errors import refuse
 from ..core.graph import Graph
 from ..core.model import NEURONS
 from ..core.reading import Tensors
-from ..core.softmax import Local
 from ..core.walk import Facts, Walk, walk_through
 
 MORE = 1.0 + 2.0**-30  # for sums and products of numbers that are not negative, of up to 2^20 terms
@@ -65,7 +65,7 @@ def rewritten(header: Any, stored: Tensors, plain: Weights, other: Weights, loss
     enough = needed.returned <= loss.returned and needed.scores <= loss.scores
     refuse(not enough, f"the rewritten model may lose {needed}, and {loss} is allowed for")
     found = certificate(target, facts, box)
-    weight = max(float(np.abs(each).max(initial=0.0)) for each in _matrices(other).values())
+    weight = max(float(np.abs(each).max(initial=0.0)) for each in other.values())
     score = max(found.max_score + needed.scores, strange) * MORE
     return replace(found, max_weight=weight, max_score=score), extra
 
@@ -87,20 +87,13 @@ def _facts(header: Any, stored: Tensors, loss: Loss) -> tuple[Facts, Graph, Inte
     return replace(facts, model=replace(model, precision=lossy)), target, box
 
 
-def _matrices(weights: Weights) -> Weights:
-    """Those of a model, without what only says where they come from."""
-    return {name: each for name, each in weights.items() if not name.startswith(("heads.", "stream."))}
-
-
 def _refuse_shapes(plain: Weights, other: Weights) -> None:
     """Raise Refused unless both models have as many tokens, inputs and outputs, and all numbers are doubles: what is
     compared is not spread over rows, and is not rounded more than is counted."""
-    width = len(other["embed.bias"])
-    for name, axis in (("references", 1), ("positions", 1), ("embed.weight", 0), ("unembed.weight", 1)):
-        wanted = np.insert(np.delete(plain[name].shape, axis), axis, width)
-        refuse(other[name].shape != (*wanted.tolist(),), f"{name} is not of the shape of the proven model's")
-    refuse(other["unembed.bias"].shape != plain["unembed.bias"].shape, "the models have not as many outputs")
-    refuse(other["embed.bias"].shape != (width,), "embed.bias is no vector")
+    width, columns = len(other["embed.bias"]), {"embed.weight": 0, "embed.bias": 0, "unembed.bias": None}
+    for name in ("references", "positions", "unembed.weight", *columns):
+        shape = (width if axis == columns.get(name, 1) else n for axis, n in enumerate(plain[name].shape))
+        refuse(other[name].shape != (*shape,), f"{name} is not of the shape of the proven model's")
     refuse(any(each.dtype != np.float64 for each in other.values()), "a matrix is not stored in float64")
 
 
@@ -153,7 +146,7 @@ class _Origins:
         self.of, self.share, self.mix, self.unmix, self.values, self.devalues = (
             weights[f"heads.{layer}.{name}"] for name in named
         )
-        self.of = self.of.astype(np.int64)
+        self.of, self.mixes = self.of.astype(np.int64), (self.mix, self.unmix, self.values)
         totals = [float(self.share[self.of == head].sum()) for head in range(heads)]
         whole = all(float(each).is_integer() for each in (2.0**20 * self.share).tolist())
         refuse(totals != [1.0] * heads or not whole, "the shares of a head do not add up to one")
@@ -179,11 +172,11 @@ def _needed(facts: Facts, walk: Walk, plain: Weights, other: Weights) -> tuple[L
     tokens = len(base) + len(plain["references"])
     for number, banks in enumerate(facts.model.layers):
         known = [(bank.heads, next(committed)[1]) for bank in banks]
-        reach, spill = ([x for n, each in known for x in np.split(of(each), n)] for of in (_reach, _spilled))
+        reach = [each for heads, local in known for each in np.split(local.reach.value, heads)]
+        spill = [each for heads, local in known for each in np.split(local.spilled.value, heads)]
         origins = _Origins(other, number, len(reach))
         mine, theirs = _Layer(plain, number, len(reach)), _Layer(other, number, len(origins.of))
-        fits = origins.mix.shape[2:] == (theirs.reads[0].shape[2],) == (theirs.reads[1].shape[2],)
-        fits = fits and origins.values.shape[2:] == (theirs.write.shape[1],) == (theirs.reads[2].shape[2],)
+        fits = all(each.shape[2] == mix.shape[2] for each, mix in zip(theirs.reads, origins.mixes, strict=True))
         refuse(not fits, f"layer {number + 1}: heads are not as wide as what mixes their features")
         heads = [_head(head, (data, held), mine, theirs, origins, tokens) for head in range(len(origins.of))]
         added = sum(float(size @ norm(theirs.write[head])) for head, (_, _, size, _) in enumerate(heads))
@@ -234,14 +227,6 @@ def _head(
     score = query @ off_key + key @ off_query + gamma(len(query) + 4) * (query @ key)
     returned = (off_value + gamma(2 * tokens + 4) * value) @ np.abs(origins.devalues[head])
     return float(score) * MORE, returned * MORE, value * MORE, float(query @ key) * MORE
-
-
-def _reach(local: Local) -> Array:
-    return local.reach.value
-
-
-def _spilled(local: Local) -> Array:
-    return local.spilled.value
 
 
 def _filled(values: Array, length: int) -> Array:

@@ -126,8 +126,8 @@ class _Model:
         for place, edge in ((place, edge) for place, cut in enumerate(cuts) for edge in cut):
             if edge.target[0] == layer and edge.read_as == read_as:
                 (before, head), reader = edge.source, edge.target[1]
-                leads = -1 <= before < layer and head >= 0 and 0 <= reader < heads
-                refuse(not leads, "an edge leads back, or nowhere")
+                refuse(not -1 <= before < layer or head < 0, "an edge leads back, or nowhere")
+                refuse(not 0 <= reader < heads, "an edge leads nowhere")
                 gone, put = (Ball(*(part[place, head] for part in each[before])) for each in (mine, other))
                 sizes = np.abs(gone.middle) + gone.radius + np.abs(put.middle) + put.radius
                 sizes = sizes + np.abs(middle[place, reader]) + radius[place, reader]
