@@ -27,7 +27,7 @@ from headsmith.small_kernel.check import check_contents
 def verdict(header, tensors):
     """One word or two: both, or why not."""
     try:
-        second = second_opinion(header, tensors)
+        second = second_opinion(header, tensors, header["claim"]["parts"]["rounding"])
     except HeadsmithError as problem:
         return f"DISAGREE: {problem}"
     if second.agrees:

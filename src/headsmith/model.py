@@ -383,8 +383,9 @@ def verify(compiled: Compiled) -> Certificate:
     tensors: dict[str, Any] = {}
     header = {"version": VERSION, **json.loads(json.dumps(header_of(compiled.contents(), tensors)))}
     with refusals():
-        certificate = Certificate.claimed(header["claim"], checked(header, tensors).domain)
-    return replace(certificate, second=second_opinion(header, tensors))
+        found = checked(header, tensors)
+        certificate = Certificate.claimed(header["claim"], found.domain)
+    return replace(certificate, second=second_opinion(header, tensors, found.parts["rounding"]))
 
 
 def real_inputs(values: Any, what: str = "the input") -> Array:

@@ -60,7 +60,7 @@ def verified_file(path: str | os.PathLike[str]) -> Any:
     if "given" in header:
         return _proven(header, tensors)
     try:
-        second = second_opinion(header, tensors, path if stored else None)
+        second = second_opinion(header, tensors, found.parts["rounding"], path if stored else None)
     except CertificateError as problem:
         raise CertificateError(f"{os.fspath(path)}: {problem}") from None
     return replace(Certificate.claimed(header["claim"], found.domain), second=second)

@@ -132,18 +132,18 @@ def test_two_kernels_that_disagree_are_a_loud_refusal(
     own = small.check_contents(header, tensors)
     monkeypatch.setattr(small, "check_contents", lambda *_: replace(own, error=1.3 * own.claimed))
     with pytest.raises(CertificateError, match="two kernels disagree"):
-        second_opinion(header, tensors)
+        second_opinion(header, tensors, header["claim"]["parts"]["rounding"])
     # A proof that uses a tightening may be bounded more widely.
     header = {**header, "proof": {**header["proof"], "views": [{"node": 6, "as": 5}]}}
-    assert second_opinion(header, tensors).proved_by == ("kernel",)
-    assert "does without views" in second_opinion(header, tensors).text
+    assert second_opinion(header, tensors, header["claim"]["parts"]["rounding"]).proved_by == ("kernel",)
+    assert "does without views" in second_opinion(header, tensors, header["claim"]["parts"]["rounding"]).text
 
     def refuse(*_: Any) -> None:
         raise Refused("two links meet")
 
     monkeypatch.setattr(small, "check_contents", refuse)
     with pytest.raises(CertificateError, match="small kernel refuses it: two links meet"):
-        second_opinion(header, tensors)
+        second_opinion(header, tensors, header["claim"]["parts"]["rounding"])
 
 
 def test_a_file_that_is_none_is_refused_in_one_sentence(tmp_path: Path, contents: dict[str, Any]) -> None:

@@ -51,9 +51,9 @@ class Second:
         return ", ".join(self.tightenings)
 
 
-def second_opinion(header: Mapping[str, Any], tensors: Mapping[str, Any], path: Any = None) -> Second:
-    """The small kernel's verdict on what the kernel has certified. Raises CertificateError where they must agree, and
-    do not. With `path`, the small kernel reads the file itself."""
+def second_opinion(header: Mapping[str, Any], tensors: Mapping[str, Any], rounding: float, path: Any = None) -> Second:
+    """The small kernel's verdict on what the kernel has certified, whose part `rounding` is what the kernel proved.
+    Raises CertificateError where they must agree, and do not. With `path`, the small kernel reads the file itself."""
     from headsmith.small_kernel import check as small
     from headsmith.small_kernel.bounds import Loose, Outside, Refused
 
@@ -71,14 +71,14 @@ def second_opinion(header: Mapping[str, Any], tensors: Mapping[str, Any], path: 
         problem = str(loose)
     except Refused as refused:
         raise CertificateError(f"the kernel certifies it, and the small kernel refuses it: {refused}") from None
-    used = tuple(tightenings(header, tensors))
+    used = tuple(tightenings(header, tensors, rounding))
     if not used:
         found = problem or f"the small kernel proves no more than {error:.6g}, and {claimed:.6g} is claimed"
         raise CertificateError(f"two kernels disagree about a proof that uses no tightening: {found}")
     return Second(error, problem, used, False)
 
 
-def tightenings(header: Mapping[str, Any], tensors: Mapping[str, Any]) -> Iterator[str]:
+def tightenings(header: Mapping[str, Any], tensors: Mapping[str, Any], rounding: float) -> Iterator[str]:
     """What a proof uses beyond the rules of the small kernel: what it names; folds and joined moves, which the kernel
     finds by the shape of the circuit (docs/certificate.md, 10.3 and 14); and, where rounding is more than a tenth of
     the bound, that the kernel counts roundings one by one (11), where the small one multiplies sizes by a number."""
@@ -101,7 +101,7 @@ def tightenings(header: Mapping[str, Any], tensors: Mapping[str, Any]) -> Iterat
         yield "folds"
     if any(node["kind"] == "move" and all(t in (-1, i) for i, t in enumerate(node["targets"])) for node in nodes):
         yield "joined moves"
-    if header["claim"]["parts"]["rounding"] > 0.1 * header["claim"]["error"]:
+    if rounding > 0.1 * header["claim"]["error"]:
         yield "single roundings"
 
 
