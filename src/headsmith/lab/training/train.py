@@ -19,7 +19,7 @@ from headsmith.core.progress import Shown, shown
 from headsmith.lab.training.cases import case_of
 from headsmith.lab.training.journal import Journal, environment
 from headsmith.lab.training.judge import judged
-from headsmith.lab.training.measure import Kick, kick
+from headsmith.lab.training.measure import kick
 from headsmith.lab.training.optimise import one_thread
 from headsmith.lab.training.result import Training
 from headsmith.lab.training.settings import settings_of
@@ -58,11 +58,3 @@ def train(
         trainer = Trainer(case, settings, diary, Clock(starts, report))
         runs = [run for start in starts for run in judged(case, start, trainer.rows(start), settings.certify)]
         return Training(case, tuple(runs), predicted, asdict(settings), environment(), case.digest)
-
-
-def kick_of(model: Compiled) -> Kick:
-    """What theory says of training from a compiled model's weights, before any step (measure.py)."""
-    with one_thread():
-        case = case_of(None, None, model, 1e-6, None)
-        assert case.compiled is not None
-        return kick(case.problem, case.compiled, case.error)
